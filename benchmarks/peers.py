@@ -1,0 +1,85 @@
+"""The other shrinkers, at pinned versions in one virtual environment, and how to run each on a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from environments import SetupError, environment, run
+
+# scs4onnx declares nothing of what it imports: onnx, onnx_graphsurgeon and numpy are named for it.
+REQUIREMENTS = (
+    "scs4onnx==1.0.18",
+    "onnx_shrink_ray==0.0.11",
+    "onnxsim==0.8.1",
+    "onnxslim==0.1.98",
+    "onnxoptimizer==0.4.2",
+    "onnxruntime==1.31.1",
+    "onnx==1.23.2",
+    "onnx_graphsurgeon==0.6.1",
+    "numpy==2.4.6",
+)
+
+
+def python_of(peer: str) -> Path:
+    """The Python that has this peer; none of them clash, so they share one."""
+    if peer not in COMMANDS:
+        raise SetupError(f"no peer is called {peer!r}; there are {', '.join(COMMANDS)}")
+    return environment("peers", REQUIREMENTS)
+
+
+def command(peer: str, source: Path, target: Path) -> list[str]:
+    """The command line with which `peer` turns `source` into `target`; build it before the clock starts."""
+    python = python_of(peer)
+    return COMMANDS[peer](python, source, target)
+
+
+def _scs4onnx(python: Path, source: Path, target: Path) -> list[str]:
+    return [str(python.with_name("scs4onnx")), "--non_verbose", str(source), str(target)]
+
+
+def _shrink_ray(python: Path, source: Path, target: Path) -> list[str]:
+    # It names its output after its input, so the input gets a link that is named like the target.
+    link = target.parent / "shrink-ray-input" / target.name
+    link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(source.resolve())
+    options = ["--action", "integer_weights", "--per-channel"]
+    output = ["--output_dir", str(target.parent), "--output_suffix", target.suffix]
+    return [str(python), "-m", "onnx_shrink_ray.shrink", *options, *output, str(link)]
+
+
+def _onnxslim(python: Path, source: Path, target: Path) -> list[str]:
+    return [str(python.with_name("onnxslim")), str(source), str(target)]
+
+
+def _onnxsim(python: Path, source: Path, target: Path) -> list[str]:
+    return [str(python.with_name("onnxsim")), str(source), str(target)]
+
+
+COMMANDS: dict[str, Callable[[Path, Path, Path], list[str]]] = {
+    "scs4onnx": _scs4onnx,
+    "onnx_shrink_ray": _shrink_ray,
+    "onnxslim": _onnxslim,
+    "onnxsim": _onnxsim,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    try:
+        for peer in COMMANDS:
+            listing = run([python_of(peer), "-m", "pip", "list", "--format", "json"])
+            versions = {row["name"].replace("-", "_"): row["version"] for row in json.loads(listing)}
+            print(f"{peer} {versions[peer]}")
+    except SetupError as error:
+        print(f"peers: {error}", file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""onnx-ci keeps ONNX models small and correct, in the commit, the pull request and the build."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnx_ci.api import ShrinkResult, check, compare, shrink
+
+__version__ = "0.1.0"
+__all__ = ["ShrinkResult", "__version__", "check", "compare", "shrink"]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on first use: the command line imports this package and must start at once.
+    if name in __all__:
+        from onnx_ci import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'onnx_ci' has no attribute {name!r}")

@@ -1,0 +1,125 @@
+"""The Python API: the same gate on paths and on models in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from onnx_ci.entry.arguments import read_budget, read_methods
+from onnx_ci.entry.context import open_context
+from onnx_ci.entry.gate import judge_selection, select_models
+from onnx_ci.errors import UsageError
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Tolerance
+from onnx_ci.results import Outcome, RunReport, Verification
+from onnx_ci.single import Request, compare_files, shrink_file
+from onnx_ci.targets.select import Wanted
+
+MethodLike = str | Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShrinkResult:
+    """`model` is what was asked for: a ModelProto for a ModelProto, the written path for a path.
+
+    It is None where nothing could be verified; `outcome` says why.
+    """
+
+    model: onnx.ModelProto | Path | None
+    outcome: Outcome
+
+    @property
+    def verdict(self) -> str:
+        return self.outcome.verdict
+
+    @property
+    def verification(self) -> Verification:
+        return self.outcome.verification
+
+    @property
+    def size_before(self) -> int:
+        return self.outcome.before.size if self.outcome.before else 0
+
+    @property
+    def size_after(self) -> int:
+        measured = self.outcome.after or self.outcome.before
+        return measured.size if measured else 0
+
+
+def shrink(
+    model: onnx.ModelProto | str | Path,
+    output: str | Path | None = None,
+    *,
+    methods: Iterable[MethodLike] = (),
+    budget: str | int | None = None,
+    tolerance: Tolerance | Mapping[str, Any] = DEFAULT_TOLERANCE,
+    samples: Iterable[str] = (),
+    verify: bool = True,
+) -> ShrinkResult:
+    """Shrink a model in memory, or a file to `output`. Nothing unverified is returned or written."""
+
+    def request(source: Path, target: Path) -> Request:
+        return Request(
+            source=source,
+            target=target,
+            methods=tuple(map(_method, methods)),
+            budget=read_budget(str(budget)) if budget is not None else None,
+            tolerance=tolerance if isinstance(tolerance, Tolerance) else Tolerance(**tolerance),
+            samples=tuple(samples),
+            verify=verify,
+        )
+
+    if isinstance(model, onnx.ModelProto):
+        with tempfile.TemporaryDirectory() as folder:
+            source, target = Path(folder) / "model.onnx", Path(folder) / "shrunk.onnx"
+            onnx.save(model, source)
+            outcome = shrink_file(request(source, target))
+            return ShrinkResult(model=onnx.load(target) if target.exists() else None, outcome=outcome)
+    if output is None:
+        raise UsageError("shrink of a path needs the path to write", hint='shrink("in.onnx", "out.onnx")')
+    outcome = shrink_file(request(Path(model), Path(output)))
+    done = outcome.written or outcome.verdict == "ok"
+    return ShrinkResult(model=Path(output) if done else None, outcome=outcome)
+
+
+def compare(
+    first: onnx.ModelProto | str | Path,
+    second: onnx.ModelProto | str | Path,
+    *,
+    tolerance: Tolerance | Mapping[str, Any] = DEFAULT_TOLERANCE,
+    samples: Iterable[str] = (),
+) -> Outcome:
+    """Run both models; `verdict` is "ok" within the tolerance, the numbers are in `verification`."""
+    limits = tolerance if isinstance(tolerance, Tolerance) else Tolerance(**tolerance)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [
+            _on_disk(item, Path(folder) / name) for item, name in ((first, "a.onnx"), (second, "b.onnx"))
+        ]
+        return compare_files(*paths, tolerance=limits, samples=tuple(samples))
+
+
+def check(
+    paths: Iterable[str | Path] = (), *, policy: str | None = None, since: str = "", everything: bool = False
+) -> RunReport:
+    """What `onnx-ci check` does, as a value; it changes nothing."""
+    context = open_context(policy)
+    wanted = Wanted(paths=tuple(map(str, paths)), since=since, all=everything)
+    return judge_selection("check", context, select_models(context, wanted))
+
+
+def _method(given: MethodLike) -> MethodChoice:
+    if isinstance(given, str):
+        return read_methods(given)[0]
+    ((name, options),) = given.items()
+    return MethodChoice(name=name, options=options)
+
+
+def _on_disk(model: onnx.ModelProto | str | Path, path: Path) -> Path:
+    if isinstance(model, onnx.ModelProto):
+        onnx.save(model, path)
+        return path
+    return Path(model)

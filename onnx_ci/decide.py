@@ -1,0 +1,161 @@
+"""The verdict on one model: a pure function of what was measured, what was verified, and the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from onnx_ci.findings import Finding
+from onnx_ci.policy.schema import Override, Rule
+from onnx_ci.results import Alternative, Latency, Measure, Verification
+from onnx_ci.sizes import format_size
+
+# What a limit is called, and the finding it leads to when it is broken.
+LIMIT_CODES = {"growth": "OCI002", "params": "OCI014", "latency": "OCI010"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """All that the verdict depends on. `after` is the verified candidate, if there is one."""
+
+    name: str
+    rule: Rule
+    policy_file: str = ""
+    before: Measure
+    after: Measure | None = None
+    methods: tuple[str, ...] = ()
+    verification: Verification
+    writes: bool = False
+    insists: bool = False  # the user named the methods: that none holds is an error, not a choice
+    limits: Mapping[str, int] = field(default_factory=dict)
+    latency: Latency | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    failed_exact: bool = False
+    override: Override | None = None
+
+
+def limits_of(rule: Rule, base_size: int | None) -> dict[str, int]:
+    """The limits a file has to meet, as absolute numbers."""
+    limits = dict(rule.budget.size_like)
+    if rule.budget.growth is not None and base_size is not None:
+        limits["growth"] = int(base_size * (1 + rule.budget.growth))
+    if rule.budget.params is not None:
+        limits["params"] = rule.budget.params
+    return limits
+
+
+def over_limits(measure: Measure, limits: Mapping[str, int]) -> dict[str, int]:
+    """The limits that are broken, with what was measured."""
+    found = {name: measure.size if name == "growth" else getattr(measure, name) for name in limits}
+    return {name: value for name, value in found.items() if value is not None and value > limits[name]}
+
+
+def decide(facts: Facts) -> tuple[str, tuple[Finding, ...]]:
+    """The verdict, and a finding for everything the user has to know."""
+    verdict, findings = _decide(facts)
+    if facts.rule.severity == "warning":
+        findings = [replace(f, severity="warning") if f.severity == "error" else f for f in findings]
+    if facts.override is not None and any(f.severity == "error" for f in findings):
+        findings = _accepted(findings, facts.override)
+    return verdict, tuple(findings)
+
+
+def _decide(facts: Facts) -> tuple[str, list[Finding]]:
+    broken = over_limits(facts.after or facts.before, facts.limits)
+    if broken:
+        return "over_budget", [*_over_budget(facts, broken), *_left_out(facts, "error")]
+    if facts.after is not None:
+        shrunk = [] if facts.writes else [_would_shrink(facts, facts.after)]
+        return ("shrunk" if facts.writes else "would_shrink"), [*shrunk, *_left_out(facts, "warning")]
+    if facts.verification.status == "failed":
+        if facts.failed_exact or facts.insists:
+            return "outputs_changed", list(_left_out(facts, "error"))
+        return "ok", list(_left_out(facts, "note"))
+    if facts.verification.code:
+        return "unverified", [_unverified(facts)]
+    return "ok", []
+
+
+def _over_budget(facts: Facts, broken: Mapping[str, int]) -> Iterator[Finding]:
+    tried = min(facts.alternatives, key=lambda a: a.size, default=None)
+    closest = f"; the closest was {format_size(tried.size)} with {', '.join(tried.methods)}" if tried else ""
+    for name, value in broken.items():
+        limit = facts.limits[name]
+        yield Finding(
+            code=LIMIT_CODES.get(name, "OCI001"),
+            severity="error",
+            message=f"{facts.name}: {_amount(name, value)} is over its {_limit_name(name)} of"
+            f" {_amount(name, limit)}{_where(facts)}{closest}",
+            hint=_budget_hint(facts),
+        )
+
+
+def _amount(name: str, value: int) -> str:
+    return f"{value:,} parameters" if name == "params" else f"{format_size(value)} ({value:,} bytes)"
+
+
+def _limit_name(name: str) -> str:
+    return {"size": "size budget", "growth": "growth limit"}.get(name, f"{name} budget")
+
+
+def _budget_hint(facts: Facts) -> str:
+    if not facts.methods and facts.verification.status != "failed":
+        return (
+            "allow a stronger method in the rule (for example methods: [dedupe, drop-unused, int8-weights]),"
+            " raise the budget, or accept this content with an override"
+        )
+    return "raise the budget, loosen the tolerance, or accept this content with an override"
+
+
+def _would_shrink(facts: Facts, after: Measure) -> Finding:
+    saved = 1 - after.size / facts.before.size
+    over = over_limits(facts.before, facts.limits)
+    why = f"is over its {' and '.join(map(_limit_name, over))}{_where(facts)}, but " if over else ""
+    return Finding(
+        code="OCI003",
+        severity="error",
+        message=f"{facts.name}: {why}can be {format_size(after.size)} instead of"
+        f" {format_size(facts.before.size)} (-{saved:.1%}) with {', '.join(facts.methods)}",
+        hint=f"run: onnx-ci fix {facts.name}",
+    )
+
+
+def _left_out(facts: Facts, severity: str) -> Iterator[Finding]:
+    """Say which candidates were refused for their outputs."""
+    if facts.verification.status == "failed":
+        yield Finding(
+            code=facts.verification.code or "OCI004",
+            severity=severity,
+            message=f"{facts.name}: {facts.verification.reason}",
+            hint=facts.verification.hint or "loosen the tolerance, or allow milder methods",
+        )
+        return
+    refused = [alternative for alternative in facts.alternatives if alternative.verdict.startswith("refused")]
+    for alternative in refused if severity == "warning" else []:
+        yield Finding(
+            code="OCI004",
+            severity="note",
+            message=f"{facts.name}: {', '.join(alternative.methods)} left out: {alternative.verdict}",
+        )
+
+
+def _unverified(facts: Facts) -> Finding:
+    return Finding(
+        code=facts.verification.code,
+        severity="error",
+        message=f"{facts.name}: a smaller form was found but not verified: {facts.verification.reason}",
+        hint=facts.verification.hint or "give inputs that run it: inputs: {samples: [...]}",
+    )
+
+
+def _where(facts: Facts) -> str:
+    return f" ({facts.policy_file}:{facts.rule.line})" if facts.policy_file else ""
+
+
+def _accepted(findings: list[Finding], override: Override) -> list[Finding]:
+    note = Finding(
+        code="OCI009",
+        severity="note",
+        message=f"{override.path}: accepted until {override.until.isoformat()}: {override.reason}",
+    )
+    return [note, *(replace(f, severity="note") if f.severity == "error" else f for f in findings)]

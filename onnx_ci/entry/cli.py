@@ -1,0 +1,110 @@
+"""The command line: finds the command, runs it, and turns whatever happens into an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from onnx_ci import __version__
+from onnx_ci.errors import OnnxCiError, UsageError
+
+# Each command is a module of entry.commands, loaded only when it is called.
+COMMANDS = {
+    "check": "look at changed models, change nothing; exit 1 if a rule is broken",
+    "fix": "shrink models in place, each only after its outputs were verified",
+    "shrink": "shrink one model to a new file, without a policy",
+    "compare": "run two models side by side: outputs, size, parameters, latency",
+    "info": "what the bytes of a model are: tensors, types, duplicates",
+    "init": "write a policy from the models found",
+    "explain": "which rule holds for a model, why, and what would be done",
+    "methods": "list the methods and their options",
+    "schema": "print the JSON schema of the policy file",
+    "demo": "see it work on a small bloated model in a scratch repository",
+}
+
+
+def run() -> NoReturn:
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """One call of the program. Everything it raises ends here."""
+    try:
+        return _dispatch(list(arguments))
+    except OnnxCiError as error:
+        _complain(error.message, error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        _complain("interrupted; no model was left half written")
+        return 130
+    except BrokenPipeError:
+        _silence_stdout()
+        return 1
+    except Exception as error:  # noqa: BLE001 - the one place: a bug of ours must not look like a verdict
+        from onnx_ci.entry.crash import report_crash
+
+        _complain(*report_crash(error))
+        return 4
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        sys.stdout.write(_help())
+        return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
+        sys.stdout.write(f"onnx-ci {__version__}\n")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        raise UsageError(*_unknown(name))
+    import argparse
+
+    module = importlib.import_module(f"onnx_ci.entry.commands.{name}")
+    parser = argparse.ArgumentParser(prog=f"onnx-ci {name}", description=COMMANDS[name], allow_abbrev=False)
+    module.add_arguments(parser)
+    try:
+        options = parser.parse_args(arguments[1:])
+    except SystemExit as done:
+        return int(done.code or 0)
+    return int(module.run(options))
+
+
+def _unknown(name: str) -> tuple[str]:
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, 1)
+    guess = f"; did you mean {near[0]!r}?" if near else ""
+    return (f"there is no command {name!r}{guess}\n  commands: {', '.join(COMMANDS)}",)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "onnx-ci keeps the ONNX models in a repository small and correct.",
+            "",
+            "usage: onnx-ci COMMAND [options]   (onnx-ci COMMAND --help tells more)",
+            "",
+            *lines,
+            "",
+            "exit: 0 all well, 1 a rule is broken, 2 usage or policy, 3 environment, 4 a bug in onnx-ci",
+            "",
+        ]
+    )
+
+
+def _complain(message: str, hint: str = "") -> None:
+    from onnx_ci.report.style import Style
+
+    mark = Style.of(sys.stderr).paint("onnx-ci:", "red")
+    sys.stderr.write(f"{mark} {message}\n" + (f"  {hint}\n" if hint else ""))
+
+
+def _silence_stdout() -> None:
+    """Whoever read our output has gone; the interpreter must not complain about it when it ends."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

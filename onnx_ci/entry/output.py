@@ -1,0 +1,92 @@
+"""Where reports go: formats chosen on the command line, to standard output or to files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from onnx_ci.errors import EnvironmentFault
+from onnx_ci.report.style import Style
+from onnx_ci.results import Outcome, RunReport
+
+FORMATS = ("text", "json")
+
+
+class FormatAction(argparse.Action):
+    """`--format F --output P --format G`: each output belongs to the format before it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        chosen: list[list[str]] = list(getattr(namespace, "formats", None) or [])
+        if option_string == "--format":
+            chosen.append([str(values), ""])
+        elif chosen:
+            chosen[-1] = [chosen[-1][0], str(values)]
+        else:
+            parser.error("--output belongs after the --format it is for")
+        namespace.formats = chosen
+
+
+def add_format_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(formats=[])
+    parser.add_argument(
+        "--format", action=FormatAction, choices=FORMATS, help="report format; may be given several times"
+    )
+    parser.add_argument("--output", action=FormatAction, metavar="P", help="file for the --format before it")
+
+
+def write_run(report: RunReport, formats: Sequence[Sequence[str]]) -> None:
+    def text(style: Style) -> str:
+        from onnx_ci.report.text import render_run
+
+        return render_run(report, style)
+
+    def json() -> str:
+        from onnx_ci.report.json import render_run
+
+        return render_run(report)
+
+    _write(formats, text, json)
+
+
+def write_outcome(outcome: Outcome, formats: Sequence[Sequence[str]], *, title: str) -> None:
+    def text(style: Style) -> str:
+        from onnx_ci.report.text import render_outcome
+
+        return render_outcome(outcome, style, title=title)
+
+    def json() -> str:
+        from onnx_ci.report.json import render_outcome
+
+        return render_outcome(outcome)
+
+    _write(formats, text, json)
+
+
+def _write(formats: Sequence[Sequence[str]], text: Callable[[Style], str], json: Callable[[], str]) -> None:
+    for name, target in formats or [("text", "")]:
+        style = Style() if target else Style.of(sys.stdout)
+        write_to(json() if name == "json" else text(style), target)
+
+
+def write_to(content: str, target: str) -> None:
+    """To a file, or to standard output where none is named. Paths may hold bytes that are no text."""
+    if not target:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content.encode(errors="backslashreplace"))
+        sys.stdout.flush()
+        return
+    try:
+        Path(target).write_text(content, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise EnvironmentFault(
+            f"the report could not be written to {target!r}: {error.strerror}", hint="check the folder"
+        ) from None

@@ -1,0 +1,47 @@
+"""Every error that is raised, each with the exit code it leads to and a hint at the next step."""
+
+from __future__ import annotations
+
+
+class OnnxCiError(Exception):
+    """Something went wrong that can be explained; `exit_code` is what the command line returns."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(OnnxCiError):
+    """The command line or the Python call does not make sense."""
+
+    exit_code = 2
+
+
+class PolicyError(OnnxCiError):
+    """The policy file is wrong at a known place."""
+
+    exit_code = 2
+
+    def __init__(self, file: str, line: int, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{file}:{line}: {message}", hint=hint)
+        self.file = file
+        self.line = line
+
+
+class EnvironmentFault(OnnxCiError):
+    """The machine lacks something: git, a package, a writable folder, disk space."""
+
+    exit_code = 3
+
+
+class ModelError(OnnxCiError):
+    """One model can't be read or handled; it becomes a finding, and the other models still run."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "", code: str = "OCI006") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code

@@ -1,0 +1,35 @@
+"""Findings: what is wrong with a model, each with a stable code that users may filter on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CODES = {
+    "OCI001": "over its size budget",
+    "OCI002": "grew more than allowed",
+    "OCI003": "savings left on the table",
+    "OCI004": "outputs outside the tolerance",
+    "OCI005": "could not be verified",
+    "OCI006": "not a readable model",
+    "OCI007": "a Git LFS pointer, not a model",
+    "OCI008": "a group of models is over its budget",
+    "OCI009": "accepted by an override, or an override has ended",
+    "OCI010": "slower than allowed",
+    "OCI011": "shrunk under another policy",
+    "OCI012": "external data missing, damaged or outside the repository",
+    "OCI013": "crashed or ran out of limits while being run",
+    "OCI014": "too many parameters",
+    "OCI015": "not covered by any rule",
+    "OCI016": "the user's own score got worse",
+    "OCI017": "could not be written",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One sentence about one model, and what to do next."""
+
+    code: str
+    severity: str  # "error" | "warning" | "note"
+    message: str
+    hint: str = ""

@@ -1,0 +1,95 @@
+"""Where a model comes from: a fresh source, or something this program shrank, and under which rule."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from onnx_ci import __version__
+from onnx_ci.findings import Finding
+from onnx_ci.methods.chain import Run
+from onnx_ci.model.container import Model
+from onnx_ci.model.digest import model_digest
+from onnx_ci.model.external import data_files
+from onnx_ci.model.hashing import file_sha256
+from onnx_ci.model.receipt import Receipt, attach_receipt, read_receipt
+from onnx_ci.policy.schema import Rule
+from onnx_ci.results import Measure
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """`receipt` is the one the model carries, if it is valid; `source` describes what it was made from."""
+
+    policy: str
+    source: Measure
+    data: dict[str, str]
+    receipt: Receipt | None = None
+
+    @property
+    def current(self) -> bool:
+        """Shrunk under this very rule and not touched since: there is nothing left to do."""
+        return self.receipt is not None and self.receipt.policy == self.policy
+
+    @property
+    def lossy(self) -> bool:
+        """Values were rounded once: no approximate method may run on them again."""
+        return self.receipt is not None and self.receipt.lossy
+
+    def findings(self, name: str, *, over: bool) -> tuple[Finding, ...]:
+        """What to say where the rule asks for something that only the original can give."""
+        if self.receipt is None or self.current or not self.lossy:
+            return ()
+        methods = ", ".join(entry["name"] for entry in self.receipt.methods)
+        finding = Finding(
+            code="OCI011",
+            severity="warning" if over else "note",
+            message=f"{name}: was shrunk with {methods} under another rule;"
+            " what is rounded once is not rounded again",
+            hint=f"to apply this rule, restore the original (sha256 {self.receipt.source_sha256[:12]}…,"
+            f" {self.receipt.source_size:,} bytes) from git history and run: onnx-ci fix {name}",
+        )
+        return (finding,)
+
+
+def fingerprint(rule: Rule) -> str:
+    """The part of a rule that decides what a model becomes, as a short digest."""
+    content = {
+        "methods": [[choice.name, dict(choice.options)] for choice in rule.methods],
+        "mode": rule.mode,
+        "tolerance": asdict(rule.tolerance),
+        "budget": asdict(rule.budget),
+        "minimum_gain": rule.minimum_gain,
+    }
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def lineage(model: Model, rule: Rule, before: Measure) -> Lineage:
+    """Read the receipt, and believe it only if the model is still as it was when that was written."""
+    receipt = read_receipt(model.proto)
+    valid = receipt is not None and receipt.digest == model_digest(model)
+    data = {} if valid else {name: file_sha256(model.path.parent / name) for name in data_files(model.proto)}
+    return Lineage(fingerprint(rule), before, data, receipt if valid else None)
+
+
+def stamp(model: Model, runs: Sequence[Run], line: Lineage, *, verified: bool) -> None:
+    """Give a candidate its receipt; what an earlier receipt says of the original is carried on."""
+    done = [
+        {"name": run.method.name, **({"options": dict(run.options)} if run.options else {})} for run in runs
+    ]
+    earlier = line.receipt
+    receipt = Receipt(
+        tool=__version__,
+        policy=line.policy,
+        source_sha256=earlier.source_sha256 if earlier else line.source.sha256,
+        source_size=earlier.source_size if earlier else line.source.size,
+        source_data=earlier.source_data if earlier else line.data,
+        methods=[*(earlier.methods if earlier else []), *done],
+        lossy=line.lossy or any(not run.method.exact for run in runs),
+        verified=verified,
+        digest=model_digest(model),
+    )
+    attach_receipt(model.proto, receipt)

@@ -1,0 +1,1 @@
+"""The ways to make a model smaller, one file each."""

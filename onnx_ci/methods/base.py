@@ -1,0 +1,75 @@
+"""What a method is: a row of the catalogue, and what one run of it reports."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from onnx_ci.model.container import Model
+
+
+@dataclass(frozen=True)
+class Applied:
+    """How many tensors a method touched, and what it left alone and why."""
+
+    tensors: int
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """`options` names a dataclass in options.py; the code is in the module named like the method.
+
+    Both are loaded when they are first needed: reading a policy must not load numpy or onnx.
+    """
+
+    name: str
+    fidelity: str  # "exact" | "approximate"
+    summary: str
+    options: str = "NoOptions"
+
+    @property
+    def exact(self) -> bool:
+        return self.fidelity == "exact"
+
+    @property
+    def option_class(self) -> type[Any]:
+        from onnx_ci.methods import options
+
+        return cast("type[Any]", getattr(options, self.options))
+
+    def read_options(self, given: Mapping[str, object]) -> Any:
+        """The options as a dataclass; a ValueError says in plain words what is wrong with them."""
+        known = {item.name: item for item in fields(self.option_class)}
+        for name, value in given.items():
+            if name not in known:
+                raise ValueError(_unknown_option(self.name, name, list(known)))
+            _check_value(f"{self.name}: {name}", value, known[name].metadata)
+        return self.option_class(**given)
+
+    def apply(self, model: Model, given: Mapping[str, object]) -> Applied:
+        """Edit the model in place."""
+        module = importlib.import_module(f"onnx_ci.methods.{self.name.replace('-', '_')}")
+        return cast("Applied", module.apply(model, self.read_options(given)))
+
+
+def _unknown_option(method: str, name: str, known: list[str]) -> str:
+    if not known:
+        return f"{method} takes no options, found {name!r}"
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    return f"{method} has no option {name!r}; {guess}it takes {', '.join(known)}"
+
+
+def _check_value(what: str, value: object, allowed: Mapping[str, Any]) -> None:
+    choices = allowed.get("choices")
+    if choices and value not in choices:
+        raise ValueError(f"{what}: expected one of {', '.join(choices)}, found {value!r}")
+    minimum = allowed.get("minimum")
+    if minimum is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
+        raise ValueError(f"{what}: expected a whole number from {minimum}, found {value!r}")

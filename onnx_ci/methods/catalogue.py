@@ -1,0 +1,55 @@
+"""All methods, mildest first: the one place where a method is registered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from onnx_ci.methods.base import Method
+
+METHODS = (
+    Method(
+        name="dedupe",
+        fidelity="exact",
+        summary="store identical tensors once: initializers, Constants, subgraphs",
+    ),
+    Method(
+        name="drop-unused",
+        fidelity="exact",
+        summary="remove nodes, weights and orphaned external bytes that no output needs",
+    ),
+    Method(
+        name="strip-docs",
+        fidelity="exact",
+        summary="remove doc strings and node metadata, never model metadata",
+    ),
+    Method(
+        name="fp16-weights",
+        fidelity="approximate",
+        summary="weights stored as fp16, computed in float32",
+        options="Fp16Weights",
+    ),
+    Method(
+        name="int8-weights",
+        fidelity="approximate",
+        summary="8-bit weights with a scale per channel, computed in float32",
+        options="Int8Weights",
+    ),
+)
+
+_BY_NAME = {method.name: method for method in METHODS}
+
+
+def method(name: str) -> Method:
+    """The method of that name; a KeyError for any other name is a bug of the caller."""
+    return _BY_NAME[name]
+
+
+class Catalogue:
+    """The catalogue as the policy sees it: names, and a check of options."""
+
+    def names(self) -> Sequence[str]:
+        return tuple(_BY_NAME)
+
+    def check_options(self, name: str, options: Mapping[str, object]) -> None:
+        if options:
+            _BY_NAME[name].read_options(options)

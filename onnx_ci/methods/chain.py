@@ -1,0 +1,60 @@
+"""Runs methods one after another on a copy of a model; a step that gains nothing is undone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from onnx_ci.methods.base import Applied, Method
+from onnx_ci.model.container import Model
+from onnx_ci.model.layout import lay_out
+from onnx_ci.results import Step
+
+
+@dataclass(frozen=True)
+class Run:
+    """A method with the options it is to be run with."""
+
+    method: Method
+    options: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Chained:
+    """The model after the steps that stayed, those steps, and those that were undone."""
+
+    model: Model
+    steps: tuple[Step, ...]
+    size: int
+
+
+def run_chain(model: Model, runs: Iterable[Run], *, size: int) -> Chained:
+    """`size` is what the model takes on disk now; the model itself is left as it is."""
+    current = model.copy()
+    steps: list[Step] = []
+    for run in runs:
+        began = time.perf_counter()
+        tried = current.copy()
+        applied = run.method.apply(tried, run.options)
+        after = lay_out(tried).size
+        step = _step(run, applied, size, after, time.perf_counter() - began)
+        if after < size:
+            current, size = tried, after
+        steps.append(step)
+    return Chained(current, tuple(steps), size)
+
+
+def _step(run: Run, applied: Applied, before: int, after: int, seconds: float) -> Step:
+    note = applied.note
+    if after >= before:
+        grew = applied.tensors and after > before
+        note = f"undone: it would have added {after - before:,} bytes" if grew else "nothing to gain"
+    return Step(
+        method=run.method.name,
+        size_before=before,
+        size_after=min(after, before),
+        tensors=applied.tensors if after < before else 0,
+        seconds=round(seconds, 3),
+        note=note,
+    )

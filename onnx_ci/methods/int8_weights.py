@@ -1,0 +1,99 @@
+"""Stores float32 weights as 8-bit integers with scales, rebuilt in float32 when a session starts.
+
+Each slice along one axis has its own scale; which axis is decided by the error it leaves.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper
+
+from onnx_ci.methods.base import Applied
+from onnx_ci.methods.options import Int8Weights
+from onnx_ci.methods.weights import Array, Encoder, encode_weights
+from onnx_ci.model.container import Model
+
+MIN_OPSET = 7  # Mul broadcasts as numpy does from here on
+LEVELS = 127  # symmetric: -128 is not used
+MIN_SLICE = 32  # elements that share a scale: fewer, and scales eat what the integers save
+TINY = float(np.finfo(np.float32).tiny)
+
+
+def apply(model: Model, options: Int8Weights) -> Applied:
+    kept: list[str] = []
+
+    def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
+        if not np.isfinite(values).all():
+            kept.append(encoder.site.name)
+            return None
+        scale = best_scale(values, per_channel=options.granularity == "channel")
+        return _rebuild(encoder, quantize(values, scale), scale)
+
+    count = encode_weights(model, min_elements=options.min_elements, min_opset=MIN_OPSET, encode=encode)
+    note = f"{len(kept)} kept as float32, not finite: {', '.join(kept[:3])}" if kept else ""
+    return Applied(count, note)
+
+
+def _rebuild(encoder: Encoder, integers: Array, scale: Array) -> list[NodeProto]:
+    stored, factor, cast = encoder.store("i8", integers), encoder.store("scale", scale), encoder.name("cast")
+    return [
+        helper.make_node("Cast", [stored], [cast], to=TensorProto.FLOAT, name=cast),
+        helper.make_node("Mul", [cast, factor], [encoder.site.name], name=encoder.name("mul")),
+    ]
+
+
+def best_scale(values: Array, *, per_channel: bool = True) -> Array:
+    """The scales that leave the least error: one for all, or one a slice along the best axis."""
+    axes = [axis for axis, size in enumerate(values.shape) if size > 1 and values.size // size >= MIN_SLICE]
+    magnitude = np.abs(values)
+    choices = [_scale(magnitude, None)]
+    if per_channel:
+        choices += [_scale(magnitude, axis) for axis in axes]
+    if len(choices) == 1:
+        return choices[0]
+    del magnitude
+    errors = [squared_error(values, scale) for scale in choices]
+    return choices[errors.index(min(errors))]
+
+
+def _scale(magnitude: Array, axis: int | None) -> Array:
+    """The largest magnitude of each slice, kept as a shape that broadcasts, over the number of levels."""
+    others = tuple(other for other in range(magnitude.ndim) if other != axis)
+    largest = np.asarray(magnitude.max(axis=others, keepdims=axis is not None))
+    scale: Array = np.maximum(largest / np.float32(LEVELS), np.float32(TINY))
+    return scale
+
+
+def quantize(values: Array, scale: Array) -> Array:
+    out = np.empty(values.shape, np.int8)
+    for rows in _blocks(values):
+        block = values[rows] / _part(scale, rows, values)
+        np.rint(block, out=block)
+        out[rows] = block
+    return out
+
+
+def squared_error(values: Array, scale: Array) -> float:
+    total = 0.0
+    for rows in _blocks(values):
+        factor = _part(scale, rows, values)
+        block = values[rows] / factor
+        np.rint(block, out=block)
+        block *= factor
+        block -= values[rows]
+        total += float(np.vdot(block, block))
+    return total
+
+
+def _blocks(values: Array) -> list[slice]:
+    """Runs of rows small enough that a block and what is computed from it stay in the cache."""
+    rows = values.shape[0] if values.ndim else 1
+    step = max(1, (1 << 16) // max(1, math.prod(values.shape[1:])))
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+def _part(scale: Array, rows: slice, values: Array) -> Array:
+    """The scales of some rows: all of them unless each row has its own."""
+    return scale[rows] if scale.ndim and scale.shape[0] == values.shape[0] > 1 else scale

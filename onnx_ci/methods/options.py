@@ -1,0 +1,25 @@
+"""The options of every method that has any: what a policy may write, with defaults and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """For methods that take none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fp16Weights:
+    """Tensors with fewer elements stay as they are: their bytes don't matter, their values might."""
+
+    min_elements: int = field(default=1024, metadata={"minimum": 1})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Int8Weights:
+    """`channel` gives each slice along the best axis its own scale; `tensor` one scale for all."""
+
+    granularity: str = field(default="channel", metadata={"choices": ("channel", "tensor")})
+    min_elements: int = field(default=1024, metadata={"minimum": 1})

@@ -1,0 +1,88 @@
+"""Stores a weight in a smaller form: nodes at the head of its graph turn it back into what it was.
+
+onnxruntime runs `Cast` and `Mul` of stored tensors once, when a session starts, and keeps the
+result: the session then runs the original float graph, at its speed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper
+
+from onnx_ci.methods.edit import remove_sites
+from onnx_ci.methods.quantized import encoding_parts
+from onnx_ci.methods.scopes import Scope, Site, fixed_names, roots, sites
+from onnx_ci.model.container import Model, element_count
+from onnx_ci.model.graphs import all_names, fresh_name, opset
+
+Array = np.ndarray[Any, np.dtype[Any]]
+# What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
+Encode = Callable[["Encoder", Array], list[NodeProto] | None]
+
+
+class Encoder:
+    """Collects the parts of one encoded weight under names that are free."""
+
+    def __init__(self, model: Model, site: Site, taken: set[str]) -> None:
+        self.model = model
+        self.site = site
+        self.taken = taken
+        self.nodes: list[NodeProto] = []
+        self.parts: list[TensorProto] = []
+
+    def store(self, suffix: str, values: Array) -> str:
+        """A stored part; it goes where the weight was, into the same external file if it had one."""
+        tensor = TensorProto(name=fresh_name(f"{self.site.name}.{suffix}", self.taken))
+        tensor.external_data.extend(self.site.tensor.external_data)
+        self.model.set_array(tensor, values)
+        self.parts.append(tensor)
+        return tensor.name
+
+    def name(self, suffix: str) -> str:
+        return fresh_name(f"{self.site.name}.{suffix}", self.taken)
+
+
+def encode_weights(model: Model, *, min_elements: int, min_opset: int, encode: Encode) -> int:
+    """Encode every float32 weight that is large enough; the number of weights that were."""
+    if opset(model.proto) < min_opset:
+        return 0
+    taken = all_names(model.proto)
+    left_alone = fixed_names(model.proto) | encoding_parts(model.proto)
+    count = 0
+    for root in roots(model.proto):
+        removed: list[Site] = []
+        front: dict[Scope, list[NodeProto]] = defaultdict(list)
+        for site in list(_weights(root, left_alone, min_elements)):
+            encoder = Encoder(model, site, taken)
+            nodes = encode(encoder, model.array(site.tensor))
+            if nodes is not None:
+                _place(encoder, nodes, front)
+                removed.append(site)
+        remove_sites(removed, front)
+        count += len(removed)
+    return count
+
+
+def _weights(root: Scope, left_alone: set[str], min_elements: int) -> Iterator[Site]:
+    for scope in root.nested():
+        for site in sites(scope, left_alone):
+            if site.tensor.data_type == TensorProto.FLOAT and element_count(site.tensor) >= min_elements:
+                yield site
+
+
+def _place(encoder: Encoder, nodes: list[NodeProto], front: dict[Scope, list[NodeProto]]) -> None:
+    """Stored parts stay what the weight was: initializers, or Constants where it was one."""
+    site = encoder.site
+    if site.node is None:
+        site.scope.body.initializer.extend(encoder.parts)
+    else:
+        constants = [
+            helper.make_node("Constant", [], [part.name], value=part, name=part.name)
+            for part in encoder.parts
+        ]
+        front[site.scope] += constants
+    front[site.scope] += nodes

@@ -1,0 +1,131 @@
+"""A model: its skeleton as a ModelProto, and its large tensors as references into a store."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+from onnx import TensorProto
+
+from onnx_ci.model.dtypes import BITS
+from onnx_ci.model.store import Store
+from onnx_ci.model.wire import Span
+
+if TYPE_CHECKING:
+    import numpy as np
+    from typing_extensions import Self
+
+LARGE = 1024  # bytes from which a tensor stays out of the skeleton
+
+
+@dataclass
+class Model:
+    """`proto` may be edited freely; a tensor's values are read and written through the model."""
+
+    path: Path
+    proto: onnx.ModelProto
+    store: Store
+
+    def copy(self) -> Model:
+        """A second skeleton over the same bytes: editing one leaves the other as it is."""
+        proto = onnx.ModelProto()
+        proto.CopyFrom(self.proto)
+        return Model(self.path, proto, self.store)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def span(self, tensor: TensorProto) -> Span | None:
+        """Where the tensor's bytes are, or None if the skeleton itself holds them."""
+        for entry in tensor.external_data:
+            if entry.key == self.store.key:
+                return Span(*map(int, entry.value.split()))
+        return None
+
+    def set_span(self, tensor: TensorProto, span: Span) -> None:
+        """Point a tensor at bytes of the store, keeping the external file it belongs to, if any."""
+        home = location(tensor)
+        clear_values(tensor)
+        tensor.data_location = TensorProto.EXTERNAL
+        if home:
+            tensor.external_data.add(key="location", value=home)
+        tensor.external_data.add(key=self.store.key, value=" ".join(map(str, span)))
+
+    def raw(self, tensor: TensorProto) -> bytes | bytearray:
+        """The values as ONNX stores them in `raw_data`: little-endian, sub-byte types packed."""
+        span = self.span(tensor)
+        if span is not None:
+            return self.store.read(span)
+        if tensor.HasField("raw_data"):
+            return tensor.raw_data
+        return onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data
+
+    def array(self, tensor: TensorProto) -> np.ndarray[Any, np.dtype[Any]]:
+        """The values as a numpy array that does not share memory with the model."""
+        import numpy as np
+
+        span = self.span(tensor)
+        if span is None:
+            return np.array(onnx.numpy_helper.to_array(tensor))
+        if BITS.get(tensor.data_type, 0) >= 8:
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+            values: np.ndarray[Any, np.dtype[Any]] = np.frombuffer(self.store.read(span), dtype=dtype)
+            return values.reshape(tuple(tensor.dims))
+        plain = TensorProto(
+            data_type=tensor.data_type, dims=tensor.dims, raw_data=bytes(self.store.read(span))
+        )
+        unpacked: np.ndarray[Any, np.dtype[Any]] = onnx.numpy_helper.to_array(plain)
+        return unpacked
+
+    def set_array(self, tensor: TensorProto, values: np.ndarray[Any, np.dtype[Any]]) -> None:
+        """Give a tensor new values, type and shape; its name and external file stay."""
+        tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(values.dtype)
+        tensor.dims[:] = values.shape
+        data = values.tobytes()
+        if len(data) >= LARGE:
+            self.set_span(tensor, self.store.put(data))
+        else:
+            clear_values(tensor)
+            tensor.raw_data = data
+
+
+def location(tensor: TensorProto) -> str:
+    """The external data file a tensor belongs to, as the model names it; empty when embedded."""
+    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+
+
+def clear_values(tensor: TensorProto) -> None:
+    for name in (
+        "raw_data",
+        "float_data",
+        "int32_data",
+        "int64_data",
+        "double_data",
+        "uint64_data",
+        "string_data",
+    ):
+        tensor.ClearField(name)
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
+
+
+def element_count(tensor: TensorProto) -> int:
+    count = 1
+    for dim in tensor.dims:
+        count *= dim
+    return count
+
+
+def display_path(path: Path) -> str:
+    """A path as messages show it: relative to here where that is shorter, on one line."""
+    text = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    return text.replace("\n", "\\n").replace("\r", "\\r")

@@ -1,0 +1,106 @@
+"""Opens a model file: skeleton parsed, large tensors left on disk, everything checked before use."""
+
+from __future__ import annotations
+
+import mmap
+import stat
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto
+
+from onnx_ci.errors import ModelError
+from onnx_ci.model import external
+from onnx_ci.model.container import LARGE, Model, display_path, location
+from onnx_ci.model.dtypes import stored_bytes
+from onnx_ci.model.graphs import tensors
+from onnx_ci.model.skeleton import WireError, strip
+from onnx_ci.model.store import Store
+
+NOT_A_MODEL = "export it again, or exclude the path with `ignore: true` if it is not meant to be a model"
+
+
+def open_model(path: Path, *, root: Path | None = None) -> Model:
+    """The model at `path`. External data must lie inside `root` (by default the model's own folder)."""
+    _refuse_other_files(path)
+    store = Store()
+    try:
+        source = store.add_file(path)
+        proto = _parse(path, store.key, source)
+        external.resolve(proto, store, path, root or path.parent)
+        model = Model(path, proto, store)
+        for tensor in tensors(proto):
+            _check_tensor(model, tensor)
+    except BaseException:
+        store.close()
+        raise
+    return model
+
+
+def read_skeleton(path: Path) -> onnx.ModelProto:
+    """Only the skeleton, without looking at external data: enough to see what a model names."""
+    _refuse_other_files(path)
+    return _parse(path, Store().key, 0)
+
+
+def _refuse_other_files(path: Path) -> None:
+    name = display_path(path)
+    try:
+        info = path.stat()
+    except OSError as error:
+        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check the path") from None
+    if not stat.S_ISREG(info.st_mode):
+        raise ModelError(f"{name}: is not a regular file", hint="name the .onnx file itself")
+    if info.st_size == 0:
+        raise ModelError(f"{name}: is empty (0 bytes), not an ONNX model", hint=NOT_A_MODEL)
+    try:
+        with path.open("rb") as file:
+            head = file.read(1024)
+    except OSError as error:
+        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check its permissions") from None
+    external.refuse_pointer(path, head)
+    if head[4:8] == b"ORTM":
+        raise ModelError(
+            f"{name}: is an onnxruntime .ort file (a flatbuffer), not an ONNX model",
+            hint="keep the .onnx it was made from, or exclude this path with `ignore: true`",
+        )
+
+
+def _parse(path: Path, key: str, source: int) -> onnx.ModelProto:
+    name = display_path(path)
+    proto = onnx.ModelProto()
+    try:
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        proto.ParseFromString(strip(memoryview(mapped), key=key, source=source, large=LARGE))
+    except WireError as error:
+        raise ModelError(
+            f"{name}: is not an ONNX model, or is cut short: {error}", hint=NOT_A_MODEL
+        ) from None
+    except DecodeError:
+        raise ModelError(
+            f"{name}: is not an ONNX model: it does not decode as one", hint=NOT_A_MODEL
+        ) from None
+    if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
+        raise ModelError(f"{name}: holds no graph, so it is not an ONNX model", hint=NOT_A_MODEL)
+    return proto
+
+
+def _check_tensor(model: Model, tensor: TensorProto) -> None:
+    """A tensor must hold as many bytes as its type and shape say; others would be read past the end."""
+    where = f"{display_path(model.path)}: tensor {tensor.name!r}"
+    if any(dim < 0 for dim in tensor.dims):
+        raise ModelError(f"{where} has a negative dimension: {list(tensor.dims)}", hint=NOT_A_MODEL)
+    marks = sum(entry.key == model.store.key for entry in tensor.external_data)
+    if marks > 1 or (tensor.data_location == TensorProto.EXTERNAL and not marks):
+        raise ModelError(f"{where} is stored in two ways at once, or nowhere", hint=NOT_A_MODEL)
+    span = model.span(tensor)
+    found = span.length if span else len(tensor.raw_data) if tensor.HasField("raw_data") else None
+    expected = stored_bytes(tensor.data_type, tensor.dims)
+    if found is not None and expected is not None and found != expected:
+        file = f" in {location(tensor)!r}" if location(tensor) else ""
+        raise ModelError(
+            f"{where} holds {found:,} bytes{file} where shape {list(tensor.dims)} needs {expected:,}",
+            hint=NOT_A_MODEL,
+        )

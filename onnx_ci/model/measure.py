@@ -1,0 +1,118 @@
+"""Sizes of a model: on disk with its external data, compressed, and in parameters."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import onnx
+
+from onnx_ci.errors import EnvironmentFault
+from onnx_ci.model.container import element_count
+from onnx_ci.model.external import data_files
+from onnx_ci.model.graphs import tensors
+from onnx_ci.model.hashing import CHUNK, BackgroundHash
+from onnx_ci.results import Measure
+
+LEVEL = 9  # of each compressor: what a careful server or packager would use
+
+
+class Compressor(Protocol):
+    """What zlib, brotli and zstandard have in common once they are wrapped."""
+
+    def feed(self, data: memoryview) -> int: ...
+    def finish(self) -> int: ...
+
+
+def measure(
+    path: Path,
+    proto: onnx.ModelProto,
+    *,
+    digest: BackgroundHash | None = None,
+    compressed: Iterable[str] = (),
+) -> Measure:
+    """Measure a model where it stands; compressed sizes only of the kinds that are asked for."""
+    files = files_of(path, proto)
+    sizes: dict[str, Any] = {name: compressed_size(name, files) for name in compressed}
+    return Measure(
+        size=sum(file.stat().st_size for file in files),
+        sha256=(digest or BackgroundHash(path)).result(),
+        params=parameters(proto),
+        **sizes,
+    )
+
+
+def files_of(path: Path, proto: onnx.ModelProto) -> list[Path]:
+    """The .onnx file and its external data, each file once."""
+    return list(dict.fromkeys([path, *(path.parent / name for name in data_files(proto))]))
+
+
+def parameters(proto: onnx.ModelProto) -> int:
+    """How many numbers the model stores."""
+    return sum(element_count(tensor) for tensor in tensors(proto))
+
+
+def compressed_size(name: str, files: Iterable[Path]) -> int:
+    """Bytes after compression, file by file, without keeping any of them."""
+    return sum(_compressed_size(COMPRESSORS[name](), file) for file in files)
+
+
+def _compressed_size(compressor: Compressor, file: Path) -> int:
+    return sum(map(compressor.feed, _chunks(file))) + compressor.finish()
+
+
+def _chunks(file: Path) -> Iterator[memoryview]:
+    buffer = memoryview(bytearray(CHUNK))
+    with file.open("rb", buffering=0) as opened:
+        while count := opened.readinto(buffer):
+            yield buffer[:count]
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        self.stream = zlib.compressobj(LEVEL, wbits=31)
+
+    def feed(self, data: memoryview) -> int:
+        return len(self.stream.compress(data))
+
+    def finish(self) -> int:
+        return len(self.stream.flush())
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        self.stream = _package("brotli").Compressor(quality=LEVEL)
+
+    def feed(self, data: memoryview) -> int:
+        return len(self.stream.process(bytes(data)))
+
+    def finish(self) -> int:
+        return len(self.stream.finish())
+
+
+class _Zstd:
+    def __init__(self) -> None:
+        self.stream = _package("zstandard").ZstdCompressor(level=LEVEL).compressobj()
+
+    def feed(self, data: memoryview) -> int:
+        return len(self.stream.compress(data))
+
+    def finish(self) -> int:
+        return len(self.stream.flush())
+
+
+def _package(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise EnvironmentFault(
+            f"a {name.removesuffix('ard')} budget needs the package {name!r}, which is not installed",
+            hint="run: pip install 'onnx-ci[compression]'",
+        ) from None
+
+
+COMPRESSORS: dict[str, Callable[[], Compressor]] = {"gzip": _Gzip, "brotli": _Brotli, "zstd": _Zstd}

@@ -1,0 +1,62 @@
+"""The receipt a shrunk model carries: its source, what was done, and a digest that shows later edits.
+
+It holds nothing that depends on the machine or the moment, so the same input gives the same bytes
+everywhere: sizes and methods are in it, timings and measured outputs are in the report.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import onnx
+
+KEY = "onnx_ci.receipt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """`policy` is the fingerprint of the rule it was made under; `lossy` whether values were changed."""
+
+    tool: str
+    policy: str
+    source_sha256: str
+    source_size: int
+    source_data: dict[str, str] = field(default_factory=dict)
+    methods: list[dict[str, Any]] = field(default_factory=list)
+    lossy: bool = False
+    verified: bool = False
+    digest: str = ""
+
+
+def read_receipt(proto: onnx.ModelProto) -> Receipt | None:
+    """The receipt of a model, or None if it has none that this version understands."""
+    text = next((entry.value for entry in proto.metadata_props if entry.key == KEY), None)
+    if text is None:
+        return None
+    try:
+        return Receipt(**json.loads(text))
+    except (TypeError, ValueError):
+        return None
+
+
+def without_receipt(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of the skeleton that carries no receipt."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    kept = [entry for entry in copy.metadata_props if entry.key != KEY]
+    copy.ClearField("metadata_props")
+    copy.metadata_props.extend(kept)
+    return copy
+
+
+def attach_receipt(proto: onnx.ModelProto, receipt: Receipt) -> None:
+    """Put the receipt into the model, in place of an older one."""
+    kept = [entry for entry in proto.metadata_props if entry.key != KEY]
+    text = json.dumps(
+        {name: value for name, value in asdict(receipt).items() if value}, separators=(",", ":")
+    )
+    proto.ClearField("metadata_props")
+    proto.metadata_props.extend(kept)
+    proto.metadata_props.add(key=KEY, value=text)

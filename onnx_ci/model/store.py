@@ -1,0 +1,90 @@
+"""Where the bytes of large tensors live: files they are read from, and a scratch file for new ones.
+
+Files are read in pieces and never mapped whole: mapped pages count as memory of the process, and a
+file that is cut short while it is mapped kills the process that reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from onnx_ci.errors import ModelError
+from onnx_ci.model.wire import Span
+
+CHUNK = 1 << 20  # bytes held at a time
+
+
+class Source:
+    """One open file, read at any offset from any thread."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self.file = file
+        self.name = name
+        self.lock = threading.Lock()
+
+    def readinto(self, offset: int, target: memoryview) -> None:
+        with self.lock:
+            self.file.seek(offset)
+            done = 0
+            while done < len(target):
+                count = self.file.readinto(target[done:])  # type: ignore[attr-defined]
+                if not count:
+                    raise ModelError(f"{self.name}: became shorter while it was being read")
+                done += count
+
+
+class Store:
+    """All files behind one model and its copies. Close it when the model is no longer needed."""
+
+    def __init__(self) -> None:
+        # Marks the tensors whose bytes are here. Random, so that no model can forge the mark.
+        self.key = f"onnx_ci.span.{os.urandom(8).hex()}"
+        self._sources: list[Source] = []
+        self._scratch: int | None = None
+        self._scratch_end = 0
+
+    def add_file(self, path: Path) -> int:
+        self._sources.append(Source(path.open("rb", buffering=0), path.name))
+        return len(self._sources) - 1
+
+    def put(self, data: bytes | memoryview) -> Span:
+        """Keep new bytes in the scratch file; memory is free again once they are written."""
+        if self._scratch is None:
+            self._sources.append(Source(tempfile.TemporaryFile(buffering=0), "scratch file"))  # noqa: SIM115
+            self._scratch = len(self._sources) - 1
+        source = self._sources[self._scratch]
+        span = Span(self._scratch, self._scratch_end, len(data))
+        with source.lock:
+            source.file.seek(span.offset)
+            write_all(source.file, data)
+        self._scratch_end += span.length
+        return span
+
+    def read(self, span: Span) -> bytearray:
+        data = bytearray(span.length)
+        self._sources[span.source].readinto(span.offset, memoryview(data))
+        return data
+
+    def chunks(self, span: Span) -> Iterator[memoryview]:
+        """The bytes of a span piece by piece, in one buffer that is used again."""
+        buffer = memoryview(bytearray(min(CHUNK, span.length)))
+        for start in range(0, span.length, CHUNK):
+            piece = buffer[: min(CHUNK, span.length - start)]
+            self._sources[span.source].readinto(span.offset + start, piece)
+            yield piece
+
+    def close(self) -> None:
+        for source in self._sources:
+            source.file.close()
+
+
+def write_all(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:
+    """An unbuffered file may take less than it is given; go on until all is written."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]

@@ -1,0 +1,161 @@
+"""Reads and rewrites protobuf bytes without parsing them: finds tensors, swaps their payloads.
+
+Only the messages on the way to a tensor are entered, and only where `wanted` says so; everything
+else is passed through as it is, unknown fields included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+MAX_DEPTH = 100  # protobuf's own limit; deeper is an attack or a bug
+
+
+class WireError(ValueError):
+    """The bytes are not well-formed protobuf."""
+
+
+class Span(NamedTuple):
+    """Bytes that stay on disk: where they are, not what they are."""
+
+    source: int
+    offset: int
+    length: int
+
+
+Piece = bytes | memoryview | Span
+Buffer = bytes | memoryview
+
+
+class Field(NamedTuple):
+    """One field of a message: its number and wire type, where its tag starts, where its value is."""
+
+    number: int
+    kind: int
+    tag: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Message:
+    """Which fields of a message lead to tensors. A message without such fields is the tensor itself."""
+
+    name: str
+    children: dict[int, Message]
+
+
+TENSOR = Message("TensorProto", {})
+SPARSE = Message("SparseTensorProto", {1: TENSOR, 2: TENSOR})
+ATTRIBUTE = Message("AttributeProto", {5: TENSOR, 10: TENSOR, 22: SPARSE, 23: SPARSE})
+NODE = Message("NodeProto", {5: ATTRIBUTE})
+GRAPH = Message("GraphProto", {1: NODE, 5: TENSOR, 15: SPARSE})
+ATTRIBUTE.children.update({6: GRAPH, 11: GRAPH})
+TRAINING = Message("TrainingInfoProto", {1: GRAPH, 2: GRAPH})
+FUNCTION = Message("FunctionProto", {7: NODE, 11: ATTRIBUTE})
+MODEL = Message("ModelProto", {7: GRAPH, 20: TRAINING, 25: FUNCTION})
+
+
+def read_varint(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < end:
+        byte = buffer[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise WireError(f"a number at byte {at} is longer than 64 bits")
+    raise WireError(f"the data ends in the middle of a number at byte {at}")
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def tag(number: int, kind: int = BYTES) -> bytes:
+    return varint(number << 3 | kind)
+
+
+def fields(buffer: Buffer, start: int, end: int) -> Iterator[Field]:
+    """The fields of the message between two offsets, in order."""
+    at = start
+    while at < end:
+        began = at
+        key, at = read_varint(buffer, at, end)
+        number, kind = key >> 3, key & 7
+        if number == 0:
+            raise WireError(f"field number 0 at byte {began}")
+        value, at = _value_end(buffer, at, end, kind)
+        yield Field(number, kind, began, value, at)
+
+
+def _value_end(buffer: Buffer, at: int, end: int, kind: int) -> tuple[int, int]:
+    """Where a value starts and ends, past its length prefix if it has one."""
+    start = at
+    if kind == VARINT:
+        _, stop = read_varint(buffer, at, end)
+    elif kind == BYTES:
+        length, start = read_varint(buffer, at, end)
+        stop = start + length
+    elif kind in (FIXED64, FIXED32):
+        stop = at + (8 if kind == FIXED64 else 4)
+    else:
+        raise WireError(f"unknown wire type {kind} at byte {at}")
+    if stop > end:
+        raise WireError(
+            f"a field at byte {at} claims {stop - start:,} bytes where {max(end - start, 0):,} are left"
+        )
+    return start, stop
+
+
+def length_of(pieces: list[Piece]) -> int:
+    return sum(piece.length if isinstance(piece, Span) else len(piece) for piece in pieces)
+
+
+Visit = Callable[[int, int], "list[Piece] | None"]
+Wanted = Callable[[int, int], bool]
+
+
+def rewrite(buffer: Buffer, *, wanted: Wanted, visit: Visit) -> list[Piece]:
+    """The model with each wanted tensor replaced by what `visit` makes of it (None: leave it)."""
+    return _rewrite(buffer, 0, len(buffer), MODEL.children, wanted, visit, 0)
+
+
+def _rewrite(
+    buffer: Buffer,
+    start: int,
+    end: int,
+    children: Mapping[int, Message],
+    wanted: Wanted,
+    visit: Visit,
+    depth: int,
+) -> list[Piece]:
+    if depth > MAX_DEPTH:
+        raise WireError(f"graphs are nested deeper than {MAX_DEPTH} levels")
+    pieces: list[Piece] = []
+    done = start
+    for field in fields(buffer, start, end):
+        child = children.get(field.number) if field.kind == BYTES else None
+        if child is None or not wanted(field.start, field.end):
+            continue
+        inner = (
+            _rewrite(buffer, field.start, field.end, child.children, wanted, visit, depth + 1)
+            if child.children
+            else visit(field.start, field.end)
+        )
+        if inner is None:
+            continue
+        pieces += [buffer[done : field.tag], tag(field.number) + varint(length_of(inner)), *inner]
+        done = field.end
+    pieces.append(buffer[done:end])
+    return pieces

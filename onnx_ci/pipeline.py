@@ -1,0 +1,164 @@
+"""All targets through the gate, and what holds for several of them together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+from onnx_ci.errors import ModelError
+from onnx_ci.findings import Finding
+from onnx_ci.judge import Job, judge, write_in_place
+from onnx_ci.model.load import read_skeleton
+from onnx_ci.model.measure import files_of, measure
+from onnx_ci.policy.match import ended_override, group_members, rule_for
+from onnx_ci.policy.schema import Group, Policy, Rule
+from onnx_ci.results import Outcome, RunReport
+from onnx_ci.sizes import format_size
+from onnx_ci.targets.git import blob_size
+from onnx_ci.verify.client import Runner
+
+Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One run: the models, the rules, and where everything is."""
+
+    command: str  # "check" | "fix"
+    policy: Policy
+    folder: Path  # patterns are relative to it
+    root: Path  # nothing outside of it is read or written
+    models: tuple[Path, ...]
+    everything: Callable[[], Sequence[Path]]  # all models there are, for groups
+    repository: Path | None = None
+    base: str = ""
+    jobs: int = 1
+    notes: tuple[str, ...] = ()
+
+
+def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
+    """Judge every model; a group is judged as soon as one of its members was."""
+    began = time.perf_counter()
+    outcomes = tuple(_judge_all(plan, progress))
+    return RunReport(
+        command=plan.command,
+        outcomes=outcomes,
+        findings=tuple(_group_findings(plan)),
+        policy=plan.policy.file,
+        seconds=round(time.perf_counter() - began, 3),
+        notes=plan.notes,
+    )
+
+
+def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:
+    if plan.jobs > 1 and len(plan.models) > 1:
+        yield from _in_parallel(plan, progress)
+        return
+    with Runner() as runner:
+        for position, path in enumerate(plan.models):
+            yield _one(plan, path, runner, position, progress)
+
+
+def _in_parallel(plan: Plan, progress: Progress) -> Iterator[Outcome]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(numbered: tuple[int, Path]) -> Outcome:
+        with Runner() as runner:
+            return _one(plan, numbered[1], runner, numbered[0], progress)
+
+    with ThreadPoolExecutor(plan.jobs) as pool:
+        yield from pool.map(work, enumerate(plan.models))
+
+
+def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progress) -> Outcome:
+    name = shown(plan, path)
+    rule = rule_for(plan.policy, name) if path.is_relative_to(plan.folder) else None
+    if rule is None or rule.ignore:
+        return _ignored(plan, name, rule)
+    job = Job(
+        path=path,
+        name=name,
+        rule=rule,
+        root=plan.root,
+        policy=plan.policy,
+        write=write_in_place(plan.root) if plan.command == "fix" else None,
+        base_size=_base_size(plan, path, rule),
+    )
+    outcome = judge(job, runner, lambda doing: progress(position, len(plan.models), name, doing))
+    return _with_ended_override(plan, outcome)
+
+
+def shown(plan: Plan, path: Path) -> str:
+    """A model's name in messages and patterns: relative to the policy file."""
+    return path.relative_to(plan.folder).as_posix() if path.is_relative_to(plan.folder) else str(path)
+
+
+def _ignored(plan: Plan, name: str, rule: Rule | None) -> Outcome:
+    if rule is not None:
+        return Outcome(path=name, verdict="ignored", rule_pattern=rule.pattern, rule_line=rule.line)
+    finding = Finding(
+        code="OCI015",
+        severity="warning",
+        message=f"{name}: no rule of {plan.policy.file} matches it, so it was not checked",
+        hint='add a rule for it, for example: - path: "**/*.onnx"',
+    )
+    return Outcome(path=name, verdict="ignored", findings=(finding,))
+
+
+def _base_size(plan: Plan, path: Path, rule: Rule) -> int | None:
+    """What the model and its data took in the commit this run is compared with."""
+    if rule.budget.growth is None or not plan.base or plan.repository is None:
+        return None
+    try:
+        files = files_of(path, read_skeleton(path))
+    except ModelError:
+        return None
+    names = [file.relative_to(plan.repository).as_posix() for file in files]
+    sizes = [blob_size(plan.repository, plan.base, name) for name in names]
+    return sum(size or 0 for size in sizes) if sizes[0] is not None else None
+
+
+def _with_ended_override(plan: Plan, outcome: Outcome) -> Outcome:
+    digest = outcome.before.sha256 if outcome.before else ""
+    ended = ended_override(plan.policy, outcome.path, digest, date.today())
+    if ended is None:
+        return outcome
+    finding = Finding(
+        code="OCI009",
+        severity="warning",
+        message=f"{outcome.path}: its override ended on {ended.until.isoformat()} ({ended.reason})",
+        hint="make the model fit, or renew the override with a new date",
+    )
+    return replace(outcome, findings=(*outcome.findings, finding))
+
+
+def _group_findings(plan: Plan) -> Iterator[Finding]:
+    judged = {shown(plan, path) for path in plan.models}
+    for group in plan.policy.groups:
+        everything = {shown(plan, path): path for path in plan.everything()}
+        members = group_members(group, tuple(everything))
+        if judged.intersection(members):
+            yield from _over_group(plan, group, [everything[name] for name in members])
+
+
+def _over_group(plan: Plan, group: Group, members: list[Path]) -> Iterator[Finding]:
+    totals = dict.fromkeys(group.budget.size_like, 0)
+    for path in members:
+        try:
+            found = measure(path, read_skeleton(path), compressed=[name for name in totals if name != "size"])
+        except (ModelError, OSError):
+            continue  # reported where the model itself is judged
+        for name in totals:
+            totals[name] += getattr(found, name)
+    for name, limit in group.budget.size_like.items():
+        if totals[name] > limit:
+            yield Finding(
+                code="OCI008",
+                severity="error",
+                message=f"group {group.name!r}: {len(members)} models take {format_size(totals[name])}"
+                f" ({name}), over the budget of {format_size(limit)} ({plan.policy.file}:{group.line})",
+                hint="shrink its largest models: onnx-ci fix --all, or raise the group's budget",
+            )

@@ -1,0 +1,65 @@
+"""Which methods are tried, and in which order: the mildest that fits, or the smallest that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from onnx_ci.methods.catalogue import method
+from onnx_ci.methods.chain import Chained, Run, run_chain
+from onnx_ci.model.container import Model
+from onnx_ci.policy.schema import MethodChoice
+from onnx_ci.results import Step
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A smaller form of the model, not yet proven: the methods that made it, and its size."""
+
+    model: Model
+    runs: tuple[Run, ...]
+    steps: tuple[Step, ...]
+    size: int
+
+    @property
+    def exact(self) -> bool:
+        return all(run.method.exact for run in self.runs)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(run.method.name for run in self.runs)
+
+
+def candidates(
+    model: Model, choices: Sequence[MethodChoice], *, size: int, exact_only: bool
+) -> Iterator[Candidate]:
+    """Mildest first: the exact methods, then each approximate one after them, then all together.
+
+    Approximate methods start from the exact result, never from each other's: what one has encoded
+    the next leaves alone, so nothing is rounded twice.
+    """
+    runs = [Run(method(choice.name), choice.options) for choice in choices]
+    exact = [run for run in runs if run.method.exact]
+    lossy = [] if exact_only else [run for run in runs if not run.method.exact]
+    base = _candidate(run_chain(model, exact, size=size), exact)
+    if base.runs:
+        yield base
+    combinations = [[run] for run in lossy] + ([lossy[::-1]] if len(lossy) > 1 else [])
+    for combination in combinations:
+        chained = run_chain(base.model, combination, size=base.size)
+        made = _candidate(chained, combination, before=base)
+        if len(made.runs) > len(base.runs):
+            yield made
+
+
+def _candidate(chained: Chained, runs: Sequence[Run], before: Candidate | None = None) -> Candidate:
+    """Only the methods that saved something count as having made the candidate."""
+    useful = [
+        run for run, step in zip(runs, chained.steps, strict=True) if step.size_after < step.size_before
+    ]
+    return Candidate(
+        model=chained.model,
+        runs=(*(before.runs if before else ()), *useful),
+        steps=(*(before.steps if before else ()), *chained.steps),
+        size=chained.size,
+    )

@@ -1,0 +1,1 @@
+"""The policy file: read, checked, matched against paths, described as a schema."""

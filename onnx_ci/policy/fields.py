@@ -1,0 +1,184 @@
+"""The one table of what a policy may say: the loader reads by it, and the JSON schema is drawn from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnx_ci.policy.kinds import (
+    BOOLEAN,
+    COUNT,
+    DATE,
+    PATTERN,
+    SHA256,
+    SIZE,
+    TEXT,
+    Kind,
+    fraction,
+    number,
+    whole,
+    word,
+)
+from onnx_ci.policy.method_choice import METHOD
+from onnx_ci.policy.nodes import Place
+from onnx_ci.policy.shapes import Field, Table, list_of, map_of, table_of
+
+VERSION = 1
+
+
+def _version(place: Place) -> int:
+    version = whole(1).read(place)
+    if version != VERSION:
+        hint = f"a newer onnx-ci may read it; for example: version: {VERSION}"
+        raise place.error(f"found {version}, expected {VERSION}: the only one this onnx-ci reads", hint=hint)
+    return VERSION
+
+
+def _range(place: Place) -> tuple[float, float]:
+    what = "a list of two numbers, the lowest and the highest"
+    bounds = tuple(number().read(item) for item in place.items(what))
+    if len(bounds) != 2:
+        raise place.error(f"found {len(bounds)} entries, expected {what}")
+    low, high = bounds
+    if low > high:
+        raise place.error(f"found [{low:g}, {high:g}], which runs backwards, expected {what}")
+    return low, high
+
+
+def _check_tolerance(place: Place, values: dict[str, Any]) -> None:
+    if not any(value is not False for value in values.values()):
+        raise place.error("found no limit, expected at least one: without any, every output would pass")
+
+
+def _check_evaluate(place: Place, values: dict[str, Any]) -> None:
+    if not {"max_increase", "max_decrease"} & values.keys():
+        raise place.error("found no limit, expected max_increase or max_decrease")
+
+
+def _check_group_budget(place: Place, values: dict[str, Any]) -> None:
+    if not values:
+        raise place.error("found no limit, expected at least one")
+
+
+BUDGET: Table = {
+    "size": Field(SIZE, "25 MB", "the .onnx file and its external data together"),
+    "gzip": Field(SIZE, "20 MB", "the same, compressed with gzip"),
+    "brotli": Field(SIZE, "18 MB", "the same, compressed with brotli"),
+    "zstd": Field(SIZE, "19 MB", "the same, compressed with zstd"),
+    "growth": Field(fraction(), "5%", "how much larger than the base version in git"),
+    "params": Field(COUNT, "12M", "the number of parameters"),
+    "latency": Field(
+        fraction(plain=10, above_zero=True), "110%", "the time of one run against the original's"
+    ),
+}
+GROUP_BUDGET = {key: field for key, field in BUDGET.items() if key != "latency"}
+
+TOLERANCE: Table = {
+    "max_abs": Field(number(0), "1e-2", "the largest absolute difference"),
+    "max_rel": Field(number(0), "1e-2", "the largest relative difference"),
+    "mean_abs": Field(number(0), "1e-3", "the mean absolute difference"),
+    "cosine": Field(number(-1, 1), "0.999", "the least cosine similarity"),
+    "sqnr": Field(number(0), "30", "the least signal to noise ratio, in dB"),
+    "top1": Field(fraction(1), "99%", "how often the largest value must stay the largest"),
+    "exact": Field(BOOLEAN, "true", "outputs must be the same to the last bit"),
+}
+
+INPUTS: Table = {
+    "samples": Field(list_of(TEXT), '["tests/data/*.npz"]', ".npz files, or folders of ONNX test_data_set_*"),
+    "dims": Field(map_of(whole(0)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"),
+    "ranges": Field(
+        map_of(Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})),
+        "{input_ids: [0, 30521]}",
+        "the lowest and highest value of an input",
+    ),
+    "count": Field(whole(1), "4", "how many inputs to generate"),
+    "seed": Field(whole(0), "0", "where the generated inputs start"),
+}
+
+EVALUATE: Table = {
+    "command": Field(TEXT, '"python eval.py {model}"', "prints the metric of the model", required=True),
+    "metric": Field(TEXT, "wer", "the name of the score in what the command prints", required=True),
+    "max_increase": Field(number(0), "0.2", "how much the score may rise"),
+    "max_decrease": Field(number(0), "0.5", "how much the score may fall"),
+}
+
+LIMITS: Table = {
+    "seconds": Field(number(above=0), "300", "how long one model may run"),
+    "memory": Field(SIZE, "8 GiB", "how much memory it may take"),
+}
+
+DEFAULTS: Table = {
+    "budget": Field(table_of(BUDGET), "{size: 25 MB, growth: 5%}", "what the model may weigh"),
+    "methods": Field(
+        list_of(METHOD), "[dedupe, drop-unused]", "what may be done to shrink it, mildest first"
+    ),
+    "shrink": Field(
+        word(("to-budget", "smallest", "exact-only")), "to-budget", "how far to go with approximate methods"
+    ),
+    "tolerance": Field(
+        table_of(TOLERANCE, check=_check_tolerance, also={"minProperties": 1}),
+        "{cosine: 0.999}",
+        "how far outputs may move; all limits must hold",
+    ),
+    "inputs": Field(
+        table_of(INPUTS), "{dims: {batch: 1}, count: 4}", "what the model is run on to verify it"
+    ),
+    "evaluate": Field(
+        table_of(
+            EVALUATE,
+            check=_check_evaluate,
+            also={"anyOf": [{"required": ["max_increase"]}, {"required": ["max_decrease"]}]},
+        ),
+        '{command: "python eval.py {model}", metric: wer, max_increase: 0.2}',
+        "your own score, original against candidate",
+    ),
+    "limits": Field(table_of(LIMITS), "{seconds: 300, memory: 8 GiB}", "what running the model may cost"),
+    "minimum_gain": Field(fraction(1), "1%", "smaller savings are left alone"),
+    "severity": Field(word(("error", "warning")), "error", "whether a broken rule fails the run"),
+}
+
+RULE: Table = {
+    "path": Field(
+        PATTERN, '"models/**/*.onnx"', "a gitignore-style pattern; the last match wins", required=True
+    ),
+    "ignore": Field(BOOLEAN, "true", "leave these models alone"),
+    **DEFAULTS,
+}
+
+GROUP: Table = {
+    "name": Field(TEXT, "app bundle", "how reports call the group", required=True),
+    "paths": Field(list_of(PATTERN, least=1), '["app/*.onnx"]', "patterns of its models", required=True),
+    "budget": Field(
+        table_of(GROUP_BUDGET, check=_check_group_budget, also={"minProperties": 1}),
+        "{size: 60 MB}",
+        "what they may weigh together",
+        required=True,
+    ),
+}
+
+OVERRIDE: Table = {
+    "path": Field(PATTERN, "models/big.onnx", "the model", required=True),
+    "sha256": Field(SHA256, '"' + "0a" * 32 + '"', "of exactly the content that is accepted", required=True),
+    "reason": Field(TEXT, '"waits for the new tokenizer"', "why", required=True),
+    "until": Field(DATE, "2027-01-31", "the last day on which it is accepted", required=True),
+}
+
+POLICY: Table = {
+    "version": Field(Kind(_version, {"const": VERSION}), "1", "the version of this format", required=True),
+    "defaults": Field(table_of(DEFAULTS), "{tolerance: {cosine: 0.999}}", "what every rule starts from"),
+    "models": Field(
+        list_of(table_of(RULE, lined=True), least=1),
+        '[{path: "models/**/*.onnx"}]',
+        "the rules",
+        required=True,
+    ),
+    "groups": Field(
+        list_of(table_of(GROUP, lined=True)),
+        '[{name: app bundle, paths: ["app/*.onnx"], budget: {size: 60 MB}}]',
+        "budgets over several models together",
+    ),
+    "overrides": Field(
+        list_of(table_of(OVERRIDE, lined=True)),
+        '[{path: models/big.onnx, sha256: "…", reason: "…", until: 2027-01-31}]',
+        "broken rules that are accepted for a while",
+    ),
+}

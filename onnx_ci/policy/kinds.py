@@ -1,0 +1,192 @@
+"""Kinds of single values: how each is read from the file, and how the same is described to an editor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from math import isfinite
+from typing import Any
+
+from onnx_ci.policy.glob import check_pattern
+from onnx_ci.policy.nodes import Place
+from onnx_ci.policy.suggest import did_you_mean
+from onnx_ci.sizes import NUMBER, parse_count, parse_fraction, parse_size
+
+Schema = dict[str, Any]
+_LARGEST = 2**63 - 1
+_ROOTS = ("etc", "home", "mnt", "opt", "root", "tmp", "usr", "var", "Users")
+_ELSEWHERE = ("//", "\\\\", "~/", *(f"/{root}/" for root in _ROOTS))
+
+
+class Kind:
+    """One kind of value."""
+
+    __slots__ = ("read", "schema")
+
+    def __init__(self, read: Callable[[Place], Any], schema: Schema) -> None:
+        self.read = read
+        self.schema = schema
+
+
+def _text(place: Place) -> str:
+    text = place.scalar("text")
+    if not text.strip():
+        raise place.expected("text")
+    # `on`, `yes` and 1:30 are text to YAML 1.2 and to who reads the file; 42 and true are not.
+    number = place.kind in ("int", "float") and ":" not in text
+    if number or (place.kind == "bool" and text.lower() in ("true", "false")):
+        hint = f'quote what is meant as text, for example: {place.name}: "{text}"'
+        raise place.error(f"found {text}, expected text", hint=hint)
+    return text
+
+
+def _boolean(place: Place) -> bool:
+    if place.kind != "bool":
+        raise place.expected("true or false")
+    return place.scalar("").lower() in ("true", "yes", "on")
+
+
+def whole(low: int) -> Kind:
+    """An integer, always read as decimal: YAML 1.1 would make 8 of 010 and 90 of 1:30."""
+    what = f"a whole number, at least {low}"
+
+    def read(place: Place) -> int:
+        text = place.scalar(what).replace("_", "")
+        digits = text.lstrip("+-")
+        if place.kind != "int" or not digits.isdecimal() or len(digits) > 19 or int(text) < low:
+            raise place.expected(what)
+        if int(text) > _LARGEST:
+            raise place.expected("a smaller number")
+        return int(text)
+
+    return Kind(read, {"type": "integer", "minimum": low, "maximum": _LARGEST})
+
+
+def number(low: float | None = None, high: float | None = None, *, above: float | None = None) -> Kind:
+    """A finite number. 1e-2 is text to YAML 1.1, and a number to everybody else."""
+    bounds = {"minimum": low, "maximum": high, "exclusiveMinimum": above}
+    words = {"from": low, "up to": high, "above": above}
+    what = " ".join(
+        ["a number", *(f"{word} {bound:g}" for word, bound in words.items() if bound is not None)]
+    )
+
+    def read(place: Place) -> float:
+        text = place.scalar(what)
+        if place.kind not in ("int", "float") and not (place.kind == "str" and "e" in text.lower()):
+            raise place.expected(what)
+        value = _float(text)
+        too_low = (low is not None and value < low) or (above is not None and value <= above)
+        if not isfinite(value) or too_low or (high is not None and value > high):
+            raise place.expected(what)
+        return value
+
+    scientific = {"type": "string", "pattern": r"^[-+]?[0-9.]+[eE][-+]?[0-9]+$"}
+    plain = {"type": "number", **{name: bound for name, bound in bounds.items() if bound is not None}}
+    return Kind(read, {"anyOf": [plain, scientific]})
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text.replace("_", "")) if text.isascii() else float("nan")
+    except ValueError:
+        return float("nan")
+
+
+def _quantity(parse: Callable[[str], int], what: str, units: str) -> Kind:
+    def read(place: Place) -> int:
+        try:
+            value = parse(place.scalar(what))
+        except ValueError as error:
+            raise place.error(str(error)) from None
+        if value == 0:
+            raise place.expected(f"{what} above zero")
+        return value
+
+    written = {"type": "string", "pattern": f"^{NUMBER} *(?:{units})?$"}
+    return Kind(read, {"anyOf": [{"type": "integer", "minimum": 1, "maximum": _LARGEST}, written]})
+
+
+def fraction(high: float | None = None, *, plain: float = 1.0, above_zero: bool = False) -> Kind:
+    """A percentage, or the fraction itself up to `plain`: beyond that the % was forgotten."""
+    what = (
+        "a percentage"
+        + (" above 0%" if above_zero else "")
+        + (f" up to {high:.0%}" if high is not None else "")
+    )
+
+    def read(place: Place) -> float:
+        text = place.scalar(what)
+        try:
+            value = parse_fraction(text)
+        except ValueError as error:
+            raise place.error(str(error)) from None
+        if "%" not in text and value > plain:
+            raise place.error(f"found {text}, expected {what}: did you mean {text}%?")
+        if (high is not None and value > high) or (above_zero and value == 0):
+            raise place.expected(what)
+        return value
+
+    least = {"exclusiveMinimum": 0} if above_zero else {"minimum": 0}
+    written = {"type": "string", "pattern": f"^{NUMBER} *%?$"}
+    return Kind(read, {"anyOf": [{"type": "number", **least, "maximum": plain}, written]})
+
+
+def word(choices: Sequence[str]) -> Kind:
+    """One of a few words."""
+
+    def read(place: Place) -> str:
+        text = place.scalar(f"one of: {', '.join(choices)}")
+        if text not in choices:
+            raise place.error(f"found {place.found}, {did_you_mean(text, choices)}")
+        return text
+
+    return Kind(read, {"enum": list(choices)})
+
+
+def _pattern(place: Place) -> str:
+    text = _text(place)
+    if _absolute(text, place.reading.folder):
+        raise place.error(f"found the absolute {place.found}, expected a pattern relative to the policy file")
+    try:
+        check_pattern(text)
+    except ValueError as error:
+        raise place.error(f"the pattern {place.found} {error}") from None
+    return text
+
+
+def _absolute(text: str, folder: str) -> bool:
+    """A leading `/` means the policy's folder, so only what is surely from elsewhere is absolute."""
+    drive = text[1:3] in (":/", ":\\") and text[0].isalpha()
+    below = folder.rstrip("/") + "/"
+    return drive or text.startswith(_ELSEWHERE) or (below != "/" and text.startswith(below))
+
+
+def _sha256(place: Place) -> str:
+    text = place.scalar("a sha256: 64 hexadecimal digits").lower()
+    if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
+        raise place.error(
+            f"found {place.found} of length {len(text)}, expected a sha256: 64 hexadecimal digits"
+        )
+    return text
+
+
+def _date(place: Place) -> date:
+    what = "a day that exists, as year-month-day"
+    text = place.scalar(what)
+    try:
+        if len(text) != 10 or text[4] + text[7] != "--":
+            raise place.expected(what)
+        return date.fromisoformat(text)
+    except ValueError:
+        raise place.expected(what) from None
+
+
+TEXT = Kind(_text, {"type": "string", "pattern": r"\S"})
+BOOLEAN = Kind(_boolean, {"type": "boolean"})
+SIZE = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")
+COUNT = _quantity(parse_count, "a count", "[kKmMbBtT]")
+PATTERN = Kind(
+    _pattern, {"type": "string", "minLength": 1, "not": {"pattern": r"(^|/)\.\.(/|$)|^//|^[A-Za-z]:[/\\]"}}
+)
+SHA256 = Kind(_sha256, {"type": "string", "pattern": "^[0-9a-fA-F]{64}$"})
+DATE = Kind(_date, {"type": "string", "format": "date", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})

@@ -1,0 +1,136 @@
+"""Places in the policy file: a YAML node that knows its line, its key and how a good value looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import yaml
+
+from onnx_ci.errors import PolicyError
+from onnx_ci.policy.compose import MOST_NODES
+from onnx_ci.policy.registry import MethodRegistry
+
+_YAML = "tag:yaml.org,2002:"
+_TAGS = {
+    _YAML + name
+    for name in ("bool", "float", "int", "map", "merge", "null", "seq", "str", "timestamp", "value")
+}
+_DEEPEST_MERGE = 10
+
+
+class Reading:
+    """One reading of one file: what every place in it needs to know."""
+
+    def __init__(self, file: str, methods: MethodRegistry, folder: str = "") -> None:
+        self.file = file
+        self.methods = methods
+        self.folder = folder  # where the file is, as an absolute path with `/`
+        self.visited = 0
+
+    def visit(self, node: yaml.Node) -> None:
+        """Count: a few aliases of aliases can stand for millions of values."""
+        self.visited += 1
+        line = node.start_mark.line + 1
+        if self.visited > MOST_NODES:
+            message = f"found more than {MOST_NODES:,} values behind aliases, expected a policy"
+            raise PolicyError(
+                self.file, line, message, hint="write out what they stand for; for example: path: m.onnx"
+            )
+        if node.tag not in _TAGS:
+            message = f"found the tag {node.tag.replace(_YAML, '!!')!r}, expected plain YAML"
+            raise PolicyError(
+                self.file, line, message, hint="leave the tag out, for example: path: model.onnx"
+            )
+
+
+class Place:
+    """One value of the file."""
+
+    __slots__ = ("example", "key_line", "name", "node", "reading")
+
+    def __init__(
+        self, reading: Reading, node: yaml.Node, name: str, *, example: str, key_line: int = 0
+    ) -> None:
+        reading.visit(node)
+        self.reading = reading
+        self.node = node
+        self.name = name
+        self.example = example  # a line or more of YAML that would be right here
+        self.key_line = key_line or self.line
+
+    @property
+    def line(self) -> int:
+        return int(self.node.start_mark.line) + 1
+
+    @property
+    def kind(self) -> str:
+        """YAML's word for the type: "int", "str", "null", "map" …"""
+        return str(self.node.tag).removeprefix(_YAML)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the value stands there without quotes."""
+        return isinstance(self.node, yaml.ScalarNode) and not self.node.style
+
+    @property
+    def found(self) -> str:
+        if isinstance(self.node, yaml.ScalarNode):
+            text = str(self.node.value)
+            text = text if len(text) <= 60 else text[:60] + "…"
+            return "nothing" if self.kind == "null" else text if self.kind in ("int", "float") else repr(text)
+        return "a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping"
+
+    def error(self, message: str, *, hint: str = "", line: int = 0) -> PolicyError:
+        message = f"{_shown(self.name)}: {message}" if self.name else message
+        hint = hint or f"for example: {self.example}"
+        return PolicyError(self.reading.file, line or self.line, message, hint=hint)
+
+    def expected(self, what: str) -> PolicyError:
+        return self.error(f"found {self.found}, expected {what}")
+
+    def scalar(self, what: str) -> str:
+        """The text as it stands in the file: YAML 1.1 would make a number of 1:30, a truth of `on`."""
+        if not isinstance(self.node, yaml.ScalarNode) or self.kind == "null":
+            raise self.expected(what)
+        return str(self.node.value)
+
+    def items(self, what: str) -> list[Place]:
+        if not isinstance(self.node, yaml.SequenceNode):
+            raise self.expected(what)
+        return [self.inside(node) for node in self.node.value]
+
+    def entries(self, what: str, *, merges: int = 0) -> dict[str, Place]:
+        """The values of a mapping by their keys; `<<` fills in what the mapping does not say itself."""
+        if not isinstance(self.node, yaml.MappingNode) or merges > _DEEPEST_MERGE:
+            raise self.expected(what)
+        own: dict[str, Place] = {}
+        merged: dict[str, Place] = {}
+        for key_node, value_node in self.node.value:
+            if key_node.tag == _YAML + "merge":
+                merged = {**self._merged(value_node, merges + 1), **merged}
+                continue
+            key = self.inside(key_node).scalar("a key that is a word")
+            line = key_node.start_mark.line + 1
+            if key in own:
+                raise self._twice(key, own[key].key_line, line)
+            own[key] = Place(self.reading, value_node, key, example=self.example, key_line=line)
+        return {**merged, **own}
+
+    def inside(self, node: yaml.Node) -> Place:
+        return Place(self.reading, node, self.name, example=self.example)
+
+    def _merged(self, node: yaml.Node, merges: int) -> dict[str, Place]:
+        sources: Sequence[yaml.Node] = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        merged: dict[str, Place] = {}
+        for source in sources:
+            merged = {**self.inside(source).entries("a mapping for <<, no deeper", merges=merges), **merged}
+        return merged
+
+    def _twice(self, key: str, first: int, second: int) -> PolicyError:
+        message = f"found {key[:60]!r} twice, on lines {first} and {second}, expected it once"
+        return self.error(message, hint=f"keep one of them, for example: {_shown(key)}: …", line=second)
+
+
+def _shown(name: str) -> str:
+    """A name of the user's own, fit for a message."""
+    return name if name.isprintable() and len(name) <= 60 else repr(name[:60])

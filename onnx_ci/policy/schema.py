@@ -1,0 +1,134 @@
+"""The policy as frozen values: what a rule may say, and what it means when it says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+Scalar = bool | int | float | str | list[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Limits in bytes (size and compressed sizes), in parameters, and as fractions (0.05 is 5%)."""
+
+    size: int | None = None
+    gzip: int | None = None
+    brotli: int | None = None
+    zstd: int | None = None
+    growth: float | None = None  # allowed growth against the base version: 0.05
+    params: int | None = None
+    latency: float | None = None  # allowed ratio to the original: 1.1
+
+    @property
+    def size_like(self) -> dict[str, int]:
+        """The limits that a smaller file can meet, by name."""
+        named = {"size": self.size, "gzip": self.gzip, "brotli": self.brotli, "zstd": self.zstd}
+        return {name: limit for name, limit in named.items() if limit is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """How far outputs may move; all that are given must hold. sqnr in dB, top1 as a fraction."""
+
+    max_abs: float | None = None
+    max_rel: float | None = None
+    mean_abs: float | None = None
+    cosine: float | None = None
+    sqnr: float | None = None
+    top1: float | None = None
+    exact: bool = False
+
+
+DEFAULT_TOLERANCE = Tolerance(cosine=0.999)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodChoice:
+    """A method by its name in the catalogue, with the options the policy gives it."""
+
+    name: str
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputSpec:
+    """Where the inputs for verification come from; without samples they are derived from the graph."""
+
+    samples: tuple[str, ...] = ()
+    dims: Mapping[str, int] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    count: int = 2
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """The user's own score: `command` prints `metric`, for the original and for the candidate."""
+
+    command: str
+    metric: str
+    max_increase: float | None = None
+    max_decrease: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What running one untrusted model may cost."""
+
+    seconds: float = 300.0
+    memory: int | None = None  # bytes; None lets the worker choose by the model's size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """All that holds for the models one pattern matches."""
+
+    pattern: str
+    line: int = 0
+    ignore: bool = False
+    budget: Budget = Budget()
+    methods: tuple[MethodChoice, ...] = (MethodChoice(name="dedupe"), MethodChoice(name="drop-unused"))
+    shrink: str = ""  # "to-budget" | "smallest" | "exact-only"; empty: the default for the budget
+    tolerance: Tolerance = DEFAULT_TOLERANCE
+    inputs: InputSpec = InputSpec()
+    evaluate: Evaluate | None = None
+    limits: Limits = Limits()
+    minimum_gain: float = 0.01
+    severity: str = "error"
+
+    @property
+    def mode(self) -> str:
+        return self.shrink or ("to-budget" if self.budget.size_like else "smallest")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """A budget over several models together."""
+
+    name: str
+    paths: tuple[str, ...]
+    budget: Budget
+    line: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Override:
+    """A broken rule that is accepted for exactly this content, until a date."""
+
+    path: str
+    sha256: str
+    reason: str
+    until: date
+    line: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """One policy file, whole. `file` is how messages name it."""
+
+    file: str
+    rules: tuple[Rule, ...]
+    groups: tuple[Group, ...] = ()
+    overrides: tuple[Override, ...] = ()

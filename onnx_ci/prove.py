@@ -1,0 +1,138 @@
+"""Proof for one candidate: outputs, sensitivity of the check itself, latency, and the user's own score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onnx_ci.errors import ModelError
+from onnx_ci.model.container import Model
+from onnx_ci.model.save import write_model
+from onnx_ci.policy.schema import Rule, Tolerance
+from onnx_ci.results import Latency, Verification
+from onnx_ci.verify.client import RunFailed, Runner
+from onnx_ci.verify.damage import damaged
+from onnx_ci.verify.evaluate import evaluate
+from onnx_ci.verify.verifier import Verifier
+
+PROTOBUF_LIMIT = (1 << 31) - 1  # onnxruntime reads no larger .onnx file
+EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`accepted` only if everything that was asked for was run and held."""
+
+    accepted: bool
+    verification: Verification
+    latency: Latency | None = None
+
+
+class Prover:
+    """Proves candidates of one original; its reference outputs are computed once."""
+
+    def __init__(
+        self, rule: Rule, original: Model, runner: Runner, scratch: Path, *, root: Path, enabled: bool
+    ) -> None:
+        self.rule = rule
+        self.original = original
+        self.scratch = scratch
+        self.root = root
+        self.enabled = enabled
+        self.runner = runner
+        self._verifier: Verifier | None = None
+
+    def prove(self, path: Path, candidate: Model, *, exact: bool) -> Proof:
+        if not self.enabled:
+            return Proof(True, Verification(status="not_run", reason="verification was turned off"))
+        tolerance = exact_tolerance(self.rule.tolerance) if exact else self.rule.tolerance
+        verification = self.verifier.check(path, candidate.proto, tolerance)
+        if verification.status == "passed":
+            verification = self._questioned(verification, candidate, tolerance)
+        if verification.status != "passed":
+            return Proof(False, verification)
+        return self._scored(path, verification)
+
+    @property
+    def verifier(self) -> Verifier:
+        if self._verifier is None:
+            self._verifier = Verifier(
+                self.runner,
+                self._runnable(),
+                self.original.proto,
+                spec=self.rule.inputs,
+                limits=self.rule.limits,
+                root=self.root,
+            )
+        return self._verifier
+
+    def _runnable(self) -> Path:
+        """The original as onnxruntime can read it: past protobuf's limit with its weights outside."""
+        if self.original.path.stat().st_size <= PROTOBUF_LIMIT:
+            return self.original.path
+        path = self.scratch / "original.onnx"
+        write_model(self.original, path, all_to="original.data")
+        return path
+
+    def _questioned(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
+        """Run the check on a damaged model: where it passes too, the pass means nothing."""
+        broken = damaged(candidate)
+        if broken is None:
+            return passed
+        path = self.scratch / "damaged" / "model.onnx"
+        path.parent.mkdir(exist_ok=True)
+        write_model(broken, path)
+        sensitive = self.verifier.sensitivity(path, tolerance)
+        if sensitive is None:
+            return passed
+        outputs = tuple(replace(o, sensitive=sensitive.get(o.name, True)) for o in passed.outputs)
+        if any(sensitive.values()):
+            return replace(passed, outputs=outputs)
+        return replace(
+            passed,
+            status="not_run",
+            outputs=outputs,
+            code="OCI005",
+            reason="the check would pass whatever is done to the weights:"
+            " no output moved beyond the tolerance when they were damaged on purpose",
+            hint="give inputs that matter (inputs: {samples: [...]}) or tighten the tolerance",
+        )
+
+    def _scored(self, path: Path, verification: Verification) -> Proof:
+        latency = None
+        if self.rule.budget.latency is not None:
+            try:
+                latency = self.verifier.latency(path)
+            except RunFailed as error:
+                return Proof(False, replace(verification, status="failed", reason=str(error), code="OCI013"))
+            if latency.ratio > self.rule.budget.latency:
+                allowed = self.rule.budget.latency
+                reason = f"takes {latency.ratio:.0%} of the original's time, {allowed:.0%} is allowed"
+                return Proof(
+                    False, replace(verification, status="failed", reason=reason, code="OCI010"), latency
+                )
+        return Proof(*self._evaluated(path, verification), latency)
+
+    def _evaluated(self, path: Path, verification: Verification) -> tuple[bool, Verification]:
+        if self.rule.evaluate is None:
+            return True, verification
+        try:
+            score = evaluate(
+                self.rule.evaluate,
+                original=self.original.path,
+                candidate=path,
+                root=self.root,
+                limits=self.rule.limits,
+            )
+        except ModelError as error:
+            return False, replace(
+                verification, status="not_run", reason=error.message, code=error.code, hint=error.hint
+            )
+        if score.problem:
+            return False, replace(verification, status="failed", reason=score.problem, code="OCI016")
+        return True, verification
+
+
+def exact_tolerance(tolerance: Tolerance) -> Tolerance:
+    """An exact method has to hold far more than the rule asks for, whatever the rule asks for."""
+    return replace(tolerance, sqnr=max(tolerance.sqnr or 0.0, EXACT_SQNR))

@@ -1,0 +1,69 @@
+"""The report as JSON, in the shape that CONTRACT fixes; other programs read this one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from onnx_ci import __version__
+from onnx_ci.findings import Finding
+from onnx_ci.results import Measure, Outcome, RunReport, Verification
+
+
+def render_run(report: RunReport) -> str:
+    document = {
+        "version": 1,
+        "tool": {"name": "onnx-ci", "version": __version__},
+        "command": report.command,
+        "policy": report.policy,
+        "exit_code": report.exit_code,
+        "totals": {"size_before": report.size_before, "size_after": report.size_after},
+        "models": [outcome_object(outcome) for outcome in report.outcomes],
+        "findings": [asdict(finding) for finding in report.findings],
+        "notes": list(report.notes),
+        "seconds": report.seconds,
+    }
+    return dumps(document)
+
+
+def render_outcome(outcome: Outcome) -> str:
+    return dumps(outcome_object(outcome))
+
+
+def dumps(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def outcome_object(outcome: Outcome) -> dict[str, Any]:
+    """One model. `after` repeats `before` where nothing changed, so that readers need no special case."""
+    document: dict[str, Any] = {
+        "path": outcome.path,
+        "rule": {"pattern": outcome.rule_pattern, "line": outcome.rule_line},
+        "verdict": outcome.verdict,
+        "written": outcome.written,
+        "before": _measure(outcome.before),
+        "after": _measure(outcome.after or outcome.before),
+        "steps": [asdict(step) for step in outcome.steps],
+        "verification": _verification(outcome.verification),
+        "alternatives": [asdict(alternative) for alternative in outcome.alternatives],
+        "findings": [_finding(finding) for finding in outcome.findings],
+    }
+    if outcome.latency is not None:
+        document["latency"] = {**asdict(outcome.latency), "ratio": outcome.latency.ratio}
+    return document
+
+
+def _measure(measure: Measure | None) -> dict[str, Any] | None:
+    """Compressed sizes appear where they were measured."""
+    return None if measure is None else {k: v for k, v in asdict(measure).items() if v is not None}
+
+
+def _verification(verification: Verification) -> dict[str, Any]:
+    document = asdict(verification)
+    del document["code"], document["hint"]
+    return document
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return asdict(finding)

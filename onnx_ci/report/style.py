@@ -1,0 +1,28 @@
+"""How text looks on a terminal: colour only where a person sees it, one line for whatever a model says."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import IO
+
+CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
+
+
+@dataclass(frozen=True)
+class Style:
+    """Paints words, or leaves them as they are."""
+
+    colour: bool = False
+
+    @classmethod
+    def of(cls, stream: IO[str]) -> Style:
+        return cls(stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb")
+
+    def paint(self, text: str, colour: str) -> str:
+        return f"\x1b[{CODES[colour]}m{text}\x1b[0m" if self.colour and colour else text
+
+
+def one_line(text: str) -> str:
+    """Names come from untrusted models: control characters would let them draw on the terminal."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

@@ -1,0 +1,166 @@
+"""The report for people: one line a model with its numbers, then what is wrong and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from onnx_ci.findings import Finding
+from onnx_ci.report.style import Style, one_line
+from onnx_ci.results import Measure, Outcome, OutputDelta, RunReport, Verification
+from onnx_ci.sizes import format_size
+
+WORDS = {
+    "ok": "ok",
+    "shrunk": "shrunk",
+    "would_shrink": "would shrink",
+    "over_budget": "over budget",
+    "outputs_changed": "outputs changed",
+    "unverified": "not verified",
+    "unreadable": "not readable",
+    "ignored": "ignored",
+}
+COLOURS = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
+MARKS = {"error": "red", "warning": "yellow", "note": "dim"}
+
+
+def render_run(report: RunReport, style: Style) -> str:
+    lines = [*_table(report, style)]
+    findings = [*(f for outcome in report.outcomes for f in outcome.findings), *report.findings]
+    for finding in findings:
+        lines += ["", *_finding(finding, style)] if finding.hint else _finding(finding, style)
+    lines += ["", *_summary(report, style)]
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _table(report: RunReport, style: Style) -> Iterator[str]:
+    if not report.outcomes:
+        return
+    after = "after" if report.command == "fix" else "could be"
+    rows = [("model", "size", after, "saved", "outputs", "verdict"), *map(_row, report.outcomes)]
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    for number, row in enumerate(rows):
+        cells = [
+            row[0].ljust(widths[0]),
+            *(row[i].rjust(widths[i]) for i in (1, 2, 3)),
+            row[4].ljust(widths[4]),
+        ]
+        last = style.paint(row[5], COLOURS.get(report.outcomes[number - 1].verdict, "red") if number else "")
+        line = "  ".join([*cells, last]).rstrip()
+        yield line if number else style.paint(line, "bold")
+
+
+def _row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
+    before, after = outcome.before, outcome.after
+    saved = f"-{1 - after.size / before.size:.1%}" if before and after else ""
+    return (
+        one_line(outcome.path),
+        format_size(before.size) if before else "",
+        format_size(after.size) if after else "",
+        saved,
+        proof_words(outcome.verification),
+        WORDS[outcome.verdict],
+    )
+
+
+def proof_words(verification: Verification) -> str:
+    """What running the models showed, in a few words."""
+    if verification.status == "not_run":
+        return "not verified" if verification.code else ""
+    if verification.status == "failed":
+        return "outside tolerance"
+    telling = [output for output in verification.outputs if output.sensitive]
+    if all(output.exact for output in telling):
+        return "identical"
+    worst = min(telling, key=lambda output: output.cosine)
+    return f"cosine {worst.cosine:.6f}, {min(output.sqnr for output in telling):.0f} dB"
+
+
+def _finding(finding: Finding, style: Style) -> list[str]:
+    mark = style.paint(f"{finding.severity} {finding.code}", MARKS[finding.severity])
+    lines = [f"{mark} {one_line(finding.message)}"]
+    if finding.hint:
+        lines.append(f"  {one_line(finding.hint)}")
+    return lines
+
+
+def _summary(report: RunReport, style: Style) -> Iterator[str]:
+    yield from (style.paint(note, "dim") for note in report.notes)
+    outcomes = report.outcomes
+    if not outcomes:
+        return
+    count = f"{len(outcomes)} model{'s' if len(outcomes) != 1 else ''}"
+    saved = report.size_before - report.size_after
+    verb = "saved" if report.command == "fix" else "could be saved"
+    gain = f", {format_size(saved)} of {format_size(report.size_before)} {verb}" if saved else ""
+    state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
+    yield f"{count} checked{gain}: {state}"
+
+
+def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
+    """One model in full: for shrink and compare."""
+    lines = [style.paint(title, "bold"), *_sizes(outcome), *_steps(outcome), *_outputs(outcome)]
+    for finding in outcome.findings:
+        lines += _finding(finding, style)
+    return "\n".join(lines) + "\n"
+
+
+def _sizes(outcome: Outcome) -> Iterator[str]:
+    before, after = outcome.before, outcome.after
+    if before is None:
+        return
+    for name in ("size", "gzip", "brotli", "zstd"):
+        old, new = getattr(before, name), getattr(after, name) if after else None
+        if old is not None:
+            change = f" -> {format_size(new)} ({new / old - 1:+.1%})" if new is not None and old else ""
+            yield f"  {name:<8} {format_size(old)}{change}"
+    yield from _parameters(before, after)
+    if outcome.latency is not None:
+        first, second = outcome.latency.before * 1e3, outcome.latency.after * 1e3
+        yield f"  latency  {first:.2f} ms -> {second:.2f} ms ({outcome.latency.ratio:.2f}x)"
+
+
+def _parameters(before: Measure, after: Measure | None) -> Iterator[str]:
+    if before.params is not None:
+        change = f" -> {after.params:,}" if after and after.params != before.params else ""
+        yield f"  params   {before.params:,}{change}"
+
+
+def _steps(outcome: Outcome) -> Iterator[str]:
+    for step in outcome.steps:
+        note = f"  ({one_line(step.note)})" if step.note else ""
+        tensors = f", {step.tensors} tensors" if step.tensors else ""
+        sizes = f"{format_size(step.size_before)} -> {format_size(step.size_after)}"
+        yield f"  {step.method}: {sizes}{tensors}{note}"
+
+
+def _outputs(outcome: Outcome) -> Iterator[str]:
+    verification = outcome.verification
+    yield f"  verification {verification.status}{_reason(verification)}"
+    rows = [_output_row(output) for output in verification.outputs]
+    if rows:
+        header = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
+        yield from _aligned([header, *rows])
+
+
+def _reason(verification: Verification) -> str:
+    if verification.reason:
+        return f": {one_line(verification.reason)}"
+    return f" on {verification.samples} {verification.inputs} inputs" if verification.samples else ""
+
+
+def _output_row(output: OutputDelta) -> tuple[str, ...]:
+    note = one_line(output.problem) or ("" if output.sensitive else "does not depend on the weights")
+    return (
+        one_line(output.name),
+        f"{output.max_abs:.3g}",
+        f"{output.max_rel:.3g}",
+        f"{output.cosine:.6f}",
+        "identical" if output.exact else f"{output.sqnr:.1f} dB",
+        note,
+    )
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,129 @@
+"""What a run produced, as plain values: every report is drawn from these and from nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from onnx_ci.findings import Finding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """The numbers of one model file; a compressed size is None where no budget asked for it."""
+
+    size: int
+    sha256: str = ""
+    params: int | None = None
+    gzip: int | None = None
+    brotli: int | None = None
+    zstd: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One method that was run: what it did to the size, and how many tensors it touched."""
+
+    method: str
+    size_before: int
+    size_after: int
+    tensors: int
+    seconds: float
+    note: str = ""  # why the step was undone, or what it left alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputDelta:
+    """How far one output moved, the worst over all samples. `sensitive` is False for an output
+    that did not move when the weights were damaged on purpose: it proves nothing."""
+
+    name: str
+    max_abs: float
+    max_rel: float
+    mean_abs: float
+    cosine: float
+    sqnr: float
+    top1: float
+    exact: bool
+    problem: str = ""  # what is outside the tolerance, in words; empty when all holds
+    sensitive: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """Median seconds of one inference, taken in turns, original against candidate."""
+
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        return self.after / self.before if self.before else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What running both models showed. `not_run` never counts as passed."""
+
+    status: str  # "passed" | "failed" | "not_run"
+    reason: str = ""
+    inputs: str = "generated"  # "generated" | "samples"
+    samples: int = 0
+    outputs: tuple[OutputDelta, ...] = ()
+    code: str = ""  # the finding this leads to, where it is not the usual one
+    hint: str = ""
+
+
+NOT_RUN = Verification(status="not_run", reason="nothing was changed, so there was nothing to verify")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alternative:
+    """A candidate that was tried: its methods, its size, and what became of it."""
+
+    methods: tuple[str, ...]
+    size: int
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """All that is known of one model after the run."""
+
+    path: str
+    verdict: str
+    rule_pattern: str = ""
+    rule_line: int = 0
+    before: Measure | None = None
+    after: Measure | None = None
+    steps: tuple[Step, ...] = ()
+    verification: Verification = NOT_RUN
+    findings: tuple[Finding, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    latency: Latency | None = None
+    written: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunReport:
+    """One run over all targets; findings about several models together stand here."""
+
+    command: str
+    outcomes: tuple[Outcome, ...]
+    findings: tuple[Finding, ...] = ()
+    policy: str = ""
+    seconds: float = 0.0
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def exit_code(self) -> int:
+        everything = [*self.findings, *(f for outcome in self.outcomes for f in outcome.findings)]
+        return int(any(finding.severity == "error" for finding in everything))
+
+    @property
+    def size_before(self) -> int:
+        return sum(o.before.size for o in self.outcomes if o.before)
+
+    @property
+    def size_after(self) -> int:
+        last = [outcome.after or outcome.before for outcome in self.outcomes]
+        return sum(measure.size for measure in last if measure)

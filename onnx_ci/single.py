@@ -1,0 +1,167 @@
+"""One model without a policy: shrink it to a new file, or compare it with another."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
+from onnx_ci.findings import Finding
+from onnx_ci.judge import Job, judge, write_in_place
+from onnx_ci.methods.catalogue import METHODS
+from onnx_ci.model.container import Model
+from onnx_ci.model.external import data_files
+from onnx_ci.model.hashing import BackgroundHash
+from onnx_ci.model.load import open_model, read_skeleton
+from onnx_ci.model.measure import measure
+from onnx_ci.model.save import SUFFIX, publish
+from onnx_ci.policy.schema import (
+    DEFAULT_TOLERANCE,
+    Budget,
+    InputSpec,
+    Limits,
+    MethodChoice,
+    Rule,
+    Tolerance,
+)
+from onnx_ci.results import Outcome
+from onnx_ci.verify.client import RunFailed, Runner
+from onnx_ci.verify.verifier import Verifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to do to one model. Without methods: the exact ones, or all of them if there is a budget."""
+
+    source: Path
+    target: Path
+    methods: tuple[MethodChoice, ...] = ()
+    budget: int | None = None
+    tolerance: Tolerance = DEFAULT_TOLERANCE
+    samples: tuple[str, ...] = ()
+    verify: bool = True
+    digest: BackgroundHash | None = None
+
+
+def shrink_file(request: Request, say: Callable[[str], None] = lambda _: None) -> Outcome:
+    """Write the target only if something proven can be written, or a copy if there is nothing to gain."""
+    _check_target(request.source, request.target)
+    root = request.source.resolve().parent
+    in_place = request.target.exists() and request.target.samefile(request.source)
+    job = Job(
+        path=request.source,
+        name=str(request.source),
+        rule=_rule(request),
+        root=root,
+        write=write_in_place(root) if in_place else _write_to(request.target),
+        verify=request.verify,
+        insists=True,
+        digest=request.digest,
+    )
+    with Runner() as runner:
+        outcome = judge(job, runner, say)
+    if outcome.verdict == "ok" and not in_place:
+        copy_model(request.source, request.target)
+    return outcome
+
+
+def _rule(request: Request) -> Rule:
+    wanted = request.methods or tuple(
+        MethodChoice(name=method.name) for method in METHODS if method.exact or request.budget is not None
+    )
+    return Rule(
+        pattern=str(request.source),
+        budget=Budget(size=request.budget),
+        methods=wanted,
+        tolerance=request.tolerance,
+        inputs=InputSpec(samples=request.samples),
+        minimum_gain=0.0,
+    )
+
+
+def _check_target(source: Path, target: Path) -> None:
+    if target.is_dir():
+        raise UsageError(f"{target} is a folder", hint=f"name the file to write: {target / source.name}")
+    if not target.parent.is_dir():
+        raise EnvironmentFault(
+            f"the folder {str(target.parent)!r} does not exist", hint=f"run: mkdir -p '{target.parent}'"
+        )
+
+
+def _write_to(target: Path) -> Callable[[Model, Model], None]:
+    """A new model keeps its external data in one file that is named after it."""
+
+    def write(candidate: Model, _: Model) -> None:
+        names = dict.fromkeys(data_files(candidate.proto), f"{target.name}.data")
+        publish(candidate, target.resolve() if target.exists() else target, names=names)
+
+    return write
+
+
+def copy_model(source: Path, target: Path) -> None:
+    """A copy byte for byte, external data included where it goes to another folder."""
+    same_folder = source.resolve().parent == target.resolve().parent
+    for name in [] if same_folder else data_files(read_skeleton(source)):
+        (target.parent / name).parent.mkdir(parents=True, exist_ok=True)
+        _copy(source.parent / name, target.parent / name)
+    _copy(source, target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    temporary = target.with_name(f".{target.name}{SUFFIX}")
+    try:
+        shutil.copyfile(source, temporary)
+        shutil.copymode(source, temporary)
+        temporary.replace(target)
+    except OSError as error:
+        raise EnvironmentFault(f"{target} could not be written: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def compare_files(
+    first: Path, second: Path, *, tolerance: Tolerance, samples: tuple[str, ...] = ()
+) -> Outcome:
+    """The second model against the first: an outcome whose verdict is ok only within the tolerance."""
+    outcome = Outcome(path=str(second), verdict="unreadable", rule_pattern=str(first))
+    try:
+        with open_model(first) as before, open_model(second) as after:
+            outcome = replace(
+                outcome, before=measure(first, before.proto), after=measure(second, after.proto)
+            )
+            return _compared(outcome, before, after, tolerance, samples)
+    except ModelError as error:
+        finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
+        return replace(outcome, findings=(finding,))
+
+
+def _compared(
+    outcome: Outcome, before: Model, after: Model, tolerance: Tolerance, samples: tuple[str, ...]
+) -> Outcome:
+    with Runner() as runner, tempfile.TemporaryDirectory():
+        verifier = Verifier(
+            runner,
+            before.path,
+            before.proto,
+            spec=InputSpec(samples=samples),
+            limits=Limits(),
+            root=Path.cwd(),
+        )
+        found = verifier.check(after.path, after.proto, tolerance)
+        outcome = replace(outcome, verification=found)
+        if found.status == "passed":
+            try:
+                return replace(outcome, verdict="ok", latency=verifier.latency(after.path))
+            except RunFailed:
+                return replace(outcome, verdict="ok")
+    finding = Finding(
+        code=found.code or ("OCI004" if found.status == "failed" else "OCI005"),
+        severity="error",
+        message=f"{outcome.path}: {found.reason}",
+        hint=found.hint,
+    )
+    verdict = "outputs_changed" if found.status == "failed" else "unverified"
+    return replace(outcome, verdict=verdict, findings=(finding,))

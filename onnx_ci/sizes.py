@@ -1,0 +1,105 @@
+"""Sizes, counts and percentages: read from what people write, shown as people read them."""
+
+from __future__ import annotations
+
+import re
+
+SIZE_UNITS = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+COUNT_UNITS = {"k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+NUMBER = r"[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?"
+
+_QUANTITY = re.compile(rf"({NUMBER})\s*([^\W\d_]*|%)")
+_LARGEST = 2**63 - 1
+
+
+def parse_size(value: str | int | float) -> int:
+    """Bytes of "25 MB", "1.5 MiB", "1_000" or a plain number; upper and lower case mean the same."""
+    return _quantity(value, SIZE_UNITS, kind="a size", example="25 MB")
+
+
+def parse_count(value: str | int | float) -> int:
+    """The number in "12M", "1.5B", "340k" or a plain number."""
+    return _quantity(value, COUNT_UNITS, kind="a count", example="12M")
+
+
+def parse_fraction(value: str | int | float) -> float:
+    """0.05 for "5%", and for 0.05 itself."""
+    text = _text(value)
+    match = _QUANTITY.fullmatch(text)
+    if not match or match[2] not in ("", "%"):
+        raise _refusal(text, "is not a percentage", "5%")
+    number = match[1].replace("_", "")
+    if match[2] and "e" not in number.lower():
+        return float(f"{number}e-2")  # the nearest float: 99.9 / 100 is not 0.999
+    return float(number) / 100 if match[2] else float(number)
+
+
+def format_size(size: int) -> str:
+    """Three significant digits in powers of ten: "47.1 MB"; below 1 kB the bytes themselves."""
+    value, sign = abs(size), "-" if size < 0 else ""
+    if value < 1000:
+        return f"{sign}{value} B"
+    for unit in ("kB", "MB", "GB", "TB"):
+        scaled = value / SIZE_UNITS[unit]
+        if scaled < 999.5:  # from here on three digits would read "1e+03": take the next unit
+            return f"{sign}{scaled:.3g} {unit}"
+    return f"{sign}{scaled:.0f} TB"
+
+
+def format_percent(fraction: float) -> str:
+    """Three significant digits: "5%", "99.9%", "110%"; a trace is never shown as nothing."""
+    percent = fraction * 100
+    if 0 < abs(percent) < 0.01:
+        return "<0.01%" if percent > 0 else ">-0.01%"
+    return f"{percent:.3g}%" if abs(percent) < 999.5 else f"{percent:.0f}%"
+
+
+def _quantity(value: str | int | float, units: dict[str, int], *, kind: str, example: str) -> int:
+    text = _text(value)
+    match = _QUANTITY.fullmatch(text)
+    if not match:
+        raise _refusal(text, f"is not {kind}", example)
+    number, unit = match[1].replace("_", ""), match[2]
+    factor = {"": 1, **{name.lower(): n for name, n in units.items()}}.get(unit.lower())
+    if factor is None:
+        raise _refusal(text, f"is not {kind}: {_unknown_unit(unit, units)}", example)
+    # Whole numbers stay integers: a float would round a size beyond 2^53.
+    amount = int(number) * factor if number.isdigit() else float(number) * factor
+    if amount > _LARGEST:
+        raise _refusal(text, f"is too large to be {kind}", example)
+    if factor == 1 and amount != int(amount):
+        raise _refusal(text, "is not a whole number", example)
+    return round(amount)
+
+
+def _text(value: str | int | float) -> str:
+    # Numbers take the same road as text, so that -1, nan and True are refused in one place.
+    text = str(value).strip()
+    if isinstance(value, float) and text.endswith(".0"):
+        return text[:-2]
+    return text if len(text) <= 40 else text[:40] + "…"  # also bounds what int() is given
+
+
+def _refusal(text: str, reason: str, example: str) -> ValueError:
+    return ValueError(f"{text!r} {reason} (for example {example})")
+
+
+def _unknown_unit(unit: str, units: dict[str, int]) -> str:
+    from difflib import get_close_matches
+
+    by_lower = {name.lower(): name for name in units}
+    close = get_close_matches(unit.lower(), by_lower, n=1, cutoff=0.5)
+    # "megabytes" and "million" are far from "MB" and "M" by letters, but begin alike.
+    close = close or [name for name in by_lower if name[0] == unit[0].lower()]
+    meant = f"did you mean {by_lower[close[0]]!r}?" if close else f"known are {', '.join(units)}"
+    return f"unknown unit {unit!r}, {meant}"

@@ -1,0 +1,1 @@
+"""Which models to look at: named, changed in git, or all."""

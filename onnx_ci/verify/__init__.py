@@ -1,0 +1,1 @@
+"""Proof that a candidate still computes what the original does."""

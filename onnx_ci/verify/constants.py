@@ -1,0 +1,57 @@
+"""The shape of a weight, also where it is stored in a smaller form and unpacked by a few nodes."""
+
+from __future__ import annotations
+
+from onnx_ci.verify.wiring import Op, Shape, Wiring, element_count
+
+_DEPTH = 8  # weight encodings are short chains; a long one is not a weight
+_SAME_SHAPE = {"Cast", "Identity", "DequantizeLinear", "Dropout"}
+_BROADCAST = {"Mul", "Add", "Sub", "Div"}
+
+
+def constant_shape(wiring: Wiring, name: str, depth: int = _DEPTH) -> Shape | None:
+    """The shape of a value that depends on constants only, or None."""
+    if name in wiring.tensors:
+        return tuple(wiring.tensors[name].dims)
+    op = wiring.producer.get(name)
+    if op is None or depth == 0:
+        return None
+    if op.type in {"ConstantOfShape", "Expand"} and op.inputs:
+        target = wiring.integers(op.inputs[-1])
+        return None if target is None else tuple(target)
+    return _derived(wiring, op, depth - 1)
+
+
+def _derived(wiring: Wiring, op: Op, depth: int) -> Shape | None:
+    wanted = op.inputs[:2] if op.type in _BROADCAST else op.inputs[:1]
+    shapes = [constant_shape(wiring, name, depth) for name in wanted]
+    known = [shape for shape in shapes if shape is not None]
+    if not known or len(known) < len(shapes):
+        return None
+    if op.type in _SAME_SHAPE or op.type in _BROADCAST:
+        return _broadcast(known)
+    if op.type == "Transpose":
+        return _transposed(known[0], op.attribute("perm", list(range(len(known[0])))[::-1]))
+    if op.type == "Reshape" and len(op.inputs) > 1:
+        return _reshaped(known[0], wiring.integers(op.inputs[1]))
+    return None
+
+
+def _broadcast(shapes: list[Shape]) -> Shape:
+    rank = max(len(shape) for shape in shapes)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple(max(dims) for dims in zip(*padded, strict=True))
+
+
+def _transposed(shape: Shape, perm: list[int]) -> Shape | None:
+    if sorted(perm) != list(range(len(shape))):
+        return None
+    return tuple(shape[axis] for axis in perm)
+
+
+def _reshaped(shape: Shape, target: list[int] | None) -> Shape | None:
+    if target is None:
+        return None
+    dims = [shape[i] if dim == 0 and i < len(shape) else dim for i, dim in enumerate(target)]
+    rest = element_count(dim for dim in dims if dim != -1)
+    return tuple(element_count(shape) // max(rest, 1) if dim == -1 else dim for dim in dims)

@@ -1,0 +1,121 @@
+"""What users of a model rely on besides its numbers, and where a candidate changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import onnx
+from onnx import TypeProto, ValueInfoProto
+
+from onnx_ci.model.graphs import bodies
+
+RECEIPT = "onnx_ci.receipt"
+TOPICS = ("inputs", "outputs", "opset", "ir", "metadata", "producer", "functions")
+
+
+def contract_breaks(
+    before: onnx.ModelProto, after: onnx.ModelProto, *, allow: Collection[str] = ()
+) -> list[str]:
+    """One sentence for each break; `allow` names the topics that a method is meant to change."""
+    found = {
+        "inputs": _values("input", before.graph.input, after.graph.input),
+        "outputs": _values("output", before.graph.output, after.graph.output),
+        "opset": _opsets(before, after),
+        "ir": _plain("IR version", before.ir_version, after.ir_version),
+        "metadata": _metadata(before, after),
+        "producer": _producer(before, after),
+        "functions": _functions(before, after),
+    }
+    return [sentence for topic in TOPICS if topic not in allow for sentence in found[topic]]
+
+
+def _values(kind: str, before: Sequence[ValueInfoProto], after: Sequence[ValueInfoProto]) -> Iterator[str]:
+    old, new = {v.name: v for v in before}, {v.name: v for v in after}
+    yield from (f"{kind} {name!r} is gone" for name in old if name not in new)
+    yield from (f"{kind} {name!r} is new" for name in new if name not in old)
+    if old.keys() == new.keys() and [v.name for v in before] != [v.name for v in after]:
+        yield f"the order of the {kind}s changed: {_listed(old)} became {_listed(new)}"
+    for name in old.keys() & new.keys():
+        was, now = show_type(old[name].type), show_type(new[name].type)
+        if was != now:
+            yield f"{kind} {name!r} was {was} and is now {now}"
+
+
+def show_type(kind: TypeProto) -> str:
+    """A type as people write it: float[batch,3]."""
+    which = kind.WhichOneof("value")
+    if which in ("tensor_type", "sparse_tensor_type"):
+        return ("sparse " if which.startswith("sparse") else "") + _tensor(getattr(kind, which))
+    if which in ("sequence_type", "optional_type"):
+        return f"{which.removesuffix('_type')}({show_type(getattr(kind, which).elem_type)})"
+    if which == "map_type":
+        return f"map({_element(kind.map_type.key_type)}, {show_type(kind.map_type.value_type)})"
+    return "untyped" if which is None else which
+
+
+def _tensor(tensor: TypeProto.Tensor | TypeProto.SparseTensor) -> str:
+    if not tensor.HasField("shape"):
+        return f"{_element(tensor.elem_type)} of unknown shape"
+    dims = (str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
+    return f"{_element(tensor.elem_type)}[{','.join(dims)}]"
+
+
+def _element(code: int) -> str:
+    known = onnx.TensorProto.DataType.items()
+    return next((name.lower() for name, value in known if value == code), f"type {code}")
+
+
+def _opsets(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
+    old, new = _imports(before), _imports(after)
+    used = {_domain(node.domain) for body in bodies(after) for node in body.node}
+    for domain, version in old.items():
+        if domain in new and new[domain] != version:
+            yield f"opset of {domain} was {version} and is now {new[domain]}"
+        elif domain not in new and domain in used:
+            yield f"opset import of {domain} is gone although its operators are used"
+    yield from (f"opset import of {domain} {new[domain]} is new" for domain in new if domain not in old)
+
+
+def _imports(proto: onnx.ModelProto) -> dict[str, int]:
+    return {_domain(entry.domain): entry.version for entry in proto.opset_import}
+
+
+def _domain(name: str) -> str:
+    return name or "ai.onnx"
+
+
+def _metadata(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
+    old = {p.key: p.value for p in before.metadata_props if p.key != RECEIPT}
+    new = {p.key: p.value for p in after.metadata_props if p.key != RECEIPT}
+    yield from _mapping("metadata", old, new)
+
+
+def _mapping(kind: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"{kind} {key!r} is gone" for key in old if key not in new)
+    yield from (f"{kind} {key!r} is new" for key in new if key not in old)
+    yield from (f"{kind} {key!r} changed" for key in old if key in new and old[key] != new[key])
+
+
+def _producer(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
+    yield from _plain("producer name", before.producer_name, after.producer_name)
+    yield from _plain("producer version", before.producer_version, after.producer_version)
+    yield from _plain("model domain", before.domain, after.domain)
+    yield from _plain("model version", before.model_version, after.model_version)
+    if after.doc_string not in ("", before.doc_string):  # dropping it is what strip-docs is for
+        yield "the doc string changed"
+
+
+def _plain(kind: str, old: str | int, new: str | int) -> Iterator[str]:
+    if old != new:
+        yield f"{kind} was {old!r} and is now {new!r}"
+
+
+def _functions(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
+    old = {f"{_domain(f.domain)}.{f.name}" for f in before.functions}
+    new = {f"{_domain(f.domain)}.{f.name}" for f in after.functions}
+    yield from (f"function {name} is gone" for name in sorted(old - new))
+    yield from (f"function {name} is new" for name in sorted(new - old))
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(names)

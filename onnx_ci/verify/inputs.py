@@ -1,0 +1,192 @@
+"""Inputs derived from the graph alone: several guesses, the best first, to be tried until one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import onnx
+from onnx import TypeProto, ValueInfoProto
+
+from onnx_ci.errors import ModelError
+from onnx_ci.policy.schema import InputSpec
+from onnx_ci.sizes import format_size
+from onnx_ci.verify.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
+from onnx_ci.verify.dtypes import Array, numpy_dtype
+from onnx_ci.verify.names import ANONYMOUS
+from onnx_ci.verify.required_dims import required_dims
+from onnx_ci.verify.token_ids import Role, role_of
+from onnx_ci.verify.values import Sample, fill
+from onnx_ci.verify.wiring import Shape, Wiring, element_count
+
+LARGEST_SAMPLE = 2**30  # bytes of all inputs together
+_MOST_AXES = 32  # numpy 1 has no more
+_GIVE_SAMPLES = "give its inputs yourself: inputs: {samples: [...]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """Choices for all samples of one attempt. `varied` ones differ in batch and length; some models
+    break on that although their shapes say otherwise, so a plain attempt follows."""
+
+    step: int
+    past: int
+    flag: bool | None = None  # None: both ways, in turn
+    varied: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deriver:
+    """What is known of a model's inputs, and what the user said about them."""
+
+    inputs: Sequence[Input]
+    roles: dict[str, Role]
+    required: dict[tuple[str, int], int]
+    spec: InputSpec
+
+    def plan(self, attempt: Attempt, index: int) -> Plan:
+        odd = index % 2 if attempt.varied else 0
+        return Plan(
+            step=attempt.step,
+            batch=1 + odd,
+            stretch=1 + odd,
+            past=attempt.past,
+            fixed=self.spec.dims,
+            required=self.required,
+        )
+
+    def shapes(self, attempt: Attempt) -> list[dict[str, Shape]]:
+        return [shapes_for(self.inputs, self.plan(attempt, i)) for i in range(max(1, self.spec.count))]
+
+    def feeds(self, attempt: Attempt) -> list[dict[str, Array]]:
+        samples = []
+        for index, shapes in enumerate(self.shapes(attempt)):
+            _refuse_large(self.inputs, shapes)
+            samples.append(self._sample(attempt, index, shapes))
+        return samples
+
+    def _sample(self, attempt: Attempt, index: int, shapes: dict[str, Shape]) -> dict[str, Array]:
+        plan = self.plan(attempt, index)
+        sample = Sample(
+            index=index,
+            seed=self.spec.seed,
+            shapes=shapes,
+            flag=index % 2 == 0 if attempt.flag is None else attempt.flag,
+            length=_length(self.inputs, plan, shapes),
+            shortest=_shortest(self.inputs, plan, shapes),
+            past=attempt.past,
+            small=attempt.step > 1,
+            ranges=self.spec.ranges,
+        )
+        return {i.name: fill(i, ranked(i, plan), self.roles[i.name], sample) for i in self.inputs}
+
+
+def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[str, Array]]]:
+    """Attempts of `spec.count` samples each. Only shapes and types of the weights are looked at."""
+    wiring = Wiring(proto)
+    inputs = [_input(value) for value in fed_inputs(proto)]
+    roles = {one.name: role_of(wiring, one.name) for one in inputs}
+    deriver = Deriver(inputs=inputs, roles=roles, required=required_dims(wiring, inputs), spec=spec)
+    seen = set()
+    for attempt in _attempts():
+        # Attempts that differ only in what this model does not have are not repeated.
+        flags = any(one.dtype == bool for one in inputs)
+        small = attempt.step > 1 and any(_is_guess(one, roles[one.name]) for one in inputs)
+        key = str((deriver.shapes(attempt), flags and (attempt.flag, attempt.varied), small))
+        if key not in seen:
+            seen.add(key)
+            yield deriver.feeds(attempt)
+
+
+def fed_inputs(proto: onnx.ModelProto) -> list[ValueInfoProto]:
+    """The graph's inputs without those that have a default value among the initializers."""
+    stored = {tensor.name for tensor in proto.graph.initializer}
+    stored |= {sparse.values.name for sparse in proto.graph.sparse_initializer}
+    return [value for value in proto.graph.input if value.name not in stored]
+
+
+def dims_of(tensor: TypeProto.Tensor) -> tuple[Dim, ...] | None:
+    """Sizes, symbols, and None where nothing is said; -1 is what some exporters write for that."""
+    if not tensor.HasField("shape"):
+        return None
+    dims: list[Dim] = []
+    for dim in tensor.shape.dim:
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            dims.append(dim.dim_value)
+        else:
+            dims.append(None if dim.dim_param in ANONYMOUS else dim.dim_param)
+    return tuple(dims)
+
+
+def _attempts() -> Iterator[Attempt]:
+    for step in range(STEPS):
+        for past in (0, 1):
+            first = Attempt(step=step, past=past)
+            yield first
+            yield replace(first, varied=False)
+            # A decoder with two branches wants the one without a cache as long as the cache is empty.
+            yield replace(first, varied=False, flag=past > 0)
+            yield replace(first, varied=False, flag=past == 0)
+
+
+def _input(value: ValueInfoProto) -> Input:
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        what = (kind or "no type").replace("_type", "")
+        raise ModelError(
+            f"input {value.name!r} is not a tensor ({what}), so no values can be made up for it",
+            hint=_GIVE_SAMPLES,
+            code="OCI005",
+        )
+    dtype = numpy_dtype(value.type.tensor_type.elem_type)
+    if dtype is None:
+        raise ModelError(
+            f"input {value.name!r} has element type {value.type.tensor_type.elem_type}, which numpy can't hold here",
+            hint="update the packages numpy, onnx and ml_dtypes",
+            code="OCI005",
+        )
+    return Input(name=value.name, dtype=dtype, dims=dims_of(value.type.tensor_type))
+
+
+def _refuse_large(inputs: Sequence[Input], shapes: dict[str, Shape]) -> None:
+    sizes = {one.name: element_count(shapes[one.name]) * max(one.dtype.itemsize, 1) for one in inputs}
+    total = sum(sizes.values())
+    deep = next((name for name, shape in shapes.items() if len(shape) > _MOST_AXES), None)
+    if total <= LARGEST_SAMPLE and deep is None:
+        return
+    name = deep or max(sizes, key=lambda name: sizes[name])
+    raise ModelError(
+        f"input {name!r} of shape {_shown(shapes[name])} is too large to make up"
+        f" (one sample may take {format_size(LARGEST_SAMPLE)}, this one takes {format_size(total)})",
+        hint="set smaller sizes: inputs: {dims: {NAME: SIZE}}, or " + _GIVE_SAMPLES,
+        code="OCI005",
+    )
+
+
+def _shown(shape: Shape) -> str:
+    text = "x".join(map(str, shape[:8])) or "scalar"
+    return text + "x…" if len(shape) > 8 else text
+
+
+def _is_guess(one: Input, role: Role) -> bool:
+    return one.dtype.kind in "iu" and role == Role()
+
+
+def _length(inputs: Sequence[Input], plan: Plan, shapes: dict[str, Shape]) -> int:
+    """The sequence length: the first size that is not a batch, of the first input that has one."""
+    for one in inputs:
+        dims = ranked(one, plan)
+        for axis in range(len(dims)):
+            if axis > 0 and not isinstance(dims[axis], int) and kind_of(one, dims, axis) != "past":
+                return shapes[one.name][axis]
+    return next((shape[1] for shape in shapes.values() if len(shape) > 1), 1)
+
+
+def _shortest(inputs: Sequence[Input], plan: Plan, shapes: dict[str, Shape]) -> int:
+    sizes = [
+        shapes[one.name][axis]
+        for one in inputs
+        for axis, dim in enumerate(ranked(one, plan))
+        if not isinstance(dim, int)
+    ]
+    return min(sizes, default=1)

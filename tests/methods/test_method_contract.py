@@ -1,0 +1,82 @@
+"""The promises every method makes, kept on every trap: a new method is in here by being in the catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from running import identical, outputs
+from traps import GOOD_FILES, TRAPS, Trap, feeds_for
+
+from onnx_ci.methods.base import Method
+from onnx_ci.methods.catalogue import METHODS
+from onnx_ci.methods.chain import Chained, Run, run_chain
+from onnx_ci.model.digest import model_digest
+from onnx_ci.model.layout import lay_out
+from onnx_ci.model.load import open_model
+from onnx_ci.model.measure import files_of
+from onnx_ci.model.save import write_model
+from onnx_ci.verify.contract import contract_breaks
+
+MODELS = (*TRAPS, *GOOD_FILES)
+
+
+def apply(method: Method, path: Path, target: Path) -> Chained:
+    with open_model(path) as model:
+        size = sum(file.stat().st_size for file in files_of(path, model.proto))
+        chained = run_chain(model, [Run(method, {})], size=size)
+        target.parent.mkdir(exist_ok=True)
+        write_model(chained.model, target)
+        assert not contract_breaks(model.proto, chained.model.proto)
+        assert chained.size <= size
+        return chained
+
+
+@pytest.mark.parametrize("trap", MODELS, ids=lambda trap: trap.name)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_method_keeps_its_promises(method: Method, trap: Trap, tmp_path: Path) -> None:
+    path = trap.build(tmp_path)
+    once, again = tmp_path / "once" / "model.onnx", tmp_path / "again" / "model.onnx"
+    changed = apply(method, path, once).steps[0].size_after < apply(method, path, again).steps[0].size_before
+    assert once.read_bytes() == again.read_bytes(), "the same input gave other bytes"
+    _second_run_changes_nothing(method, once)
+    if trap.checks:
+        onnx.checker.check_model(str(once))
+    if trap.runs and trap.repeats:
+        _computes_the_same(method, trap, path, once, changed=changed)
+
+
+def _second_run_changes_nothing(method: Method, path: Path) -> None:
+    with open_model(path) as model:
+        before = model_digest(model)
+        chained = run_chain(model, [Run(method, {})], size=lay_out(model).size)
+        assert model_digest(chained.model) == before, "a second run changed the model"
+
+
+def _computes_the_same(method: Method, trap: Trap, path: Path, made: Path, *, changed: bool) -> None:
+    feeds = feeds_for(trap, path)
+    expected, found = outputs(path, feeds), outputs(made, feeds)
+    if method.exact or not changed:
+        assert identical(expected, found), "an exact method must not move a single bit"
+        return
+    for wanted, got in zip(expected, found, strict=True):
+        for one, other in zip(wanted, got, strict=True):
+            assert np.shape(one) == np.shape(other)
+            _is_close(np.asarray(one), np.asarray(other))
+
+
+def _is_close(one: np.ndarray, other: np.ndarray) -> None:
+    """Approximate methods may round; they may not change what is an integer, infinite or missing."""
+    assert one.dtype == other.dtype
+    if one.dtype.kind not in "fc":
+        return
+    a, b = one.astype(np.float64).ravel(), other.astype(np.float64).ravel()
+    assert np.array_equal(np.isnan(a), np.isnan(b))
+    finite = np.isfinite(a) & np.isfinite(b)
+    assert np.array_equal(a[~finite & ~np.isnan(a)], b[~finite & ~np.isnan(a)])
+    a, b = a[finite], b[finite]
+    if a.size and np.linalg.norm(a):
+        cosine = float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b) or 1))
+        assert cosine > 0.99, f"cosine {cosine}"

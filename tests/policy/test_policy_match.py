@@ -1,0 +1,87 @@
+"""Which rule, group and override hold for a path."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from policy_cases import SHA
+
+from onnx_ci.policy.match import ended_override, group_members, matching_rules, override_for, rule_for
+from onnx_ci.policy.schema import Budget, Group, Override, Policy, Rule
+
+POLICY = Policy(
+    file="p.yaml",
+    rules=(
+        Rule(pattern="*.onnx", line=1),
+        Rule(pattern="models/**", line=2),
+        Rule(pattern="models/vendor/", line=3, ignore=True),
+        Rule(pattern="models/vendor/ours.onnx", line=4),
+    ),
+)
+
+
+def lines(path: str) -> list[int]:
+    return [rule.line for rule in matching_rules(POLICY, path)]
+
+
+def last(path: str) -> int | None:
+    rule = rule_for(POLICY, path)
+    return rule.line if rule else None
+
+
+def test_the_last_match_wins() -> None:
+    assert last("a.onnx") == 1
+    assert last("models/a.onnx") == 2
+    assert last("models/vendor/x/a.onnx") == 3
+    assert last("models/vendor/ours.onnx") == 4
+    assert last("readme.txt") is None
+
+
+def test_all_matches_are_told_in_order() -> None:
+    assert lines("models/vendor/ours.onnx") == [1, 2, 3, 4]
+    assert lines("models/vendor/other.onnx") == [1, 2, 3]
+    assert lines("readme.txt") == []
+
+
+def test_members_of_a_group() -> None:
+    group = Group(name="app", paths=("app/*.onnx", "extra.onnx"), budget=Budget(size=1))
+    paths = ["app/a b.onnx", "app/x/y.onnx", "d/extra.onnx", "other.onnx"]
+    assert group_members(group, paths) == ("app/a b.onnx", "d/extra.onnx")
+
+
+def override(until: date, *, path: str = "models/big.onnx", sha256: str = SHA) -> Override:
+    return Override(path=path, sha256=sha256, reason="r", until=until)
+
+
+END = date(2027, 1, 31)
+AFTER = date(2027, 2, 1)
+
+
+def test_an_override_holds_through_its_last_day() -> None:
+    policy = Policy(file="p", rules=(), overrides=(override(END),))
+    assert override_for(policy, "models/big.onnx", SHA, END) == override(END)
+    assert override_for(policy, "models/big.onnx", SHA.upper(), END) == override(END)
+    assert ended_override(policy, "models/big.onnx", SHA, END) is None
+    assert override_for(policy, "models/big.onnx", SHA, AFTER) is None
+    assert ended_override(policy, "models/big.onnx", SHA, AFTER) == override(END)
+
+
+def test_an_override_is_for_this_content_and_path_only() -> None:
+    policy = Policy(file="p", rules=(), overrides=(override(END),))
+    for path, sha256 in (("models/big.onnx", "cd" * 32), ("models/other.onnx", SHA)):
+        assert override_for(policy, path, sha256, END) is None
+        assert ended_override(policy, path, sha256, AFTER) is None
+
+
+def test_a_renewed_override_has_not_ended() -> None:
+    policy = Policy(file="p", rules=(), overrides=(override(AFTER), override(END)))
+    assert override_for(policy, "models/big.onnx", SHA, AFTER) == override(AFTER)
+    assert ended_override(policy, "models/big.onnx", SHA, AFTER) is None
+
+
+def test_an_override_takes_a_plain_path_as_it_is() -> None:
+    policy = Policy(
+        file="p", rules=(), overrides=(override(END, path="m[1].onnx"), override(END, path="*.big"))
+    )
+    assert override_for(policy, "m[1].onnx", SHA, END)
+    assert override_for(policy, "d/x.big", SHA, END)

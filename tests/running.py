@@ -1,0 +1,30 @@
+"""Runs models in this process, for tests that are about models and not about the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+onnxruntime.set_default_logger_severity(4)
+Feed = dict[str, np.ndarray[Any, np.dtype[Any]]]
+
+
+def outputs(path: Path, feeds: Iterable[Feed]) -> list[list[Any]]:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return [session.run(None, feed) for feed in feeds]
+
+
+def identical(one: Any, other: Any) -> bool:
+    """Same type, same shape, same bits: NaN equals itself, -0.0 does not equal 0.0."""
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(identical, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(identical(one[key], other[key]) for key in one)
+    first, second = np.asarray(one), np.asarray(other)
+    if first.dtype != second.dtype or first.shape != second.shape:
+        return False
+    return first.tolist() == second.tolist() if first.dtype == object else first.tobytes() == second.tobytes()
