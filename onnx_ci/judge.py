@@ -6,7 +6,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onnx_ci.decide import Facts, decide, limits_of, over_limits
 from onnx_ci.errors import ModelError
@@ -15,18 +17,19 @@ from onnx_ci.lineage import lineage, stamp
 from onnx_ci.model.container import Model
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model
-from onnx_ci.model.measure import measure
+from onnx_ci.model.measure import files_of, measure
 from onnx_ci.model.replace import replace_model
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, candidates
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import Override, Policy, Rule
-from onnx_ci.prove import Prover
-from onnx_ci.results import NOT_RUN, Alternative, Latency, Measure, Outcome, Verification
-from onnx_ci.verify.client import Runner
+from onnx_ci.results import NOT_RUN, Alternative, Latency, Measure, Outcome, Proof, Verification
+
+if TYPE_CHECKING:
+    from onnx_ci.verify.client import Runner
 
 Say = Callable[[str], None]
-Write = Callable[[Model, Model], None]  # candidate and original, to where it belongs
+Write = Callable[[Model, Model, str], None]  # candidate, original, the candidate's digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +42,9 @@ class Job:
     root: Path
     policy: Policy | None = None
     write: Write | None = None
-    verify: bool = True
     insists: bool = False
     base_size: int | None = None
-    digest: BackgroundHash | None = None
+    hashing: BackgroundHash | None = None
 
     @property
     def compressed(self) -> list[str]:
@@ -51,10 +53,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Staged:
-    """A candidate as files in a scratch folder, measured: exactly what would be put in place."""
+    """A candidate with its receipt, as files in a scratch folder: exactly what would be put in place."""
 
     candidate: Candidate
     model: Model
+    digest: str
     path: Path
     measure: Measure
 
@@ -71,20 +74,21 @@ class Choice:
 
 
 def write_in_place(root: Path) -> Write:
-    return lambda candidate, original: replace_model(candidate, original, root=root)
+    return lambda candidate, original, digest: replace_model(candidate, original, root=root, digest=digest)
 
 
-def judge(job: Job, runner: Runner, say: Say = lambda _: None) -> Outcome:
-    """The outcome for one model. A model that can't be handled is an outcome too, never an exception."""
+def judge(job: Job, runner: Runner | None, say: Say = lambda _: None) -> Outcome:
+    """The outcome for one model; without a runner nothing is verified.
+
+    A model that can't be handled is an outcome too, never an exception.
+    """
     outcome = Outcome(
         path=job.name, verdict="unreadable", rule_pattern=job.rule.pattern, rule_line=job.rule.line
     )
     try:
-        digest = job.digest or BackgroundHash(job.path)
+        hashing = job.hashing or BackgroundHash(job.path)
         with open_model(job.path, root=job.root) as model, tempfile.TemporaryDirectory() as scratch:
-            gate = Gate(job, model, digest, Path(scratch), say)
-            outcome = replace(outcome, before=gate.before)
-            return gate.run(outcome, runner)
+            return Gate(job, model, hashing, Path(scratch), say, runner).run(outcome)
     except ModelError as error:
         finding = Finding(code=error.code, severity=job.rule.severity, message=error.message, hint=error.hint)
         return replace(outcome, findings=(finding,))
@@ -93,19 +97,28 @@ def judge(job: Job, runner: Runner, say: Say = lambda _: None) -> Outcome:
 class Gate:
     """The work on one open model."""
 
-    def __init__(self, job: Job, model: Model, digest: BackgroundHash, scratch: Path, say: Say) -> None:
+    def __init__(
+        self, job: Job, model: Model, hashing: BackgroundHash, scratch: Path, say: Say, runner: Runner | None
+    ) -> None:
         self.job = job
         self.model = model
+        self.runner = runner
+        self.hashing = hashing
         self.scratch = scratch
         self.say = say
-        say("measuring")
-        self.before = measure(job.path, model.proto, digest=digest, compressed=job.compressed)
+        self.size = sum(file.stat().st_size for file in files_of(job.path, model.proto))
         self.limits = limits_of(job.rule, job.base_size)
-        self.lineage = lineage(model, job.rule, self.before)
+        self.lineage = lineage(model, job.rule)
         self.count = 0
 
-    def run(self, outcome: Outcome, runner: Runner) -> Outcome:
-        choice = self.choose(runner)
+    @cached_property
+    def before(self) -> Measure:
+        """Asked for late: until then the file is hashed while other work goes on."""
+        self.say("measuring")
+        return measure(self.job.path, self.model.proto, hashing=self.hashing, compressed=self.job.compressed)
+
+    def run(self, outcome: Outcome) -> Outcome:
+        choice = self.choose()
         facts = Facts(
             name=self.job.name,
             rule=self.job.rule,
@@ -126,6 +139,7 @@ class Gate:
         done = replace(
             outcome,
             verdict=verdict,
+            before=self.before,
             after=facts.after,
             steps=choice.staged.candidate.steps if choice.staged else (),
             verification=choice.verification,
@@ -142,7 +156,7 @@ class Gate:
             return replace(outcome, after=None)
         self.say("writing")
         try:
-            self.job.write(choice.staged.model, self.model)
+            self.job.write(choice.staged.model, self.model, choice.staged.digest)
         except ModelError as error:
             finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
             return replace(outcome, findings=(*outcome.findings, finding), after=None, verdict="would_shrink")
@@ -152,13 +166,11 @@ class Gate:
         policy = self.job.policy
         return override_for(policy, self.job.name, self.before.sha256, date.today()) if policy else None
 
-    def choose(self, runner: Runner) -> Choice:
+    def choose(self) -> Choice:
         """Try candidates in the order the rule wants until one is proven."""
         if self.lineage.current:
             return Choice(None, NOT_RUN, ())
-        prover = Prover(
-            self.job.rule, self.model, runner, self.scratch, root=self.job.root, enabled=self.job.verify
-        )
+        prove = self._prover()
         tried: list[Alternative] = []
         failed: Verification | None = None
         failed_exact = False
@@ -166,7 +178,7 @@ class Gate:
             if not self._worth_it(staged):
                 continue
             self.say(f"verifying {', '.join(staged.candidate.names)}")
-            proof = prover.prove(staged.path, staged.model, exact=staged.candidate.exact)
+            proof = prove(staged)
             if proof.accepted:
                 return Choice(staged, proof.verification, tuple(tried), latency=proof.latency)
             tried.append(_alternative(staged, f"refused: {proof.verification.reason}"))
@@ -176,13 +188,22 @@ class Gate:
                 break  # no other candidate can be verified either
         return Choice(None, failed or NOT_RUN, tuple(tried), failed_exact)
 
+    def _prover(self) -> Callable[[Staged], Proof]:
+        if self.runner is None:
+            reason = "verification was turned off"
+            return lambda _: Proof(accepted=True, verification=Verification(status="not_run", reason=reason))
+        from onnx_ci.prove import Prover
+
+        prover = Prover(self.job.rule, self.model, self.runner, self.scratch, root=self.job.root)
+        return lambda staged: prover.prove(staged.path, staged.model, exact=staged.candidate.exact)
+
     def _in_order(self, tried: list[Alternative]) -> Iterator[Staged]:
         """to-budget: the mildest that fits, else the exact one. smallest: the smallest first."""
         mode = self.job.rule.mode
         found = candidates(
             self.model,
             self.job.rule.methods,
-            size=self.before.size,
+            size=self.size,
             exact_only=mode == "exact-only" or self.lineage.lossy,
         )
         if mode == "smallest":
@@ -208,17 +229,18 @@ class Gate:
         """Write the candidate, receipt included, into the scratch folder and measure it there."""
         self.say(f"trying {', '.join(candidate.names)}")
         model = candidate.model.copy()
-        stamp(model, candidate.runs, self.lineage, verified=self.job.verify)
+        digest = stamp(model, candidate.runs, self.lineage, self.before, verified=self.runner is not None)
         self.count += 1
         path = self.scratch / f"candidate-{self.count}" / "model.onnx"
         path.parent.mkdir()
         write_model(model, path)
-        return Staged(candidate, model, path, measure(path, model.proto, compressed=self.job.compressed))
+        found = measure(path, model.proto, compressed=self.job.compressed)
+        return Staged(candidate, model, digest, path, found)
 
     def _worth_it(self, staged: Staged) -> bool:
-        if staged.measure.size >= self.before.size:
+        if staged.measure.size >= self.size:
             return False
-        saved = 1 - staged.measure.size / self.before.size
+        saved = 1 - staged.measure.size / self.size
         helps = over_limits(self.before, self.limits) and not over_limits(staged.measure, self.limits)
         return bool(helps) or saved >= self.job.rule.minimum_gain
 

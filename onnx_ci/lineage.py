@@ -21,10 +21,9 @@ from onnx_ci.results import Measure
 
 @dataclass(frozen=True)
 class Lineage:
-    """`receipt` is the one the model carries, if it is valid; `source` describes what it was made from."""
+    """`receipt` is the one the model carries, if it is valid; `data` are its data files."""
 
     policy: str
-    source: Measure
     data: dict[str, str]
     receipt: Receipt | None = None
 
@@ -67,16 +66,16 @@ def fingerprint(rule: Rule) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def lineage(model: Model, rule: Rule, before: Measure) -> Lineage:
+def lineage(model: Model, rule: Rule) -> Lineage:
     """Read the receipt, and believe it only if the model is still as it was when that was written."""
     receipt = read_receipt(model.proto)
     valid = receipt is not None and receipt.digest == model_digest(model)
     data = {} if valid else {name: file_sha256(model.path.parent / name) for name in data_files(model.proto)}
-    return Lineage(fingerprint(rule), before, data, receipt if valid else None)
+    return Lineage(fingerprint(rule), data, receipt if valid else None)
 
 
-def stamp(model: Model, runs: Sequence[Run], line: Lineage, *, verified: bool) -> None:
-    """Give a candidate its receipt; what an earlier receipt says of the original is carried on."""
+def stamp(model: Model, runs: Sequence[Run], line: Lineage, source: Measure, *, verified: bool) -> str:
+    """Give a candidate its receipt; what an earlier one says of the original is carried on. The digest."""
     done = [
         {"name": run.method.name, **({"options": dict(run.options)} if run.options else {})} for run in runs
     ]
@@ -84,8 +83,8 @@ def stamp(model: Model, runs: Sequence[Run], line: Lineage, *, verified: bool) -
     receipt = Receipt(
         tool=__version__,
         policy=line.policy,
-        source_sha256=earlier.source_sha256 if earlier else line.source.sha256,
-        source_size=earlier.source_size if earlier else line.source.size,
+        source_sha256=earlier.source_sha256 if earlier else source.sha256,
+        source_size=earlier.source_size if earlier else source.size,
         source_data=earlier.source_data if earlier else line.data,
         methods=[*(earlier.methods if earlier else []), *done],
         lossy=line.lossy or any(not run.method.exact for run in runs),
@@ -93,3 +92,4 @@ def stamp(model: Model, runs: Sequence[Run], line: Lineage, *, verified: bool) -
         digest=model_digest(model),
     )
     attach_receipt(model.proto, receipt)
+    return receipt.digest

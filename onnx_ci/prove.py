@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Rule, Tolerance
-from onnx_ci.results import Latency, Verification
+from onnx_ci.results import Proof, Verification
 from onnx_ci.verify.client import RunFailed, Runner
 from onnx_ci.verify.damage import damaged
 from onnx_ci.verify.evaluate import evaluate
@@ -19,38 +19,24 @@ PROTOBUF_LIMIT = (1 << 31) - 1  # onnxruntime reads no larger .onnx file
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
 
-@dataclass(frozen=True)
-class Proof:
-    """`accepted` only if everything that was asked for was run and held."""
-
-    accepted: bool
-    verification: Verification
-    latency: Latency | None = None
-
-
 class Prover:
     """Proves candidates of one original; its reference outputs are computed once."""
 
-    def __init__(
-        self, rule: Rule, original: Model, runner: Runner, scratch: Path, *, root: Path, enabled: bool
-    ) -> None:
+    def __init__(self, rule: Rule, original: Model, runner: Runner, scratch: Path, *, root: Path) -> None:
         self.rule = rule
         self.original = original
         self.scratch = scratch
         self.root = root
-        self.enabled = enabled
         self.runner = runner
         self._verifier: Verifier | None = None
 
     def prove(self, path: Path, candidate: Model, *, exact: bool) -> Proof:
-        if not self.enabled:
-            return Proof(True, Verification(status="not_run", reason="verification was turned off"))
         tolerance = exact_tolerance(self.rule.tolerance) if exact else self.rule.tolerance
         verification = self.verifier.check(path, candidate.proto, tolerance)
         if verification.status == "passed":
             verification = self._questioned(verification, candidate, tolerance)
         if verification.status != "passed":
-            return Proof(False, verification)
+            return Proof(accepted=False, verification=verification)
         return self._scored(path, verification)
 
     @property
@@ -98,24 +84,24 @@ class Prover:
             hint="give inputs that matter (inputs: {samples: [...]}) or tighten the tolerance",
         )
 
-    def _scored(self, path: Path, verification: Verification) -> Proof:
-        latency = None
-        if self.rule.budget.latency is not None:
-            try:
-                latency = self.verifier.latency(path)
-            except RunFailed as error:
-                return Proof(False, replace(verification, status="failed", reason=str(error), code="OCI013"))
-            if latency.ratio > self.rule.budget.latency:
-                allowed = self.rule.budget.latency
-                reason = f"takes {latency.ratio:.0%} of the original's time, {allowed:.0%} is allowed"
-                return Proof(
-                    False, replace(verification, status="failed", reason=reason, code="OCI010"), latency
-                )
-        return Proof(*self._evaluated(path, verification), latency)
+    def _scored(self, path: Path, passed: Verification) -> Proof:
+        allowed = self.rule.budget.latency
+        if allowed is None:
+            return self._evaluated(Proof(accepted=True, verification=passed), path)
+        try:
+            latency = self.verifier.latency(path)
+        except RunFailed as error:
+            failed = replace(passed, status="failed", reason=str(error), code="OCI013")
+            return Proof(accepted=False, verification=failed)
+        if latency.ratio > allowed:
+            reason = f"takes {latency.ratio:.0%} of the original's time, {allowed:.0%} is allowed"
+            failed = replace(passed, status="failed", reason=reason, code="OCI010")
+            return Proof(accepted=False, verification=failed, latency=latency)
+        return self._evaluated(Proof(accepted=True, verification=passed, latency=latency), path)
 
-    def _evaluated(self, path: Path, verification: Verification) -> tuple[bool, Verification]:
+    def _evaluated(self, proof: Proof, path: Path) -> Proof:
         if self.rule.evaluate is None:
-            return True, verification
+            return proof
         try:
             score = evaluate(
                 self.rule.evaluate,
@@ -125,12 +111,14 @@ class Prover:
                 limits=self.rule.limits,
             )
         except ModelError as error:
-            return False, replace(
-                verification, status="not_run", reason=error.message, code=error.code, hint=error.hint
+            unsure = replace(
+                proof.verification, status="not_run", reason=error.message, code=error.code, hint=error.hint
             )
+            return replace(proof, accepted=False, verification=unsure)
         if score.problem:
-            return False, replace(verification, status="failed", reason=score.problem, code="OCI016")
-        return True, verification
+            worse = replace(proof.verification, status="failed", reason=score.problem, code="OCI016")
+            return replace(proof, accepted=False, verification=worse)
+        return proof
 
 
 def exact_tolerance(tolerance: Tolerance) -> Tolerance:

@@ -77,6 +77,15 @@ NOT_RUN = Verification(status="not_run", reason="nothing was changed, so there w
 
 
 @dataclass(frozen=True, kw_only=True)
+class Proof:
+    """`accepted` only if everything that was asked for was run and held."""
+
+    accepted: bool
+    verification: Verification
+    latency: Latency | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Alternative:
     """A candidate that was tried: its methods, its size, and what became of it."""
 

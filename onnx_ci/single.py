@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
-from onnx_ci.judge import Job, judge, write_in_place
+from onnx_ci.judge import Job, Write, judge, write_in_place
 from onnx_ci.methods.catalogue import METHODS
 from onnx_ci.model.container import Model
 from onnx_ci.model.external import data_files
@@ -28,8 +29,9 @@ from onnx_ci.policy.schema import (
     Tolerance,
 )
 from onnx_ci.results import Outcome
-from onnx_ci.verify.client import RunFailed, Runner
-from onnx_ci.verify.verifier import Verifier
+
+if TYPE_CHECKING:
+    from onnx_ci.verify.client import Runner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,7 @@ class Request:
     tolerance: Tolerance = DEFAULT_TOLERANCE
     samples: tuple[str, ...] = ()
     verify: bool = True
-    digest: BackgroundHash | None = None
+    hashing: BackgroundHash | None = None
 
 
 def shrink_file(request: Request, say: Callable[[str], None] = lambda _: None) -> Outcome:
@@ -57,15 +59,20 @@ def shrink_file(request: Request, say: Callable[[str], None] = lambda _: None) -
         rule=_rule(request),
         root=root,
         write=write_in_place(root) if in_place else _write_to(request.target),
-        verify=request.verify,
         insists=True,
-        digest=request.digest,
+        hashing=request.hashing,
     )
-    with Runner() as runner:
+    with _runner() if request.verify else nullcontext() as runner:
         outcome = judge(job, runner, say)
     if outcome.verdict == "ok" and not in_place:
         copy_model(request.source, request.target)
     return outcome
+
+
+def _runner() -> Runner:
+    from onnx_ci.verify.client import Runner
+
+    return Runner()
 
 
 def _rule(request: Request) -> Rule:
@@ -91,12 +98,12 @@ def _check_target(source: Path, target: Path) -> None:
         )
 
 
-def _write_to(target: Path) -> Callable[[Model, Model], None]:
+def _write_to(target: Path) -> Write:
     """A new model keeps its external data in one file that is named after it."""
 
-    def write(candidate: Model, _: Model) -> None:
+    def write(candidate: Model, _: Model, digest: str) -> None:
         names = dict.fromkeys(data_files(candidate.proto), f"{target.name}.data")
-        publish(candidate, target.resolve() if target.exists() else target, names=names)
+        publish(candidate, target.resolve(), digest=digest, names=names)
 
     return write
 
@@ -141,7 +148,10 @@ def compare_files(
 def _compared(
     outcome: Outcome, before: Model, after: Model, tolerance: Tolerance, samples: tuple[str, ...]
 ) -> Outcome:
-    with Runner() as runner, tempfile.TemporaryDirectory():
+    from onnx_ci.verify.client import RunFailed
+    from onnx_ci.verify.verifier import Verifier
+
+    with _runner() as runner:
         verifier = Verifier(
             runner,
             before.path,

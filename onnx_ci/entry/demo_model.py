@@ -46,4 +46,5 @@ Matrix = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 
 
 def _matrix(random: np.random.Generator, rows: int, columns: int) -> Matrix:
-    return (random.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
+    values: Matrix = (random.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
+    return values

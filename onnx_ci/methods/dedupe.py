@@ -11,9 +11,9 @@ from onnx_ci.methods.base import Applied
 from onnx_ci.methods.edit import remove_sites
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.quantized import quantization_parameters
-from onnx_ci.methods.scopes import Scope, Site, fixed_names, rename_uses, roots, sites
+from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
 from onnx_ci.model.container import Model, element_count
-from onnx_ci.model.digest import same_bytes, tensor_key
+from onnx_ci.model.digest import tensor_key
 from onnx_ci.model.graphs import all_names, fresh_name
 
 
@@ -41,18 +41,14 @@ def _identical(model: Model, found: Iterable[Site]) -> Iterator[list[Site]]:
         by_key = defaultdict(list)
         for site in candidates:
             by_key[tensor_key(model, site.tensor)].append(site)
-        for group in by_key.values():
-            # The key is fast, not proof against forgery: the bytes decide.
-            same = [site for site in group if same_bytes(model, group[0].tensor, site.tensor)]
-            if len(same) > 1:
-                yield same
+        yield from (group for group in by_key.values() if len(group) > 1)
 
 
 def _merge(model: Model, root: Scope, groups: list[list[Site]], taken: set[str]) -> None:
     renames: dict[Scope, dict[str, str]] = defaultdict(dict)
     removed: list[Site] = []
     front: dict[Scope, list[NodeProto]] = defaultdict(list)
-    shadowed = _defined_twice(root)
+    shadowed = defined_twice(root)
     for group in groups:
         home = _common_scope(group)
         keeper = _keeper(group, home, shadowed)
@@ -70,16 +66,6 @@ def _merge(model: Model, root: Scope, groups: list[list[Site]], taken: set[str])
                 removed.append(site)
     rename_uses(root, renames)
     remove_sites(removed, front)
-
-
-def _defined_twice(root: Scope) -> set[str]:
-    """Names that mean one thing here and another there: unfit to be seen from everywhere."""
-    seen: set[str] = set()
-    twice: set[str] = set()
-    for scope in root.nested():
-        twice |= seen & scope.defined.keys()
-        seen |= scope.defined.keys()
-    return twice
 
 
 def _common_scope(group: list[Site]) -> Scope:

@@ -34,19 +34,28 @@ def _clean(body: Body, fixed: set[str]) -> None:
     for node in body.node:
         for graph in subgraphs(node):
             _clean(graph, fixed)
-    needed = fixed | _outputs(body)
-    kept: set[int] = set()
-    for position in range(len(body.node) - 1, -1, -1):
-        node = body.node[position]
-        # A node without outputs can only be there for its effect.
-        if not any(node.output) or needed.intersection(node.output):
-            kept.add(position)
-            needed |= _reads(node)
+    kept, needed = _alive(body, fixed | _outputs(body))
     if len(kept) < len(body.node):
         positions = iter(range(len(body.node)))
         replace_nodes(body, lambda node: [node] if next(positions) in kept else [])
     if isinstance(body, GraphProto):
         _drop_stored(body, needed)
+
+
+def _alive(body: Body, wanted: set[str]) -> tuple[set[int], set[str]]:
+    """The nodes that some wanted name needs, and every name they need. Nodes may stand in any order."""
+    makers = {name: position for position, node in enumerate(body.node) for name in node.output if name}
+    # A node without outputs can only be there for its effect.
+    pending = {position for position, node in enumerate(body.node) if not any(node.output)}
+    pending |= {makers[name] for name in wanted if name in makers}
+    kept: set[int] = set()
+    needed = set(wanted)
+    while pending:
+        kept |= pending
+        read = {name for position in pending for name in _reads(body.node[position])}
+        needed |= read
+        pending = {makers[name] for name in read if name in makers} - kept
+    return kept, needed
 
 
 def _outputs(body: Body) -> set[str]:

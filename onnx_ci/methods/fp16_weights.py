@@ -7,7 +7,7 @@ from onnx import NodeProto, TensorProto, helper
 
 from onnx_ci.methods.base import Applied
 from onnx_ci.methods.options import Fp16Weights
-from onnx_ci.methods.weights import Array, Encoder, encode_weights
+from onnx_ci.methods.weights import Array, Encoder, encode_weights, plain_weight
 from onnx_ci.model.container import Model
 
 MIN_OPSET = 6  # Cast takes its type as a number from here on
@@ -25,25 +25,24 @@ def apply(model: Model, options: Fp16Weights) -> Applied:
         stored = encoder.store("f16", half)
         return [
             helper.make_node(
-                "Cast", [stored], [encoder.site.name], to=TensorProto.FLOAT, name=encoder.name("cast")
+                "Cast", [stored], [encoder.output], to=TensorProto.FLOAT, name=encoder.name("cast")
             )
         ]
 
     count = encode_weights(model, min_elements=options.min_elements, min_opset=MIN_OPSET, encode=encode)
-    note = f"{len(kept)} kept as float32, out of fp16's range: {', '.join(kept[:3])}" if kept else ""
+    note = (
+        f"{len(kept)} kept as float32 (masks, indices or out of range): {', '.join(kept[:3])}" if kept else ""
+    )
     return Applied(count, note)
 
 
 def _to_half(values: Array) -> Array | None:
-    """The values as fp16, or None where the type can't hold them: too large, or lost below its range."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    """The values as fp16, or None where rounding them is not safe: masks, indices, out of fp16's range."""
+    if not plain_weight(values):
+        return None
+    with np.errstate(over="ignore", under="ignore"):
         half = values.astype(np.float16)
         error = half.astype(np.float32)
-        error -= values
-    finite = np.isfinite(values)
-    if not np.array_equal(np.isfinite(half), finite):
-        return None
-    if not finite.all():
-        values, error = values[finite], error[finite]
+    error -= values
     signal, noise = (float(np.vdot(part, part)) for part in (values, error))
     return half if noise * 10 ** (MIN_SQNR / 10) <= signal else None

@@ -12,12 +12,12 @@ from onnx import NodeProto, TensorProto, helper
 
 from onnx_ci.methods.base import Applied
 from onnx_ci.methods.options import Int8Weights
-from onnx_ci.methods.weights import Array, Encoder, encode_weights
+from onnx_ci.methods.weights import Array, Encoder, encode_weights, plain_weight
 from onnx_ci.model.container import Model
 
 MIN_OPSET = 7  # Mul broadcasts as numpy does from here on
 LEVELS = 127  # symmetric: -128 is not used
-MIN_SLICE = 32  # elements that share a scale: fewer, and scales eat what the integers save
+MIN_SLICE = 32  # elements that share a scale; with fewer, scales eat into what the integers save
 TINY = float(np.finfo(np.float32).tiny)
 
 
@@ -25,14 +25,16 @@ def apply(model: Model, options: Int8Weights) -> Applied:
     kept: list[str] = []
 
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
-        if not np.isfinite(values).all():
+        if not plain_weight(values):
             kept.append(encoder.site.name)
             return None
         scale = best_scale(values, per_channel=options.granularity == "channel")
         return _rebuild(encoder, quantize(values, scale), scale)
 
     count = encode_weights(model, min_elements=options.min_elements, min_opset=MIN_OPSET, encode=encode)
-    note = f"{len(kept)} kept as float32, not finite: {', '.join(kept[:3])}" if kept else ""
+    note = (
+        f"{len(kept)} kept as float32 (masks, indices or not finite): {', '.join(kept[:3])}" if kept else ""
+    )
     return Applied(count, note)
 
 
@@ -40,22 +42,26 @@ def _rebuild(encoder: Encoder, integers: Array, scale: Array) -> list[NodeProto]
     stored, factor, cast = encoder.store("i8", integers), encoder.store("scale", scale), encoder.name("cast")
     return [
         helper.make_node("Cast", [stored], [cast], to=TensorProto.FLOAT, name=cast),
-        helper.make_node("Mul", [cast, factor], [encoder.site.name], name=encoder.name("mul")),
+        helper.make_node("Mul", [cast, factor], [encoder.output], name=encoder.name("mul")),
     ]
 
 
 def best_scale(values: Array, *, per_channel: bool = True) -> Array:
-    """The scales that leave the least error: one for all, or one a slice along the best axis."""
-    axes = [axis for axis, size in enumerate(values.shape) if size > 1 and values.size // size >= MIN_SLICE]
+    """The scales that leave the least error: one for all, or one a slice along the best axis.
+
+    Slices of few elements cost many scales, so they have to be better by far.
+    """
     magnitude = np.abs(values)
-    choices = [_scale(magnitude, None)]
-    if per_channel:
-        choices += [_scale(magnitude, axis) for axis in axes]
+    axes = [axis for axis, size in enumerate(values.shape) if 1 < size < values.size] if per_channel else []
+    choices = [_scale(magnitude, axis) for axis in [None, *axes]]
     if len(choices) == 1:
         return choices[0]
     del magnitude
-    errors = [squared_error(values, scale) for scale in choices]
-    return choices[errors.index(min(errors))]
+    return min(choices, key=lambda scale: squared_error(values, scale) * _handicap(values, scale))
+
+
+def _handicap(values: Array, scale: Array) -> float:
+    return 1.0 if values.size // scale.size >= MIN_SLICE else 4.0
 
 
 def _scale(magnitude: Array, axis: int | None) -> Array:

@@ -26,9 +26,9 @@ class Scope:
             self.defined.update(filter(None, node.output))
             self.children += [Scope(graph, self) for graph in subgraphs(node)]
         if isinstance(self.body, GraphProto):
+            self.defined.update(tensor.name for tensor in self.body.initializer)
             # A graph input that is also an initializer is one name, not two.
-            names = {value.name for value in self.body.input}
-            self.defined.update(names | {tensor.name for tensor in self.body.initializer})
+            self.defined.update({value.name for value in self.body.input} - self.defined.keys())
             self.defined.update(sparse.values.name for sparse in self.body.sparse_initializer)
         else:
             self.defined.update(self.body.input)
@@ -46,6 +46,16 @@ class Scope:
 def roots(model: onnx.ModelProto) -> list[Scope]:
     """The main graph and each function: names never pass from one to another."""
     return [Scope(model.graph), *map(Scope, model.functions)]
+
+
+def defined_twice(root: Scope) -> set[str]:
+    """Names that mean one thing here and another there: unfit to be seen from everywhere."""
+    seen: set[str] = set()
+    twice: set[str] = set()
+    for scope in root.nested():
+        twice |= seen & scope.defined.keys()
+        seen |= scope.defined.keys()
+    return twice
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,23 +15,28 @@ from onnx import NodeProto, TensorProto, helper
 
 from onnx_ci.methods.edit import remove_sites
 from onnx_ci.methods.quantized import encoding_parts
-from onnx_ci.methods.scopes import Scope, Site, fixed_names, roots, sites
+from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.graphs import all_names, fresh_name, opset
 
 Array = np.ndarray[Any, np.dtype[Any]]
+SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
+FLT_MIN = np.finfo(np.float32).tiny
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
 Encode = Callable[["Encoder", Array], list[NodeProto] | None]
 
 
 class Encoder:
-    """Collects the parts of one encoded weight under names that are free."""
+    """Collects the parts of one encoded weight under names that are free.
 
-    def __init__(self, model: Model, site: Site, taken: set[str]) -> None:
+    `output` is what the rebuilt weight is called: as before, unless another graph uses that name too.
+    """
+
+    def __init__(self, model: Model, site: Site, taken: set[str], *, rename: bool) -> None:
         self.model = model
         self.site = site
         self.taken = taken
-        self.nodes: list[NodeProto] = []
+        self.output = fresh_name(site.name, taken) if rename else site.name
         self.parts: list[TensorProto] = []
 
     def store(self, suffix: str, values: Array) -> str:
@@ -56,15 +61,34 @@ def encode_weights(model: Model, *, min_elements: int, min_opset: int, encode: E
     for root in roots(model.proto):
         removed: list[Site] = []
         front: dict[Scope, list[NodeProto]] = defaultdict(list)
+        renames: dict[Scope, dict[str, str]] = defaultdict(dict)
+        shadowed = defined_twice(root)
         for site in list(_weights(root, left_alone, min_elements)):
-            encoder = Encoder(model, site, taken)
+            encoder = Encoder(model, site, taken, rename=site.name in shadowed)
             nodes = encode(encoder, model.array(site.tensor))
             if nodes is not None:
                 _place(encoder, nodes, front)
+                renames[site.scope][site.name] = encoder.output
                 removed.append(site)
+        rename_uses(root, renames)
         remove_sites(removed, front)
         count += len(removed)
     return count
+
+
+def plain_weight(values: Array) -> bool:
+    """Whether values are what training leaves behind, and not a mask, codes or indices stored as floats.
+
+    Masks hold the extremes of the type, or nothing but denormals; indices are whole numbers. Rounding
+    either changes what the model does, however small the error is next to the largest value.
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    if not SMALLEST <= largest <= LARGEST or np.isnan(largest):
+        return False
+    if np.any(np.abs(values) == FLT_MIN):
+        return False
+    head = values.ravel()[:64]
+    return not (np.array_equal(head, np.rint(head)) and np.array_equal(values, np.rint(values)))
 
 
 def _weights(root: Scope, left_alone: set[str], min_elements: int) -> Iterator[Site]:

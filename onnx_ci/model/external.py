@@ -42,14 +42,14 @@ def data_files(proto: onnx.ModelProto) -> list[str]:
     return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
 
 
-def refuse_pointer(path: Path, head: bytes) -> None:
+def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
     """A Git LFS pointer stands where the content should be: say how to get it."""
     if not head.startswith(LFS_HEADER):
         return
     found = re.search(rb"^size (\d+)$", head, re.MULTILINE)
     size = f" for {int(found[1]):,} bytes" if found else ""
     raise ModelError(
-        f"{display_path(path)}: is a Git LFS pointer{size}, the content has not been downloaded",
+        f"{user}{display_path(path)}: is a Git LFS pointer{size}, the content has not been downloaded",
         hint=f'run: git lfs pull --include "{display_path(path)}"',
         code="OCI007",
     )
@@ -84,7 +84,7 @@ def _data_file(model: Path, name: str, root: Path, where: str) -> Path:
             code=CODE,
         )
     with file.open("rb") as opened:
-        refuse_pointer(file, opened.read(1024))
+        refuse_pointer(file, opened.read(1024), f"{where}: ")
     return file
 
 

@@ -32,6 +32,7 @@ def open_model(path: Path, *, root: Path | None = None) -> Model:
         model = Model(path, proto, store)
         for tensor in tensors(proto):
             _check_tensor(model, tensor)
+            _settle(model, tensor)
     except BaseException:
         store.close()
         raise
@@ -84,6 +85,8 @@ def _parse(path: Path, key: str, source: int) -> onnx.ModelProto:
         ) from None
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise ModelError(f"{name}: holds no graph, so it is not an ONNX model", hint=NOT_A_MODEL)
+    if not proto.opset_import and proto.ir_version >= 3:
+        raise ModelError(f"{name}: names no opset version; it may be cut short", hint=NOT_A_MODEL)
     return proto
 
 
@@ -92,6 +95,8 @@ def _check_tensor(model: Model, tensor: TensorProto) -> None:
     where = f"{display_path(model.path)}: tensor {tensor.name!r}"
     if any(dim < 0 for dim in tensor.dims):
         raise ModelError(f"{where} has a negative dimension: {list(tensor.dims)}", hint=NOT_A_MODEL)
+    if tensor.data_type not in TensorProto.DataType.values() or tensor.data_type == TensorProto.UNDEFINED:
+        raise ModelError(f"{where} has type {tensor.data_type}, which onnx does not know", hint=NOT_A_MODEL)
     marks = sum(entry.key == model.store.key for entry in tensor.external_data)
     if marks > 1 or (tensor.data_location == TensorProto.EXTERNAL and not marks):
         raise ModelError(f"{where} is stored in two ways at once, or nowhere", hint=NOT_A_MODEL)
@@ -104,3 +109,11 @@ def _check_tensor(model: Model, tensor: TensorProto) -> None:
             f"{where} holds {found:,} bytes{file} where shape {list(tensor.dims)} needs {expected:,}",
             hint=NOT_A_MODEL,
         )
+
+
+def _settle(model: Model, tensor: TensorProto) -> None:
+    """Large values that are stored number by number become plain bytes, as they would be when written."""
+    floats = tensor.data_type == TensorProto.FLOAT and len(tensor.float_data) * 4 >= LARGE
+    doubles = tensor.data_type == TensorProto.DOUBLE and len(tensor.double_data) * 8 >= LARGE
+    if floats or doubles:
+        model.set_array(tensor, model.array(tensor))

@@ -13,7 +13,8 @@ from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.container import element_count
 from onnx_ci.model.external import data_files
 from onnx_ci.model.graphs import tensors
-from onnx_ci.model.hashing import CHUNK, BackgroundHash
+from onnx_ci.model.hashing import BackgroundHash
+from onnx_ci.model.store import CHUNK
 from onnx_ci.results import Measure
 
 LEVEL = 9  # of each compressor: what a careful server or packager would use
@@ -30,7 +31,7 @@ def measure(
     path: Path,
     proto: onnx.ModelProto,
     *,
-    digest: BackgroundHash | None = None,
+    hashing: BackgroundHash | None = None,
     compressed: Iterable[str] = (),
 ) -> Measure:
     """Measure a model where it stands; compressed sizes only of the kinds that are asked for."""
@@ -38,7 +39,7 @@ def measure(
     sizes: dict[str, Any] = {name: compressed_size(name, files) for name in compressed}
     return Measure(
         size=sum(file.stat().st_size for file in files),
-        sha256=(digest or BackgroundHash(path)).result(),
+        sha256=(hashing or BackgroundHash(path)).result(),
         params=parameters(proto),
         **sizes,
     )

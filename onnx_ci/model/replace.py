@@ -12,7 +12,7 @@ from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.save import publish, without_temporary
 
 
-def replace_model(candidate: Model, original: Model, *, root: Path) -> None:
+def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> None:
     """Put the candidate in the original's place. Data that another model uses too is left alone."""
     target = writable_target(original.path, root)
     before = data_files(original.proto)
@@ -21,7 +21,7 @@ def replace_model(candidate: Model, original: Model, *, root: Path) -> None:
         name: _own_name(target, taken=set(before)) for name in data_files(candidate.proto) if name in shared
     }
     kept = {names.get(name, without_temporary(name)) for name in data_files(candidate.proto)}
-    publish(candidate, target, names=names)
+    publish(candidate, target, digest=digest, names=names)
     for name in before:
         if name not in kept and name not in shared:
             (target.parent / name).unlink(missing_ok=True)

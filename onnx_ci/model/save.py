@@ -2,14 +2,16 @@
 
 New files are written beside their targets under temporary names, flushed, read back and compared,
 and only then renamed. External data that keeps its name takes a detour: the model is first pointed
-at the new data under its temporary name, then the data takes the old name (as a second name of the
-same file), then the model is pointed there. Each of the three states loads.
+at the new data under a temporary name, then a second copy of the data takes the old name, then the
+model is pointed there. Each of the three states loads. (A hard link would spare the copy, but onnx
+refuses external data that has two names.)
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -36,12 +38,12 @@ def write_model(model: Model, path: Path, *, all_to: str = "") -> None:
     _write(path, layout.model, model.store)
 
 
-def publish(model: Model, target: Path, *, names: Mapping[str, str] | None = None) -> None:
+def publish(model: Model, target: Path, *, digest: str, names: Mapping[str, str] | None = None) -> None:
     """Replace the model at `target`, and the external data beside it, by this one. Closes the model.
 
-    `names` gives other names to data files (those that belong to another model too).
+    `digest` is the model's own, which what is read back must have; `names` gives other names to data
+    files (those that belong to another model too).
     """
-    digest = model_digest(model)
     finals = _final_names(model, names or {})
     layout = lay_out(model, names=finals)
     data = {name: _temporary(target.parent / name) for name in layout.data}
@@ -60,11 +62,11 @@ def publish(model: Model, target: Path, *, names: Mapping[str, str] | None = Non
             # From here to the end the model needs the temporary data: a failure must not remove it.
             temporary[:] = [final, bridge]
             bridge.replace(target)
-            _flush_folder(target.parent)
+            _flush(target.parent)
             for name, file in data.items():
                 _take_name(file, target.parent / name)
         final.replace(target)
-        _flush_folder(target.parent)
+        _flush(target.parent)
         temporary[:] = data.values()
 
 
@@ -74,14 +76,14 @@ def _final_names(model: Model, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _take_name(temporary: Path, final: Path) -> None:
-    """Give a file a second name, replacing what had it. The first name stays until the model has moved on."""
+    """Put a copy of a file at its final name. The first stays until the model has moved on."""
     second = _temporary(final)
-    try:
-        os.link(temporary, second)
-    except OSError:  # a file system without hard links
-        second.write_bytes(temporary.read_bytes())
-    second.replace(final)
-    _flush_folder(final.parent)
+    with _cleaned_up([second]):
+        shutil.copyfile(temporary, second)
+        shutil.copymode(temporary, second)
+        _flush(second)
+        second.replace(final)
+    _flush(final.parent)
 
 
 def _compare(path: Path, digest: str) -> None:
@@ -127,10 +129,10 @@ def _relative(path: Path, target: Path) -> str:
     return path.relative_to(target.parent).as_posix()
 
 
-def _flush_folder(folder: Path) -> None:
-    """Make a rename survive a power cut, where the system lets a folder be flushed."""
+def _flush(path: Path) -> None:
+    """Make a file, or a rename in a folder, survive a power cut, where the system lets it be flushed."""
     with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

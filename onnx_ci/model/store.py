@@ -16,7 +16,7 @@ from typing import IO
 from onnx_ci.errors import ModelError
 from onnx_ci.model.wire import Span
 
-CHUNK = 1 << 20  # bytes held at a time
+CHUNK = 1 << 18  # bytes held at a time; what fits a core's own cache is read twice as fast
 
 
 class Source:

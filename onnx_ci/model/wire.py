@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 MAX_DEPTH = 100  # protobuf's own limit; deeper is an attack or a bug
 
 
@@ -95,7 +95,7 @@ def fields(buffer: Buffer, start: int, end: int) -> Iterator[Field]:
         number, kind = key >> 3, key & 7
         if number == 0:
             raise WireError(f"field number 0 at byte {began}")
-        value, at = _value_end(buffer, at, end, kind)
+        value, at = _value_end(buffer, at, end, kind) if kind != GROUP else (at, _group_end(buffer, at, end))
         yield Field(number, kind, began, value, at)
 
 
@@ -116,6 +116,19 @@ def _value_end(buffer: Buffer, at: int, end: int, kind: int) -> tuple[int, int]:
             f"a field at byte {at} claims {stop - start:,} bytes where {max(end - start, 0):,} are left"
         )
     return start, stop
+
+
+def _group_end(buffer: Buffer, at: int, end: int) -> int:
+    """Where a group ends. ONNX has none, but a field that is not ours to know may be one."""
+    depth = 1
+    while depth:
+        key, at = read_varint(buffer, at, end)
+        kind = key & 7
+        if kind in (GROUP, GROUP_END):
+            depth += 1 if kind == GROUP else -1
+        else:
+            _, at = _value_end(buffer, at, end, kind)
+    return at
 
 
 def length_of(pieces: list[Piece]) -> int:

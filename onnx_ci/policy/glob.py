@@ -81,12 +81,13 @@ def _body(pattern: str) -> tuple[str, bool, bool]:
 
 
 def _chunks(segments: list[str]) -> list[list[str]]:
+    """The segments before, between and behind the `**`."""
     chunks: list[list[str]] = [[]]
-    for number, segment in enumerate(segments):
-        if segment != "**":
-            chunks[-1].append(segment)
-        elif chunks[-1] or number == 0:  # `**/**` says no more than `**`
+    for segment in segments:
+        if segment == "**":
             chunks.append([])
+        else:
+            chunks[-1].append(segment)
     return chunks
 
 
@@ -123,6 +124,8 @@ def _one_letter(written: str) -> str:
         return "[^/]"
     if written[0] == "[":
         return _letter_class(written[1:-1])
+    if len(written) == 2 and written[1].isalnum():
+        raise ValueError("has a `\\` before a letter: folders are separated by `/`")
     return re.escape(written[-1])
 
 

@@ -33,17 +33,18 @@ def _text(place: Place) -> str:
     if not text.strip():
         raise place.expected("text")
     # `on`, `yes` and 1:30 are text to YAML 1.2 and to who reads the file; 42 and true are not.
-    number = place.kind in ("int", "float") and ":" not in text
-    if number or (place.kind == "bool" and text.lower() in ("true", "false")):
-        hint = f'quote what is meant as text, for example: {place.name}: "{text}"'
-        raise place.error(f"found {text}, expected text", hint=hint)
+    number = place.tag in ("int", "float") and ":" not in text
+    if number or (place.tag == "bool" and text.lower() in ("true", "false")):
+        hint = f'quote what is meant as text, for example: {place.name}: "{place.found}"'
+        raise place.error(f"found {place.found}, expected text", hint=hint)
     return text
 
 
 def _boolean(place: Place) -> bool:
-    if place.kind != "bool":
+    text = place.scalar("true or false").lower()
+    if place.tag != "bool" or text not in ("true", "yes", "on", "false", "no", "off"):
         raise place.expected("true or false")
-    return place.scalar("").lower() in ("true", "yes", "on")
+    return text in ("true", "yes", "on")
 
 
 def whole(low: int) -> Kind:
@@ -52,8 +53,8 @@ def whole(low: int) -> Kind:
 
     def read(place: Place) -> int:
         text = place.scalar(what).replace("_", "")
-        digits = text.lstrip("+-")
-        if place.kind != "int" or not digits.isdecimal() or len(digits) > 19 or int(text) < low:
+        digits = text[1:] if text.startswith(("+", "-")) else text
+        if place.tag != "int" or not digits.isdecimal() or len(digits) > 19 or int(text) < low:
             raise place.expected(what)
         if int(text) > _LARGEST:
             raise place.expected("a smaller number")
@@ -72,7 +73,7 @@ def number(low: float | None = None, high: float | None = None, *, above: float 
 
     def read(place: Place) -> float:
         text = place.scalar(what)
-        if place.kind not in ("int", "float") and not (place.kind == "str" and "e" in text.lower()):
+        if place.tag not in ("int", "float") and not (place.tag == "str" and "e" in text.lower()):
             raise place.expected(what)
         value = _float(text)
         too_low = (low is not None and value < low) or (above is not None and value <= above)
@@ -115,7 +116,7 @@ def fraction(high: float | None = None, *, plain: float = 1.0, above_zero: bool 
     )
 
     def read(place: Place) -> float:
-        text = place.scalar(what)
+        text = place.scalar(what).strip()
         try:
             value = parse_fraction(text)
         except ValueError as error:

@@ -19,7 +19,7 @@ def _read(place: Place) -> MethodChoice:
     if name not in known:
         hint = f"for example: methods: [{nearest(name, known) or known[0]}]; `onnx-ci methods` lists them all"
         raise place.error(f"unknown method {name[:60]!r}, {did_you_mean(name, known)}", hint=hint)
-    places = entry.entries("a mapping of options") if entry and entry.kind != "null" else {}
+    places = entry.entries("a mapping of options") if entry and entry.tag != "null" else {}
     options = {key: _option(value) for key, value in places.items()}
     try:
         place.reading.methods.check_options(name, options)
@@ -42,10 +42,10 @@ def _name(place: Place) -> tuple[str, Place | None]:
 def _option(place: Place) -> Scalar:
     if isinstance(place.node, yaml.SequenceNode):
         return [item.scalar("text") for item in place.items("a list")]
-    if place.kind == "null":
+    if place.tag == "null":
         return None
     text = place.scalar("one value or a list of words")
-    if place.kind == "bool" and text.lower() in ("true", "false"):
+    if place.tag == "bool" and text.lower() in ("true", "false"):
         return text.lower() == "true"
     return _number(text) if place.plain else text
 

@@ -63,7 +63,7 @@ class Place:
         return int(self.node.start_mark.line) + 1
 
     @property
-    def kind(self) -> str:
+    def tag(self) -> str:
         """YAML's word for the type: "int", "str", "null", "map" …"""
         return str(self.node.tag).removeprefix(_YAML)
 
@@ -76,8 +76,9 @@ class Place:
     def found(self) -> str:
         if isinstance(self.node, yaml.ScalarNode):
             text = str(self.node.value)
-            text = text if len(text) <= 60 else text[:60] + "…"
-            return "nothing" if self.kind == "null" else text if self.kind in ("int", "float") else repr(text)
+            if self.tag == "null":
+                return "nothing"
+            return _shown(text) if self.tag in ("bool", "float", "int") else repr(text[:60])
         return "a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping"
 
     def error(self, message: str, *, hint: str = "", line: int = 0) -> PolicyError:
@@ -90,7 +91,7 @@ class Place:
 
     def scalar(self, what: str) -> str:
         """The text as it stands in the file: YAML 1.1 would make a number of 1:30, a truth of `on`."""
-        if not isinstance(self.node, yaml.ScalarNode) or self.kind == "null":
+        if not isinstance(self.node, yaml.ScalarNode) or self.tag == "null":
             raise self.expected(what)
         return str(self.node.value)
 

@@ -1,4 +1,4 @@
-"""The word that was probably meant. Loaded libraries only pay when something is wrong."""
+"""The word that was probably meant; difflib is loaded only when something is wrong."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import onnx
 from onnx import TypeProto, ValueInfoProto
 
 from onnx_ci.model.graphs import bodies
+from onnx_ci.model.receipt import KEY as RECEIPT
 
-RECEIPT = "onnx_ci.receipt"
 TOPICS = ("inputs", "outputs", "opset", "ir", "metadata", "producer", "functions")
 
 

@@ -66,21 +66,20 @@ def exotic_name(dtype: np.dtype[Any]) -> str | None:
 
 def to_raw(array: Array) -> Array:
     """The bits of an exotic array, one unsigned integer an element."""
-    return (
-        np.ascontiguousarray(array).view(np.uint16 if array.itemsize == 2 else np.uint8).reshape(array.shape)
-    )
+    return np.array(array, order="C").view(np.uint16 if array.itemsize == 2 else np.uint8)
 
 
 def from_raw(raw: Array, name: str) -> Array:
-    return raw.view(_ml_dtype(name))
+    dtype = _ml_dtype(name)
+    return raw if dtype is None else raw.view(dtype)
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
-    return dtype.name.startswith(("int", "uint"))
+    return str(dtype.name).startswith(("int", "uint"))
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    return dtype.name.startswith(("float", "bfloat"))
+    return str(dtype.name).startswith(("float", "bfloat"))
 
 
 def is_complex(dtype: np.dtype[Any]) -> bool:

@@ -34,9 +34,7 @@ def write_samples(folder: Path, samples: Sequence[Mapping[str, Value]]) -> None:
 
 def read_samples(folder: Path) -> list[dict[str, Any]]:
     """The samples with arrays of any type; large ones are mapped, and on POSIX outlive their files."""
-    return [
-        {name: _load(folder, entry, raw=False) for name, entry in sample} for sample in _manifest(folder)
-    ]
+    return [{name: _load(folder, entry, raw=False) for name, entry in sample} for sample in _manifest(folder)]
 
 
 def read_raw_samples(folder: Path) -> list[dict[str, Any]]:

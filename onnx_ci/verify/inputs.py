@@ -141,7 +141,7 @@ def _input(value: ValueInfoProto) -> Input:
     dtype = numpy_dtype(value.type.tensor_type.elem_type)
     if dtype is None:
         raise ModelError(
-            f"input {value.name!r} has element type {value.type.tensor_type.elem_type}, which numpy can't hold here",
+            f"input {value.name!r} has element type {value.type.tensor_type.elem_type}, unknown to numpy",
             hint="update the packages numpy, onnx and ml_dtypes",
             code="OCI005",
         )

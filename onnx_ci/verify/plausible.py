@@ -8,28 +8,53 @@ from onnx_ci.verify.dtypes import Array
 from onnx_ci.verify.wiring import Shape
 
 _CELLS = 7  # blobs across a picture
+_LETTER = (8, 28)  # least and greatest height of a letter in pixels
 
 
 def picture(rng: np.random.Generator, shape: Shape, *, channels_last: bool) -> Array:
-    """Smooth blobs with some grain, in [0, 1), for a shape of rank 4."""
-    height, width = (shape[1], shape[2]) if channels_last else (shape[2], shape[3])
+    """Smooth blobs with some grain under lines of dark strokes, in [0, 1), for a shape of rank 4:
+    something for those that look at surfaces, and for those that look for edges or for text."""
+    count, height, width = shape[0], *(shape[1:3] if channels_last else shape[2:4])
     channels = shape[3] if channels_last else shape[1]
-    grid = rng.random((shape[0], channels, _CELLS, _CELLS))
+    grid = rng.random((count, channels, _CELLS, _CELLS))
     smooth = _stretch(_stretch(grid, height, axis=2), width, axis=3)
-    grained = 0.9 * smooth + 0.1 * rng.random(smooth.shape)
-    return grained.transpose(0, 2, 3, 1) if channels_last else grained
+    drawn = 0.4 + 0.5 * smooth + 0.1 * rng.random(smooth.shape)
+    for one in drawn:
+        one *= 1.0 - 0.9 * _writing(rng, height, width)
+    return drawn.transpose(0, 2, 3, 1) if channels_last else drawn
 
 
 def speech(rng: np.random.Generator, shape: Shape) -> Array:
     """A gliding tone with overtones and a breathing loudness, in [-0.5, 0.5], along the last axis."""
-    length = shape[-1]
-    seconds = np.arange(length) / 16000.0
+    seconds = np.arange(shape[-1]) / 16000.0
     pitch = 110.0 + 60.0 * rng.random()
     phase = 2 * np.pi * (pitch * seconds + 15.0 * seconds * seconds)
     voice = sum(np.sin(k * phase) / k for k in range(1, 9))
     loudness = 0.5 + 0.5 * np.sin(2 * np.pi * 3.0 * seconds)
-    noise = rng.standard_normal(shape)
-    return 0.2 * voice * loudness + 0.01 * noise
+    return 0.2 * voice * loudness + 0.01 * rng.standard_normal(shape)
+
+
+def _writing(rng: np.random.Generator, height: int, width: int) -> Array:
+    """Rows of boxes with a few bars in each, 1 where there is ink."""
+    ink = np.zeros((height, width))
+    top = int(rng.integers(0, height // 8 + 1))
+    while top + _LETTER[0] < height:
+        tall = int(rng.integers(_LETTER[0], max(_LETTER[0] + 1, min(height // 2, _LETTER[1]))))
+        left = int(rng.integers(0, width // 6 + 1))
+        while left + tall < width:
+            _letter(rng, ink[top : top + tall, left : left + tall * 3 // 5])
+            left += tall * 3 // 5 + max(1, tall // 6) * int(rng.integers(1, 4))
+        top += tall * 8 // 5
+    return ink
+
+
+def _letter(rng: np.random.Generator, box: Array) -> None:
+    thick = max(1, len(box) // 6)
+    for _ in range(int(rng.integers(2, 5))):
+        along = int(rng.integers(0, 2))
+        at = int(rng.integers(0, box.shape[along]))
+        bar = slice(at, at + thick)
+        box[(bar, slice(None)) if along == 0 else (slice(None), bar)] = 1.0
 
 
 def _stretch(cells: Array, size: int, *, axis: int) -> Array:
@@ -39,4 +64,5 @@ def _stretch(cells: Array, size: int, *, axis: int) -> Array:
     shape = [1] * cells.ndim
     shape[axis] = size
     part = (at - low).reshape(shape)
-    return np.take(cells, low, axis=axis) * (1.0 - part) + np.take(cells, low + 1, axis=axis) * part
+    smooth: Array = np.take(cells, low, axis=axis) * (1.0 - part) + np.take(cells, low + 1, axis=axis) * part
+    return smooth

@@ -7,7 +7,8 @@ from onnx import FunctionProto, NodeProto, TensorProto, numpy_helper
 
 from onnx_ci.model.graphs import Body, bodies
 
-_RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+_RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+_RANDOM |= {"Multinomial", "Bernoulli"}
 
 
 def random_nodes(proto: onnx.ModelProto) -> list[str]:

@@ -109,7 +109,7 @@ def _wanted(wiring: Wiring, op: Op, index: int, rank: int) -> Wanted:
     return {}
 
 
-def _matmul(op: Op, weight: Shape) -> Wanted:
+def _matmul(_: Op, weight: Shape) -> Wanted:
     return {-1: weight[-2]} if len(weight) >= 2 else {-1: weight[0]} if weight else {}
 
 
@@ -123,23 +123,23 @@ def _conv(op: Op, weight: Shape) -> Wanted:
     return {1: weight[1] * max(1, op.attribute("group", 1))} if len(weight) >= 3 else {}
 
 
-def _conv_transpose(op: Op, weight: Shape) -> Wanted:
+def _conv_transpose(_: Op, weight: Shape) -> Wanted:
     return {1: weight[0]} if len(weight) >= 3 else {}
 
 
-def _recurrent(op: Op, weight: Shape) -> Wanted:
+def _recurrent(_: Op, weight: Shape) -> Wanted:
     return {2: weight[2]} if len(weight) == 3 else {}
 
 
-def _channels(op: Op, weight: Shape) -> Wanted:
+def _channels(_: Op, weight: Shape) -> Wanted:
     return {1: weight[0]} if len(weight) == 1 else {}
 
 
-def _last(op: Op, weight: Shape) -> Wanted:
+def _last(_: Op, weight: Shape) -> Wanted:
     return {-1: weight[-1]} if weight else {}
 
 
-def _nbits(op: Op, weight: Shape) -> Wanted:
+def _nbits(op: Op, _: Shape) -> Wanted:
     return {-1: op.attribute("K", 0)}
 
 

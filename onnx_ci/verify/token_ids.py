@@ -5,34 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onnx_ci.verify.constants import constant_shape
-from onnx_ci.verify.wiring import Op, Wiring
+from onnx_ci.verify.wiring import Op, Wiring, element_count
 
 _VISITS = 20_000  # a hostile graph must not keep us here
-_FIRST = {
-    "Cast",
-    "Reshape",
-    "Unsqueeze",
-    "Squeeze",
-    "Identity",
-    "Transpose",
-    "Slice",
-    "Clip",
-    "Expand",
-    "Flatten",
-}
-_FIRST |= {
-    "Tile",
-    "Split",
-    "Dropout",
-    "Pad",
-    "Sub",
-    "GatherElements",
-    "Gather",
-    "ScatterElements",
-    "ScatterND",
-}
+_FIRST = {"Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Transpose", "Slice", "Clip", "Expand"}
+_FIRST |= {"Flatten", "Tile", "Split", "Dropout", "Pad", "Sub"}
+_FIRST |= {"Gather", "GatherElements", "ScatterElements", "ScatterND"}
 _ANY = {"Concat", "Add", "Max", "Min", "Optional", "OptionalGetElement"}
-_INDEXED = {"Gather": 1, "GatherElements": 1, "GatherBlockQuantized": 1, "EmbedLayerNormalization": 0}
+_ALPHABET = 16  # shorter lists are special tokens
+_INDEXED = {"Gather": 1, "GatherElements": 1, "GatherBlockQuantized": 1}
+_SCATTERED = {("ScatterElements", 1), ("ScatterND", 1), ("Scatter", 1), ("GatherND", 1)}
 _MASK = {("Where", 0), ("Not", 0), ("Sub", 1), ("And", 0), ("And", 1), ("Or", 0), ("Or", 1), ("If", 0)}
 _SHAPE = {("Reshape", 1), ("Expand", 1), ("ConstantOfShape", 0), ("Tile", 1), ("TopK", 1), ("Resize", 3)}
 _SHAPE |= {("Range", 1), ("Range", 2), ("Slice", 2), ("Loop", 0)}
@@ -44,6 +26,7 @@ class Role:
 
     below: int | None = None
     indexes: bool = False  # into something that is computed, so of unknown length
+    alphabet: int = 0  # how many values it is compared with
     mask: bool = False
     shape: bool = False
 
@@ -70,15 +53,29 @@ def role_of(wiring: Wiring, name: str) -> Role:
 def _note(wiring: Wiring, role: Role, op: Op, index: int, offset: int) -> None:
     role.mask |= (op.type, index) in _MASK
     role.shape |= (op.type, index) in _SHAPE
+    role.indexes |= (op.type, index) in _SCATTERED
     if op.type == "OneHot" and index == 0:
         depth = wiring.integers(op.inputs[1]) if len(op.inputs) > 1 else None
         if depth:
             role.limit(max(1, depth[0] - offset))
     elif op.type == "EmbedLayerNormalization" and index in (0, 1):
         _note_table(wiring, role, op.inputs, 2 if index == 0 else 4, 0, offset)
+    elif op.type == "Equal" and len(op.inputs) == 2:
+        role.alphabet = max(role.alphabet, _compared(wiring, op.inputs[1 - index]))
     elif _INDEXED.get(op.type) == index:
         axis = op.attribute("gather_axis" if op.type == "GatherBlockQuantized" else "axis", 0)
         _note_table(wiring, role, op.inputs, 0, axis, offset)
+
+
+def _compared(wiring: Wiring, name: str, depth: int = 6) -> int:
+    """The number of values that an input is compared with: `x == [0, 1, …, 255]` is a one-hot."""
+    if name in wiring.tensors:
+        count = element_count(wiring.tensors[name].dims)
+        return count if count >= _ALPHABET else 0
+    op = wiring.producer.get(name)
+    if op is None or depth == 0 or not op.inputs or op.type not in {"Expand", "Cast", "Reshape", "Identity"}:
+        return 0
+    return _compared(wiring, op.inputs[0], depth - 1)
 
 
 def _note_table(

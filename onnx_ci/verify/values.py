@@ -85,7 +85,9 @@ def _integers(rng: np.random.Generator, one: Input, role: Role, sample: Sample) 
     shape = sample.shapes[one.name]
     low, high = integer_limits(one.dtype)
     if role.indexes:
-        return rng.integers(0, max(1, sample.shortest), size=shape)
+        return _indices(rng, shape, max(1, sample.shortest))
+    if role.alphabet:
+        return rng.integers(0, role.alphabet, size=shape)
     if role.mask or role.shape:
         return np.ones(shape)
     if len(shape) == 4 and high >= 255:
@@ -93,6 +95,13 @@ def _integers(rng: np.random.Generator, one: Input, role: Role, sample: Sample) 
     if high <= 255:
         return rng.integers(low, high + 1, size=shape)
     return rng.integers(0, 2 if sample.small else 16, size=shape)
+
+
+def _indices(rng: np.random.Generator, shape: Shape, below: int) -> Array:
+    """A plain list of indices most often assigns members to groups: in order, and no group left empty."""
+    if len(shape) == 1:
+        return np.arange(shape[0]) * below // max(1, shape[0])
+    return rng.integers(0, below, size=shape)
 
 
 def _floats(rng: np.random.Generator, one: Input, dims: tuple[Dim, ...], sample: Sample) -> Array:
@@ -141,4 +150,4 @@ def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
             array = array.astype(np.int8)  # ml_dtypes' narrow integers convert from integers only
     elif not is_complex(dtype) and dtype.itemsize == 1 and dtype != np.bool_:
         array = np.clip(array, -1.0, 1.0)  # the smallest floats have next to no range
-    return np.ascontiguousarray(array.astype(dtype))
+    return np.array(array, dtype, order="C")

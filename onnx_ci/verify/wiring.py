@@ -110,7 +110,8 @@ def constant_tensor(node: NodeProto) -> TensorProto | None:
     """What a Constant node holds, as a tensor."""
     for attribute in node.attribute:
         if attribute.name == "value":
-            return attribute.t
+            tensor: TensorProto = attribute.t
+            return tensor
         if attribute.name == "value_int":
             return helper.make_tensor("", TensorProto.INT64, [], [attribute.i])
         if attribute.name == "value_ints":

@@ -39,9 +39,12 @@ def apply(method: Method, path: Path, target: Path) -> Chained:
 def test_method_keeps_its_promises(method: Method, trap: Trap, tmp_path: Path) -> None:
     path = trap.build(tmp_path)
     once, again = tmp_path / "once" / "model.onnx", tmp_path / "again" / "model.onnx"
-    changed = apply(method, path, once).steps[0].size_after < apply(method, path, again).steps[0].size_before
+    step = apply(method, path, once).steps[0]
+    changed = step.size_after < step.size_before
+    apply(method, path, again)
     assert once.read_bytes() == again.read_bytes(), "the same input gave other bytes"
-    _second_run_changes_nothing(method, once)
+    if changed:  # otherwise the gate writes nothing
+        _second_run_changes_nothing(method, once)
     if trap.checks:
         onnx.checker.check_model(str(once))
     if trap.runs and trap.repeats:

@@ -40,6 +40,7 @@ WHOLE = [
     ("version: 1\nmodels: [{path: !!binary aaaa}]\n", 2, "tag '!!binary'", "path:", False),
     ("models:\n  - path: a\n", 1, "found no 'version'", "version: 1"),
     ("version: 2\nnew_key: 1\n", 1, "version: found 2, expected 1", "version: 1"),
+    ("new_key: 1\nversion: 2\n", 2, "version: found 2, expected 1", "version: 1"),
     ("version: one\nmodels: []\n", 1, "found 'one'", "version: 1"),
     ("version: '1'\nmodels: [{path: a}]\n", 1, "found '1', expected a whole", "version: 1"),
     ("versoin: 1\nmodels: []\n", 1, "'versoin', did you mean 'version'?", "version: 1"),
@@ -101,6 +102,7 @@ PATHS = [
     ("'a[b'", "never closed", "path: ", False),
     ("'[[:alpha:]]'", "write [a-zA-Z]", "path: ", False),
     ("'a\\'", "lone", "path: ", False),
+    ("'models\\det.onnx'", "separated by `/`", "path: ", False),
 ]
 
 # one line inside a rule
@@ -108,10 +110,13 @@ IN_RULE = [
     ("bugdet: {size: 1 MB}", "'bugdet', did you mean 'budget'?", "budget: {size"),
     ("zzz: 1", "unknown key 'zzz', expected one of: path", "known keys: path"),
     ("ignore: maybe", "found 'maybe', expected true or false", "ignore: true"),
+    ("ignore: !!bool maybe", "found maybe, expected true or false", "ignore: true", False),
+    ("ignore: !!bool [x]", "found a list, expected true or false", "ignore: true", False),
+    ("inputs: {count: !!int +-5}", "found +-5, expected a whole", "count: 4", False),
     ("ignore: 'true'", "found 'true', expected true or false", "ignore: true"),
     ("shrink: to-bugdet", "did you mean 'to-budget'?", "shrink: to-budget"),
     ("severity: warn", "found 'warn', did you mean 'warning'?", "severity: error"),
-    ("severity: off", "found 'off', expected one of: error", "severity: error"),
+    ("severity: off", "found off, expected one of: error", "severity: error"),
     ("minimum_gain: 101%", "up to 100%", "minimum_gain: 1%", False),
     ("minimum_gain: 5", "did you mean 5%?", "minimum_gain: 1%"),
     ("budget: 25 MB", "found '25 MB', expected a mapping", "budget: {size: 25 MB"),

@@ -50,8 +50,10 @@ def test_messages_hold_no_raw_control_characters() -> None:
     error = refusal(in_rule(r'inputs: {dims: {"\e[31m": x}}'))
     assert "\x1b" not in error.message
     assert "\\x1b[31m" in error.message
+    assert "\x1b" not in refusal(in_rule(r'inputs: {count: !!int "\e[31m"}')).message
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:
     assert len(refusal(in_rule(f"severity: {'x' * 5000}")).message) < 200
     assert len(refusal(in_rule(f"{'x' * 1000}: 1")).message) < 300
+    assert len(refusal(in_rule(f"inputs: {{samples: [{'9' * 1000}]}}")).message) < 200

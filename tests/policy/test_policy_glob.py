@@ -27,7 +27,7 @@ TABLE = [
     ("**/models/*.onnx", ["models/a.onnx", "x/y/models/a.onnx"], ["models/x/a.onnx"]),
     ("vendor/**", ["vendor/a", "vendor/x/y"], ["vendor", "x/vendor/a"]),
     ("vendor/", ["vendor/a", "x/vendor/y/z"], ["vendor", "x/vendor"]),
-    ("vendor", ["vendor", "vendor/a", "x/vendor/y"], ["vendors", "xvendor/a"]),
+    ("vendor", ["vendor", "vendor/a", "x/vendor/y", "vendor/new\nline"], ["vendors", "xvendor/a"]),
     ("/vendor", ["vendor/a", "vendor"], ["x/vendor/a"]),
     ("a/**/b/**/c", ["a/b/c", "a/x/b/y/z/c", "a/b/b/c/c"], ["a/c", "a/b", "b/c"]),
     ("**", ["a", "a/b"], []),

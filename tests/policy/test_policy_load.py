@@ -7,10 +7,13 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+import yaml
 from policy_cases import CONTRACT, HEAD, SHA, Registry, after_rules, in_rule
 
 from onnx_ci.errors import PolicyError
+from onnx_ci.policy.kinds import PATTERN
 from onnx_ci.policy.load import find_policy, load_policy, parse_policy
+from onnx_ci.policy.nodes import Place, Reading
 from onnx_ci.policy.schema import (
     Budget,
     Evaluate,
@@ -249,8 +252,22 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load_policy(tmp_path, methods=Registry())
 
 
-def test_the_absolute_path_of_this_very_folder_is_refused(tmp_path: Path) -> None:
+def test_the_absolute_path_of_the_policy_s_own_folder_is_refused() -> None:
+    def read(pattern: str, folder: str) -> object:
+        node = yaml.compose(pattern)
+        return PATTERN.read(
+            Place(Reading("p.yaml", Registry(), folder), node, "path", example="path: m.onnx")
+        )
+
+    with pytest.raises(PolicyError, match=r"p\.yaml:1: path: found the absolute '/work/repo/m"):
+        read("/work/repo/m.onnx", "/work/repo")
+    assert read("/work/repo/m.onnx", "/work/other") == "/work/repo/m.onnx"
+    assert read("/m.onnx", "/") == "/m.onnx"
+
+
+def test_a_file_knows_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnx_ci.policy.kinds._ELSEWHERE", ("//",))  # or /tmp itself would be refused
     file = tmp_path / "p.yaml"
-    file.write_text(f"version: 1\nmodels:\n  - path: {tmp_path.as_posix()}/m.onnx\n")
+    file.write_text(f"version: 1\nmodels:\n  - path: {tmp_path.resolve().as_posix()}/m.onnx\n")
     with pytest.raises(PolicyError, match=":3: path: found the absolute"):
         load_policy(file, methods=Registry())

@@ -137,12 +137,20 @@ def external_shared_span(folder: Path) -> Path:
 
 
 def external_offset_without_length(folder: Path) -> Path:
-    """An offset and no length: the shape says how long; the first has a length and no offset."""
+    """An offset and no length: the rest of the file; the first has a length and no offset."""
+    made = layers()
+    first, bias, second = (made.graph.initializer[at] for at in (0, 2, 1))
+    data = (
+        move_out(first, DATA, None, 16384) + move_out(bias, DATA, 16384, 256) + move_out(second, DATA, 16640)
+    )
+    return save(made, folder, {DATA: data})
+
+
+def external_open_end_before_others(folder: Path) -> Path:
+    """No length though other tensors follow: onnxruntime goes by the shape, onnx.load reads to the end."""
     made = layers()
     first, second, bias = made.graph.initializer
-    data = (
-        move_out(first, DATA, None, 16384) + move_out(second, DATA, 16384) + move_out(bias, DATA, 32768, 256)
-    )
+    data = move_out(first, DATA, 0, 16384) + move_out(second, DATA, 16384) + move_out(bias, DATA, 32768, 256)
     return save(made, folder, {DATA: data})
 
 
@@ -259,6 +267,7 @@ GOOD_FILES: tuple[Trap, ...] = (
     built(external_unused_file),
     built(external_shared_span),
     built(external_offset_without_length),
+    built(external_open_end_before_others),
     built(external_checksum),
     built(external_duplicates),
     built(external_small_and_empty),

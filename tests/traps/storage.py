@@ -8,7 +8,6 @@ from onnx import ModelProto, TensorProto
 from traps.base import Array, Trap, model, raw, rng, trap, weight
 from traps.layouts import LAYOUTS
 
-MATMUL = "g (float[2,64] x) => (float[2,64] y) { y = MatMul(x, W) }"
 INT2 = hasattr(TensorProto, "INT2")
 
 

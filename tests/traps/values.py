@@ -7,7 +7,6 @@ from onnx import ModelProto
 
 from traps.base import Array, Feed, Trap, Weight, floats, model, raw, rng, trap, weight
 
-MATMUL = "g (float[2,64] x) => (float[2,64] y) { y = MatMul(x, W) }"
 LOWEST = np.finfo(np.float32).min
 
 
@@ -96,10 +95,12 @@ def smallest_normal_mask() -> ModelProto:
 
 
 def flat_channels() -> ModelProto:
-    """All-zero and constant channels along both axes: a range of zero width, a scale of zero."""
-    values = weight(64, 64, seed=1)
-    values[:, 5], values[7, :], values[:, 9], values[11, :] = 0.0, 0.0, 0.25, -0.5
-    return model(MATMUL, {"W": values})
+    """All-zero and constant columns in one weight, rows in another: a range of no width, a scale of zero."""
+    columns, rows = weight(64, 64, seed=1), weight(64, 64, seed=2)
+    columns[:, 5], columns[:, 9] = 0.0, 0.25
+    rows[7, :], rows[11, :] = 0.0, -0.5
+    text = "g (float[2,64] x) => (float[2,64] y) { h = MatMul(x, W) y = MatMul(h, V) }"
+    return model(text, {"W": columns, "V": rows})
 
 
 def zero_weight() -> ModelProto:

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     budget = read_budget(options.budget) if options.budget else None
     tolerance = read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
-    digest = BackgroundHash(source)
+    hashing = BackgroundHash(source)
     from onnx_ci.entry.progress import ProgressLine
     from onnx_ci.single import Request, shrink_file
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         tolerance=tolerance,
         samples=tuple(options.samples),
         verify=not options.no_verify,
-        digest=digest,
+        hashing=hashing,
     )
     try:
         outcome = shrink_file(request, lambda doing: progress(0, 1, options.source, doing))

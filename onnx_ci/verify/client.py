@@ -1,0 +1,132 @@
+"""Runs models in a worker process that may crash, hang or exhaust its memory without harming us."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnx_ci.errors import EnvironmentFault, ModelError
+from onnx_ci.policy.schema import Limits
+from onnx_ci.results import Latency
+from onnx_ci.verify.dtypes import Array
+from onnx_ci.verify.exchange import Value, read_samples, write_samples
+from onnx_ci.verify.launch import memory_for
+from onnx_ci.verify.process import Died, WorkerProcess
+from onnx_ci.verify.wording import clean
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Feeds = Mapping[str, Value]
+
+
+class RunFailed(ModelError):
+    """A model could not be run: `kind` is "error" (onnxruntime said no), "crash", "timeout" or "memory".
+    `stage` is "load" where no input whatever would have helped."""
+
+    def __init__(self, kind: str, message: str, *, stage: str = "run") -> None:
+        super().__init__(message, code="OCI005" if kind == "error" else "OCI013")
+        self.kind = kind
+        self.stage = stage
+
+
+class Runner:
+    """A worker, started when first needed and replaced when it dies. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._worker: WorkerProcess | None = None
+        self._temp: Path | None = None
+        self._numbers = itertools.count()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stop()
+        if self._temp is not None:
+            shutil.rmtree(self._temp, ignore_errors=True)
+            self._temp = None
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id while there is one."""
+        return None if self._worker is None else self._worker.pid
+
+    def run(
+        self, model: Path, feeds: Sequence[Feeds], *, limits: Limits, optimize: bool = True
+    ) -> list[dict[str, Array]]:
+        """The outputs by name, one dict a sample."""
+        folder = self._folder()
+        try:
+            write_samples(folder / "feeds", feeds)
+            places = {"feeds": str(folder / "feeds"), "outputs": str(folder / "outputs")}
+            self._ask("run", [model], limits, optimize=optimize, **places)
+            return read_samples(folder / "outputs")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def time(self, a: Path, b: Path, feeds: Sequence[Feeds], *, limits: Limits) -> Latency:
+        """Median seconds of both, on the first sample."""
+        folder = self._folder()
+        try:
+            write_samples(folder / "feeds", feeds[:1])
+            answer = self._ask("time", [a, b], limits, optimize=True, feeds=str(folder / "feeds"))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        before, after = answer["medians"]
+        return Latency(before=before, after=after)
+
+    def _ask(self, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> dict[str, Any]:
+        paths = [os.path.abspath(path) for path in models]  # noqa: PTH100 - a symlink stays what it is
+        worker = self._started(memory_for(models, limits))
+        try:
+            answer = worker.ask({"job": job, "models": paths, **more}, seconds=limits.seconds)
+        except Died as death:
+            self._stop()
+            raise RunFailed(death.kind, death.message) from None
+        except BaseException:  # interrupted halfway: the next answer would belong to this question
+            self._stop()
+            raise
+        if answer["kind"] == "ok":
+            return answer
+        return self._refuse(answer)
+
+    def _refuse(self, answer: dict[str, Any]) -> dict[str, Any]:
+        message = clean(answer["message"])
+        if answer["kind"] == "environment":
+            self._stop()
+            raise EnvironmentFault(message, hint="run: pip install --upgrade onnxruntime")
+        if answer["kind"] == "memory":
+            self._stop()  # what is left of it is fragmented
+            message = f"it needs more memory than the limit allows ({message})"
+        raise RunFailed(answer["kind"], message, stage=answer["stage"])
+
+    def _started(self, memory: int) -> WorkerProcess:
+        if self._worker is not None and (self._worker.memory != memory or not self._worker.alive):
+            self._stop()
+        if self._worker is None:
+            self._worker = WorkerProcess(memory, self._home())
+        return self._worker
+
+    def _stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+
+    def _home(self) -> Path:
+        if self._temp is None:
+            self._temp = Path(tempfile.mkdtemp(prefix="onnx-ci-"))
+        return self._temp
+
+    def _folder(self) -> Path:
+        folder = self._home() / str(next(self._numbers))
+        folder.mkdir()
+        return folder

@@ -1,0 +1,114 @@
+"""Outputs against outputs: what moved, how far, and which of the tolerances no longer hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from onnx_ci.policy.schema import Tolerance
+from onnx_ci.results import OutputDelta
+from onnx_ci.verify.dtypes import Array, is_complex, is_float, is_text, type_name
+from onnx_ci.verify.metrics import (
+    NOTHING_IN_COMMON,
+    Distance,
+    as_reals,
+    distance,
+    identical,
+    share_distance,
+)
+
+Outputs = Sequence[Mapping[str, Array]]
+_AT_MOST = ("max_abs", "max_rel", "mean_abs")
+_AT_LEAST = ("cosine", "sqnr", "top1")
+
+
+def compare_outputs(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> tuple[OutputDelta, ...]:
+    """One delta an output, the worst over all samples; `problem` says what does not hold."""
+    pairs = list(zip(reference, candidate, strict=True))
+    names = dict.fromkeys(name for pair in pairs for outputs in pair for name in outputs)
+    return tuple(_compare(name, pairs, tolerance) for name in names)
+
+
+def _compare(
+    name: str, pairs: Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]], tolerance: Tolerance
+) -> OutputDelta:
+    problems: list[str] = []
+    distances: list[Distance] = []
+    exact = True
+    for before, after in pairs:
+        if name not in before and name not in after:
+            continue  # an optional output that was empty both times
+        found, problem = _one(before.get(name), after.get(name))
+        distances.append(found)
+        problems += [problem] if problem else []
+        exact = exact and not problem and identical(before[name], after[name])
+    worst = _worst(distances)
+    problems += _outside(worst, tolerance) if not problems else []
+    if tolerance.exact and not exact and not problems:
+        problems.append(f"not bit-identical (max_abs {_number(worst.max_abs)})")
+    return OutputDelta(name=name, exact=exact, problem="; ".join(dict.fromkeys(problems)), **vars(worst))
+
+
+def _one(before: Array | None, after: Array | None) -> tuple[Distance, str]:
+    if before is None or after is None:
+        side = "the original" if before is None else "the candidate"
+        return NOTHING_IN_COMMON, f"{side} has no such output"
+    if type_name(before.dtype) != type_name(after.dtype):
+        return NOTHING_IN_COMMON, f"type {type_name(before.dtype)} became {type_name(after.dtype)}"
+    if before.shape != after.shape:
+        return NOTHING_IN_COMMON, f"shape {list(before.shape)} became {list(after.shape)}"
+    if is_text(before.dtype):
+        return share_distance(before == after), _unequal(before, after)
+    if not is_float(before.dtype) and not is_complex(before.dtype):
+        return distance(before, after), _unequal(before, after)
+    before, after = as_reals(before), as_reals(after)
+    return distance(before, after), _odd_values(before, after)
+
+
+def _unequal(before: Array, after: Array) -> str:
+    count = int((before != after).sum())
+    return f"{count} of {before.size} values differ, and {type_name(before.dtype)} must not" if count else ""
+
+
+def _odd_values(before: Array, after: Array) -> str:
+    """NaN and infinities have to be where they were, with the sign they had."""
+    for what, test in (("NaN", np.isnan), ("+Inf", _is_positive), ("-Inf", _is_negative)):
+        old, new = test(before), test(after)
+        moved = int((old != new).sum())
+        if moved:
+            return f"{what} at {moved} places that differ ({int(old.sum())} before, {int(new.sum())} after)"
+    return ""
+
+
+def _is_positive(array: Array) -> Array:
+    return np.asarray(np.isinf(array) & (array > 0))
+
+
+def _is_negative(array: Array) -> Array:
+    return np.asarray(np.isinf(array) & (array < 0))
+
+
+def _worst(distances: Sequence[Distance]) -> Distance:
+    if not distances:
+        return Distance()
+    most = {name: max(getattr(d, name) for d in distances) for name in _AT_MOST}
+    least = {name: min(getattr(d, name) for d in distances) for name in _AT_LEAST}
+    return Distance(**most, **least)
+
+
+def _outside(worst: Distance, tolerance: Tolerance) -> Iterator[str]:
+    for name in (*_AT_MOST, *_AT_LEAST):
+        value, limit = getattr(worst, name), getattr(tolerance, name)
+        if limit is None:
+            continue
+        if name in _AT_MOST and value > limit:
+            yield f"{name} {_number(value, limit)} is above {_number(limit)}"
+        if name in _AT_LEAST and value < limit:
+            yield f"{name} {_number(value, limit)} is below {_number(limit)}"
+
+
+def _number(value: float, limit: float | None = None) -> str:
+    """Four digits, or as many as it takes not to look like the limit."""
+    short = f"{value:.4g}"
+    return short if limit is None or short != f"{limit:.4g}" else repr(value)

@@ -1,0 +1,75 @@
+"""How the worker is started: which Python path, which environment, how much memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import onnx_ci
+from onnx_ci.policy.schema import Limits
+
+_GIB = 1 << 30
+_LEAST = 4 * _GIB  # address space: with 8 threads a session that does nothing takes 0.4 GiB
+_PER_BYTE = 8  # a model in memory, its optimized copy, and its activations
+_SHARE = 0.8  # of the machine's memory
+_BOOT = (
+    "import sys; sys.path[:] = sys.argv[2:]; from onnx_ci.verify.worker import main; main(int(sys.argv[1]))"
+)
+_DATA = (".data", "_data", ".bin", ".weights")
+_HAZARDS = ("PYTHON", "ORT_", "ONNX")
+_SECRETS = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "_KEY")
+
+
+def command(memory: int) -> list[str]:
+    """The worker isolated (-I) from the folder it is started in and from PYTHON* variables, with our own
+    module path in place of the default: that finds a checkout, a user's site and site-packages alike."""
+    return [sys.executable, "-I", "-c", _BOOT, str(memory), *module_path(sys.path, Path.cwd())]
+
+
+def module_path(path: Iterable[str], cwd: Path) -> list[str]:
+    """Our path without the working folder: modules of the repository under test must not be imported."""
+    home = Path(onnx_ci.__file__).resolve().parent.parent
+    kept = [entry for entry in path if entry and (Path(entry).resolve() != cwd.resolve())]
+    return [*kept, str(home)]  # last: in a checkout it holds more than the package
+
+
+def environment(current: Mapping[str, str]) -> dict[str, str]:
+    """What is inherited: no variable that changes Python or onnxruntime, and no secret."""
+    kept = {name: value for name, value in current.items() if not _is_unwanted(name.upper())}
+    # Each malloc arena and each BLAS thread reserves address space that counts against the limit.
+    return {**kept, "MALLOC_ARENA_MAX": "4", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def memory_for(models: Iterable[Path], limits: Limits) -> int:
+    """Bytes the worker may use: what the limits say, or enough for these models but not all there is."""
+    if limits.memory is not None:
+        return limits.memory
+    wanted = max(_LEAST, _PER_BYTE * sum(map(_stored, models)))
+    total = _physical()
+    return wanted if total is None else min(wanted, int(total * _SHARE))
+
+
+def _is_unwanted(name: str) -> bool:
+    return name.startswith(_HAZARDS) or any(sign in name for sign in _SECRETS)
+
+
+def _stored(model: Path) -> int:
+    """The model's bytes with its external data, estimated by the names of the files beside it."""
+    try:
+        near = [path for path in model.parent.iterdir() if path == model or _is_data(path, model)]
+        return sum(path.stat().st_size for path in near if path.is_file())
+    except OSError:  # gone or unreadable: onnxruntime will say so in its own words
+        return 0
+
+
+def _is_data(path: Path, model: Path) -> bool:
+    return path.name.endswith(_DATA) or path.name.startswith(f"{model.name}.")
+
+
+def _physical() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return None

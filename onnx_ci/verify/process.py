@@ -1,0 +1,120 @@
+"""One worker process: started in a group of its own, asked, timed, killed and reaped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+from onnx_ci.verify.launch import command, environment
+from onnx_ci.verify.wording import clean
+
+_TAIL = 4096  # bytes of its last words that are looked at
+
+
+class Died(Exception):
+    """The worker ended before it answered."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+class WorkerProcess:
+    """Owns the process and its pipes; `home` is a private folder, also its working folder."""
+
+    def __init__(self, memory: int, home: Path) -> None:
+        self.memory = memory
+        self._stderr = home / "stderr.txt"
+        with self._stderr.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                command(memory),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=home,
+                env=environment(os.environ),
+                start_new_session=True,  # its own group, so that a kill reaches all of it
+            )
+        self._expired = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+        timer = threading.Timer(seconds, self._expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            line = self._exchange(json.dumps(request).encode("ascii") + b"\n")
+        finally:
+            timer.cancel()
+        if not line.endswith(b"\n"):
+            raise self._death(seconds)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def stop(self) -> None:
+        """Kill it if need be, wait for it, and close our ends: no zombie, no open file stays."""
+        self._kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # an unsent request can't be flushed any more
+                    pipe.close()
+
+    def _exchange(self, request: bytes) -> bytes:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            return b""
+        with contextlib.suppress(OSError):  # it died earlier: reading tells the same
+            stdin.write(request)
+            stdin.flush()
+        return stdout.readline()
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._kill()
+
+    def _kill(self) -> None:
+        if self._process.poll() is not None:
+            return
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+
+    def _death(self, seconds: float) -> Died:
+        code = self._process.wait()
+        if self._expired:
+            return Died("timeout", f"it did not finish within {seconds:g} s")
+        words = self._last_words()
+        if "bad_alloc" in words or "MemoryError" in words:
+            return Died("memory", "it needs more memory than the limit allows")
+        how = _signal_name(-code) if code < 0 else f"exit code {code}"
+        last = clean(words.strip().splitlines()[-1]) if words.strip() else ""
+        return Died("crash", f"onnxruntime crashed ({how})" + (f": {last}" if last else ""))
+
+    def _last_words(self) -> str:
+        with self._stderr.open("rb") as file:
+            file.seek(max(0, self._stderr.stat().st_size - _TAIL))
+            return file.read().decode("utf-8", "replace")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,175 @@
+"""Original against candidate: find inputs that run, keep the reference outputs, compare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from onnx_ci.errors import ModelError
+from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
+from onnx_ci.results import Latency, OutputDelta, Verification
+from onnx_ci.verify.client import Feeds, RunFailed, Runner
+from onnx_ci.verify.compare import compare_outputs
+from onnx_ci.verify.contract import contract_breaks
+from onnx_ci.verify.dtypes import Array, is_float
+from onnx_ci.verify.inputs import derive_feeds
+from onnx_ci.verify.randomness import random_nodes
+from onnx_ci.verify.samples import load_samples
+
+_GIVE = "give inputs that run: inputs: {samples: [...]}, or sizes: inputs: {dims: {NAME: SIZE}}"
+_HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
+_SHOWN = 3  # problems named in a reason
+
+
+class Verifier:
+    """Checks candidates of one original. Its inputs are searched and its outputs computed once."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        original: Path,
+        proto: onnx.ModelProto,
+        *,
+        spec: InputSpec,
+        limits: Limits,
+        root: Path,
+    ) -> None:
+        self.runner = runner
+        self.original = original
+        self.proto = proto
+        self.spec = spec
+        self.limits = limits
+        self.root = root
+        self._feeds: Sequence[Feeds] = ()
+        self._outputs: list[dict[str, Array]] | None = None
+        self._failure: ModelError | None = None
+
+    def reference(self) -> list[dict[str, Array]]:
+        """The original's outputs. The first failure is final: a second search would find the same."""
+        if self._failure is not None:
+            raise self._failure
+        if self._outputs is None:
+            try:
+                self._feeds, self._outputs = self._from_samples() if self.spec.samples else self._search()
+            except ModelError as error:
+                self._failure = error
+                raise
+        return self._outputs
+
+    def check(
+        self, candidate: Path, proto: onnx.ModelProto, tolerance: Tolerance, *, allow: Collection[str] = ()
+    ) -> Verification:
+        """Never raises for what a model does; `allow` is for methods that change the interface on purpose."""
+        breaks = contract_breaks(self.proto, proto, allow=allow)
+        if breaks:
+            return self._found("failed", "the interface changed: " + _listed(breaks))
+        try:
+            reference = self._usable_reference()
+        except ModelError as error:
+            return replace(self._found("not_run", error.message), code=error.code, hint=error.hint)
+        try:
+            outputs = self.runner.run(candidate, self._feeds, limits=self.limits)
+        except RunFailed as error:
+            failed = self._found("failed", f"the candidate could not be run: {error.message}")
+            return replace(failed, code="" if error.kind == "error" else error.code)
+        return self._judged(compare_outputs(reference, outputs, tolerance))
+
+    def sensitivity(self, damaged: Path, tolerance: Tolerance) -> dict[str, bool] | None:
+        """For each output, whether it left the tolerance when the weights were damaged on purpose."""
+        try:
+            outputs = self.runner.run(damaged, self._feeds_of_reference(), limits=self.limits)
+        except RunFailed:
+            return None
+        deltas = compare_outputs(self.reference(), outputs, tolerance)
+        return {delta.name: bool(delta.problem) for delta in deltas}
+
+    def latency(self, candidate: Path) -> Latency:
+        return self.runner.time(self.original, candidate, self._feeds_of_reference(), limits=self.limits)
+
+    def _feeds_of_reference(self) -> Sequence[Feeds]:
+        self.reference()
+        return self._feeds
+
+    def _usable_reference(self) -> list[dict[str, Array]]:
+        """The reference, if a comparison with it would mean anything."""
+        random = random_nodes(self.proto)
+        if random:
+            raise ModelError(
+                f"its outputs differ from run to run: {_listed(random)}",
+                hint="give those nodes a `seed` attribute, or judge the model by its score: evaluate: {...}",
+                code="OCI005",
+            )
+        reference = self.reference()
+        if not any(_is_evidence(array) for outputs in reference for array in outputs.values()):
+            raise ModelError(
+                "every output of the original is empty or NaN, so a comparison shows nothing",
+                hint=_GIVE,
+                code="OCI005",
+            )
+        return reference
+
+    def _from_samples(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
+        feeds = load_samples(self.spec.samples, self.root, self.proto)
+        try:
+            return feeds, self.runner.run(self.original, feeds, limits=self.limits)
+        except RunFailed as error:
+            raise _unrunnable(error, "on the samples given", "check inputs.samples") from None
+
+    def _search(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
+        """Try attempt after attempt until one runs, within one time limit for all of them."""
+        failures: list[RunFailed] = []
+        for feeds, limits in self._attempts(failures):
+            try:
+                return feeds, self.runner.run(self.original, feeds, limits=limits)
+            except RunFailed as error:
+                failures.append(error)
+        hard = [error for error in failures if error.kind != "error"]
+        raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE)
+
+    def _attempts(self, failures: Sequence[RunFailed]) -> Iterator[tuple[Sequence[Feeds], Limits]]:
+        began = time.monotonic()
+        for feeds in derive_feeds(self.proto, self.spec):
+            left = self.limits.seconds - (time.monotonic() - began)
+            if failures and (left <= 0 or _is_hopeless(failures)):
+                return
+            yield feeds, replace(self.limits, seconds=left)
+
+    def _judged(self, outputs: tuple[OutputDelta, ...]) -> Verification:
+        problems = [f"output {delta.name!r}: {delta.problem}" for delta in outputs if delta.problem]
+        found = self._found("failed" if problems else "passed", _listed(problems))
+        return replace(found, outputs=outputs)
+
+    def _found(self, status: str, reason: str) -> Verification:
+        source = "samples" if self.spec.samples else "generated"
+        return Verification(status=status, reason=reason, inputs=source, samples=len(self._feeds))
+
+
+def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
+    """No inputs help a model that can't be loaded, and one that hangs or crashes is not tried for ever."""
+    hard = sum(error.kind in ("crash", "memory") for error in failures)
+    last = failures[-1]
+    return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
+
+
+def _unrunnable(error: RunFailed, on: str, hint: str) -> ModelError:
+    if error.stage == "load":
+        message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
+    else:
+        message = f"it could not be run {on}: {error.message}"
+    return ModelError(message, hint=hint, code=error.code)
+
+
+def _is_evidence(array: Array) -> bool:
+    if array.size == 0:
+        return False
+    return not is_float(array.dtype) or not bool(np.isnan(array).all())
+
+
+def _listed(items: Sequence[str]) -> str:
+    more = len(items) - _SHOWN
+    return "; ".join(items[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
