@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
+    from typing import Any
+
     from onnx_ci.api import ShrinkResult, check, compare, shrink
 
 __version__ = "0.1.0"

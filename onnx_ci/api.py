@@ -15,8 +15,9 @@ from onnx_ci.entry.context import open_context
 from onnx_ci.entry.gate import judge_selection, select_models
 from onnx_ci.errors import UsageError
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Tolerance
+from onnx_ci.request import Request
 from onnx_ci.results import Outcome, RunReport, Verification
-from onnx_ci.single import Request, compare_files, shrink_file
+from onnx_ci.single import compare_files, shrink_file
 from onnx_ci.targets.select import Wanted
 
 MethodLike = str | Mapping[str, Mapping[str, Any]]
@@ -107,7 +108,7 @@ def check(
 ) -> RunReport:
     """What `onnx-ci check` does, as a value; it changes nothing."""
     context = open_context(policy)
-    wanted = Wanted(paths=tuple(map(str, paths)), since=since, all=everything)
+    wanted = Wanted(paths=tuple(map(str, paths)), since=since, everything=everything)
     return judge_selection("check", context, select_models(context, wanted))
 
 

@@ -6,14 +6,14 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnx import TensorProto
-
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.digest import tensor_key
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graphs import bodies, opset, tensors
+from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import measure
+from onnx_ci.model.proto import TensorProto
 from onnx_ci.model.receipt import read_receipt
 from onnx_ci.results import Measure
 
@@ -51,7 +51,7 @@ class ModelInfo:
 
 def inspect_model(path: Path, name: str) -> ModelInfo:
     with open_model(path) as model:
-        found = measure(path, model.proto, compressed=["gzip"])
+        found = measure(path, model.proto, hashing=BackgroundHash(path), compressed=["gzip"])
         infos = _tensors(model, found.size)
         types: Counter[str] = Counter()
         for info in infos:

@@ -15,9 +15,10 @@ from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
 from onnx_ci.lineage import lineage, stamp
 from onnx_ci.model.container import Model
-from onnx_ci.model.hashing import BackgroundHash
+from onnx_ci.model.hashing import BackgroundHash, file_sha256
+from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
-from onnx_ci.model.measure import files_of, measure
+from onnx_ci.model.measure import files_of, measure, parameters
 from onnx_ci.model.replace import replace_model
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, candidates
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from onnx_ci.verify.client import Runner
 
 Say = Callable[[str], None]
-Write = Callable[[Model, Model, str], None]  # candidate, original, the candidate's digest
+Write = Callable[[Model, Model, str], Path]  # candidate, original, the candidate's digest: where it now is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,7 @@ class Job:
     insists: bool = False
     base_size: int | None = None
     hashing: BackgroundHash | None = None
+    identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
 
     @property
     def compressed(self) -> list[str]:
@@ -86,7 +88,7 @@ def judge(job: Job, runner: Runner | None, say: Say = lambda _: None) -> Outcome
         path=job.name, verdict="unreadable", rule_pattern=job.rule.pattern, rule_line=job.rule.line
     )
     try:
-        hashing = job.hashing or BackgroundHash(job.path)
+        hashing = job.hashing or (BackgroundHash(job.path) if job.identify else None)
         with open_model(job.path, root=job.root) as model, tempfile.TemporaryDirectory() as scratch:
             return Gate(job, model, hashing, Path(scratch), say, runner).run(outcome)
     except ModelError as error:
@@ -98,7 +100,13 @@ class Gate:
     """The work on one open model."""
 
     def __init__(
-        self, job: Job, model: Model, hashing: BackgroundHash, scratch: Path, say: Say, runner: Runner | None
+        self,
+        job: Job,
+        model: Model,
+        hashing: BackgroundHash | None,
+        scratch: Path,
+        say: Say,
+        runner: Runner | None,
     ) -> None:
         self.job = job
         self.model = model
@@ -156,11 +164,14 @@ class Gate:
             return replace(outcome, after=None)
         self.say("writing")
         try:
-            self.job.write(choice.staged.model, self.model, choice.staged.digest)
+            written = self.job.write(choice.staged.model, self.model, choice.staged.digest)
         except ModelError as error:
             finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
             return replace(outcome, findings=(*outcome.findings, finding), after=None, verdict="would_shrink")
-        return replace(outcome, written=True)
+        after = choice.staged.measure
+        if self.job.identify and not after.sha256:
+            after = replace(after, sha256=file_sha256(written))
+        return replace(outcome, after=after, written=True)
 
     def _override(self) -> Override | None:
         policy = self.job.policy
@@ -230,11 +241,15 @@ class Gate:
         self.say(f"trying {', '.join(candidate.names)}")
         model = candidate.model.copy()
         digest = stamp(model, candidate.runs, self.lineage, self.before, verified=self.runner is not None)
+        if self.runner is None and not self.job.compressed:
+            # Nothing will be run or compressed, so no scratch copy is needed either.
+            found = Measure(size=lay_out(model).size, params=parameters(model.proto))
+            return Staged(candidate, model, digest, self.scratch, found)
         self.count += 1
         path = self.scratch / f"candidate-{self.count}" / "model.onnx"
         path.parent.mkdir()
         write_model(model, path)
-        found = measure(path, model.proto, compressed=self.job.compressed)
+        found = measure(path, model.proto, hashing=BackgroundHash(path), compressed=self.job.compressed)
         return Staged(candidate, model, digest, path, found)
 
     def _worth_it(self, staged: Staged) -> bool:

@@ -148,7 +148,8 @@ def _over_group(plan: Plan, group: Group, members: list[Path]) -> Iterator[Findi
     totals = dict.fromkeys(group.budget.size_like, 0)
     for path in members:
         try:
-            found = measure(path, read_skeleton(path), compressed=[name for name in totals if name != "size"])
+            compressed = [name for name in totals if name != "size"]
+            found = measure(path, read_skeleton(path), hashing=None, compressed=compressed)
         except (ModelError, OSError):
             continue  # reported where the model itself is judged
         for name in totals:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
 from onnx_ci.judge import Job, Write, judge, write_in_place
-from onnx_ci.methods.catalogue import METHODS
 from onnx_ci.model.container import Model
 from onnx_ci.model.external import data_files
 from onnx_ci.model.hashing import BackgroundHash
@@ -20,35 +19,22 @@ from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import measure
 from onnx_ci.model.save import SUFFIX, publish
 from onnx_ci.policy.schema import (
-    DEFAULT_TOLERANCE,
     Budget,
     InputSpec,
     Limits,
-    MethodChoice,
     Rule,
     Tolerance,
 )
+from onnx_ci.request import Request
 from onnx_ci.results import Outcome
 
 if TYPE_CHECKING:
     from onnx_ci.verify.client import Runner
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What to do to one model. Without methods: the exact ones, or all of them if there is a budget."""
-
-    source: Path
-    target: Path
-    methods: tuple[MethodChoice, ...] = ()
-    budget: int | None = None
-    tolerance: Tolerance = DEFAULT_TOLERANCE
-    samples: tuple[str, ...] = ()
-    verify: bool = True
-    hashing: BackgroundHash | None = None
-
-
-def shrink_file(request: Request, say: Callable[[str], None] = lambda _: None) -> Outcome:
+def shrink_file(
+    request: Request, say: Callable[[str], None] = lambda _: None, hashing: BackgroundHash | None = None
+) -> Outcome:
     """Write the target only if something proven can be written, or a copy if there is nothing to gain."""
     _check_target(request.source, request.target)
     root = request.source.resolve().parent
@@ -60,7 +46,8 @@ def shrink_file(request: Request, say: Callable[[str], None] = lambda _: None) -
         root=root,
         write=write_in_place(root) if in_place else _write_to(request.target),
         insists=True,
-        hashing=request.hashing,
+        hashing=hashing,
+        identify=request.identify,
     )
     with _runner() if request.verify else nullcontext() as runner:
         outcome = judge(job, runner, say)
@@ -76,13 +63,10 @@ def _runner() -> Runner:
 
 
 def _rule(request: Request) -> Rule:
-    wanted = request.methods or tuple(
-        MethodChoice(name=method.name) for method in METHODS if method.exact or request.budget is not None
-    )
     return Rule(
         pattern=str(request.source),
         budget=Budget(size=request.budget),
-        methods=wanted,
+        methods=request.choices,
         tolerance=request.tolerance,
         inputs=InputSpec(samples=request.samples),
         minimum_gain=0.0,
@@ -101,9 +85,10 @@ def _check_target(source: Path, target: Path) -> None:
 def _write_to(target: Path) -> Write:
     """A new model keeps its external data in one file that is named after it."""
 
-    def write(candidate: Model, _: Model, digest: str) -> None:
+    def write(candidate: Model, _: Model, digest: str) -> Path:
         names = dict.fromkeys(data_files(candidate.proto), f"{target.name}.data")
         publish(candidate, target.resolve(), digest=digest, names=names)
+        return target
 
     return write
 
@@ -137,7 +122,9 @@ def compare_files(
     try:
         with open_model(first) as before, open_model(second) as after:
             outcome = replace(
-                outcome, before=measure(first, before.proto), after=measure(second, after.proto)
+                outcome,
+                before=measure(first, before.proto, hashing=BackgroundHash(first)),
+                after=measure(second, after.proto, hashing=BackgroundHash(second)),
             )
             return _compared(outcome, before, after, tolerance, samples)
     except ModelError as error:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from onnx_ci import __version__
 from onnx_ci.errors import OnnxCiError, UsageError
+
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 # Each command is a module of entry.commands, loaded only when it is called.
 COMMANDS = {
@@ -62,7 +65,13 @@ def _dispatch(arguments: list[str]) -> int:
     import argparse
 
     module = importlib.import_module(f"onnx_ci.entry.commands.{name}")
-    parser = argparse.ArgumentParser(prog=f"onnx-ci {name}", description=COMMANDS[name], allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog=f"onnx-ci {name}",
+        description=COMMANDS[name],
+        allow_abbrev=False,
+        # A width of its own: asking for the terminal's loads shutil and five compressors.
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+    )
     module.add_arguments(parser)
     try:
         options = parser.parse_args(arguments[1:])

@@ -2,59 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from onnx_ci.errors import UsageError
 from onnx_ci.methods.catalogue import Catalogue
-from onnx_ci.policy.load import find_policy, load_policy
-from onnx_ci.policy.schema import Policy, Rule
+from onnx_ci.policy.load import CheckedPolicy, check_policy, find_policy
 from onnx_ci.targets.git import find_root
 
-BUILT_IN = Policy(file="built-in rules", rules=(Rule(pattern="**/*.onnx"),))
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from onnx_ci.policy.schema import Policy
+
 NO_POLICY = (
     "no .onnx-ci.yaml found: models are checked by built-in rules (dedupe, drop-unused);"
     " `onnx-ci init` writes one"
 )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Context:
     """`root` bounds what is read and written; `folder` is what the policy's patterns are relative to."""
 
-    here: Path
-    repository: Path | None
-    root: Path
-    folder: Path
-    policy: Policy
-    policy_path: Path | None
+    def __init__(self, here: Path, policy_path: Path | None, checked: CheckedPolicy) -> None:
+        self.here = here
+        self.repository = find_root(here)
+        self.policy_path = policy_path
+        self.checked = checked
+        self.folder = policy_path.parent if policy_path else self.repository or here
+        self.root = self.repository or self.folder
+        self.notes = () if policy_path else (NO_POLICY,)
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        return () if self.policy_path else (NO_POLICY,)
+    def policy(self) -> Policy:
+        return self.checked.policy()
 
 
 def open_context(policy_option: str | None) -> Context:
-    """Find and read the policy: the one that is named, or the nearest upward within the repository."""
+    """Find and check the policy: the one that is named, or the nearest upward within the repository."""
     here = Path.cwd()
-    repository = find_root(here)
-    path = (
-        _named(here / policy_option, policy_option)
-        if policy_option
-        else find_policy(here, repository or here)
-    )
-    folder = path.parent if path else repository or here
-    return Context(
-        here=here,
-        repository=repository,
-        root=repository or folder,
-        folder=folder,
-        policy=load_policy(path, methods=Catalogue(), name=_shown(path, here)) if path else BUILT_IN,
-        policy_path=path,
-    )
+    path = _named(here, policy_option) if policy_option else find_policy(here, find_root(here) or here)
+    if path is None:
+        return Context(here, None, CheckedPolicy("built-in rules", {"models": [{"path": "**/*.onnx"}]}))
+    return Context(here, path, check_policy(path, methods=Catalogue(), name=_shown(path, here)))
 
 
-def _named(path: Path, option: str) -> Path:
+def _named(here: Path, option: str) -> Path:
+    path = here / option
     if not path.is_file():
         raise UsageError(f"there is no policy file {option!r}", hint="`onnx-ci init` writes .onnx-ci.yaml")
     return path.resolve()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from onnx_ci.entry.context import Context, open_context
 from onnx_ci.entry.output import add_format_arguments, write_run
 from onnx_ci.errors import ModelError, UsageError
-from onnx_ci.results import RunReport
 from onnx_ci.targets.select import Selection, Wanted, all_models, select
+
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from onnx_ci.results import RunReport
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +38,10 @@ def _jobs(text: str) -> int:
 def run_gate(command: str, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     selection = _select(context, options)
+    if not selection.models and not options.formats:
+        # Nothing to do and nobody who reads a report: say so, and load nothing more.
+        sys.stdout.write("".join(f"{note}\n" for note in (*context.notes, selection.note) if note))
+        return 0
     report = judge_selection(command, context, selection, jobs=options.jobs)
     write_run(report, options.formats)
     return report.exit_code
@@ -44,7 +52,9 @@ def _select(context: Context, options: argparse.Namespace) -> Selection:
         raise UsageError(
             "PATH and --since, --staged or --all can't be given together", hint="choose one of them"
         )
-    wanted = Wanted(paths=tuple(options.paths), since=options.since, staged=options.staged, all=options.all)
+    wanted = Wanted(
+        paths=tuple(options.paths), since=options.since, staged=options.staged, everything=options.all
+    )
     return select_models(context, wanted)
 
 
@@ -53,10 +63,12 @@ def select_models(context: Context, wanted: Wanted) -> Selection:
 
 
 def judge_selection(command: str, context: Context, selection: Selection, *, jobs: int = 1) -> RunReport:
-    """With nothing to do nothing is loaded: onnx alone takes longer to import than all the rest."""
+    """Judge what was selected; with nothing selected the report is empty."""
+    from onnx_ci.results import RunReport
+
     notes = (*context.notes, *filter(None, [selection.note]))
     if not selection.models:
-        return RunReport(command=command, outcomes=(), policy=context.policy.file, notes=notes)
+        return RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
     from onnx_ci.entry.progress import ProgressLine
     from onnx_ci.pipeline import Plan, run
 

@@ -6,11 +6,15 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.report.style import Style
-from onnx_ci.results import Outcome, RunReport
+
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from typing import Any
+
+    from onnx_ci.report.style import Style
+    from onnx_ci.results import Outcome, RunReport
 
 FORMATS = ("text", "json")
 
@@ -72,6 +76,8 @@ def write_outcome(outcome: Outcome, formats: Sequence[Sequence[str]], *, title: 
 
 
 def _write(formats: Sequence[Sequence[str]], text: Callable[[Style], str], json: Callable[[], str]) -> None:
+    from onnx_ci.report.style import Style
+
     for name, target in formats or [("text", "")]:
         style = Style() if target else Style.of(sys.stdout)
         write_to(json() if name == "json" else text(style), target)

@@ -1,35 +1,31 @@
-"""What a method is: a row of the catalogue, and what one run of it reports."""
+"""What a method is: a row of the catalogue. Its options and its code are loaded when they are needed."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, cast
 
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
+    from typing import Any
+
+    from onnx_ci.methods.applied import Applied
     from onnx_ci.model.container import Model
 
 
-@dataclass(frozen=True)
-class Applied:
-    """How many tensors a method touched, and what it left alone and why."""
-
-    tensors: int
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Method:
     """`options` names a dataclass in options.py; the code is in the module named like the method.
 
-    Both are loaded when they are first needed: reading a policy must not load numpy or onnx.
+    A plain class, and both loaded on first use: reading a policy must not load numpy or onnx.
     """
 
-    name: str
-    fidelity: str  # "exact" | "approximate"
-    summary: str
-    options: str = "NoOptions"
+    __slots__ = ("fidelity", "name", "options", "summary")
+
+    def __init__(self, *, name: str, fidelity: str, summary: str, options: str = "NoOptions") -> None:
+        self.name = name
+        self.fidelity = fidelity  # "exact" | "approximate"
+        self.summary = summary
+        self.options = options
 
     @property
     def exact(self) -> bool:
@@ -39,10 +35,13 @@ class Method:
     def option_class(self) -> type[Any]:
         from onnx_ci.methods import options
 
-        return cast("type[Any]", getattr(options, self.options))
+        found: type[Any] = getattr(options, self.options)
+        return found
 
     def read_options(self, given: Mapping[str, object]) -> Any:
         """The options as a dataclass; a ValueError says in plain words what is wrong with them."""
+        from dataclasses import fields
+
         known = {item.name: item for item in fields(self.option_class)}
         for name, value in given.items():
             if name not in known:
@@ -53,7 +52,8 @@ class Method:
     def apply(self, model: Model, given: Mapping[str, object]) -> Applied:
         """Edit the model in place."""
         module = importlib.import_module(f"onnx_ci.methods.{self.name.replace('-', '_')}")
-        return cast("Applied", module.apply(model, self.read_options(given)))
+        applied: Applied = module.apply(model, self.read_options(given))
+        return applied
 
 
 def _unknown_option(method: str, name: str, known: list[str]) -> str:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from onnx_ci.methods.base import Applied, Method
+from onnx_ci.methods.applied import Applied
+from onnx_ci.methods.base import Method
 from onnx_ci.model.container import Model
 from onnx_ci.model.layout import lay_out
 from onnx_ci.results import Step

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from onnx import GraphProto, NodeProto, TensorProto
-
-from onnx_ci.methods.base import Applied
-from onnx_ci.methods.edit import remove_sites
+from onnx_ci.methods.applied import Applied
+from onnx_ci.methods.edit import constant_node, remove_sites
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.quantized import quantization_parameters
 from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.digest import tensor_key
 from onnx_ci.model.graphs import all_names, fresh_name
+from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
 
 def apply(model: Model, _: NoOptions) -> Applied:
@@ -88,10 +87,7 @@ def _hoist(model: Model, site: Site, home: Scope, name: str, front: dict[Scope, 
         tensor.name = name
         return
     # Before IR 4 every initializer is an input as well; in a function there are none at all.
-    node = NodeProto(op_type="Constant", output=[name])
-    attribute = node.attribute.add(name="value", type=4)
-    attribute.t.CopyFrom(site.tensor)
-    front[home].append(node)
+    front[home].append(constant_node(name, site.tensor))
 
 
 def _copy(node: NodeProto) -> NodeProto:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import onnx
-from onnx import GraphProto, NodeProto
-
-from onnx_ci.methods.base import Applied
+from onnx_ci.methods.applied import Applied
 from onnx_ci.methods.edit import drop_named, replace_nodes
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.scopes import fixed_names
 from onnx_ci.model.container import Model
 from onnx_ci.model.graphs import Body, bodies, nested, subgraphs, tensors
+from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
 
 
 def apply(model: Model, _: NoOptions) -> Applied:
@@ -83,7 +81,7 @@ def _drop_stored(graph: GraphProto, needed: set[str]) -> None:
         graph.sparse_initializer.extend(sparse)
 
 
-def _drop_functions(model: onnx.ModelProto) -> None:
+def _drop_functions(model: ModelProto) -> None:
     """Keep the functions that nodes call, and those that these call."""
     by_key = {(f.domain, f.name): f for f in model.functions}
     called: set[tuple[str, str]] = set()
@@ -103,7 +101,7 @@ def _calls(found: Iterable[Body]) -> set[tuple[str, str]]:
     return {(node.domain, node.op_type) for body in found for node in body.node}
 
 
-def _drop_imports(model: onnx.ModelProto) -> None:
+def _drop_imports(model: ModelProto) -> None:
     """Drop imports of domains that nothing belongs to; the standard one always stays."""
     used = {"", "ai.onnx", *(node.domain for body in bodies(model) for node in body.node)}
     used.update(domain for f in model.functions for domain in (f.domain, *(e.domain for e in f.opset_import)))

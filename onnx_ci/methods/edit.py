@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from onnx import GraphProto, NodeProto
-
 from onnx_ci.methods.scopes import Scope, Site
 from onnx_ci.model.graphs import Body
+from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
 
 def remove_sites(removed: Iterable[Site], front: Mapping[Scope, Sequence[NodeProto]]) -> None:
@@ -54,3 +53,15 @@ def replace_nodes(
         return
     body.ClearField("node")
     body.node.extend(nodes)
+
+
+def constant_node(name: str, tensor: TensorProto) -> NodeProto:
+    node = NodeProto(op_type="Constant", output=[name])
+    node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(tensor)
+    return node
+
+
+def cast_to_float(source: str, output: str, name: str) -> NodeProto:
+    node = NodeProto(op_type="Cast", input=[source], output=[output], name=name)
+    node.attribute.add(name="to", type=AttributeProto.INT, i=TensorProto.FLOAT)
+    return node

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper
 
-from onnx_ci.methods.base import Applied
+from onnx_ci.methods.applied import Applied
+from onnx_ci.methods.edit import cast_to_float
 from onnx_ci.methods.options import Fp16Weights
 from onnx_ci.methods.weights import Array, Encoder, encode_weights, plain_weight
 from onnx_ci.model.container import Model
+from onnx_ci.model.proto import NodeProto
 
 MIN_OPSET = 6  # Cast takes its type as a number from here on
 MIN_SQNR = 40.0  # dB; fp16 gives 70 and more unless values fall below its range
@@ -23,11 +24,7 @@ def apply(model: Model, options: Fp16Weights) -> Applied:
             kept.append(encoder.site.name)
             return None
         stored = encoder.store("f16", half)
-        return [
-            helper.make_node(
-                "Cast", [stored], [encoder.output], to=TensorProto.FLOAT, name=encoder.name("cast")
-            )
-        ]
+        return [cast_to_float(stored, encoder.output, encoder.name("cast"))]
 
     count = encode_weights(model, min_elements=options.min_elements, min_opset=MIN_OPSET, encode=encode)
     note = (

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper
 
-from onnx_ci.methods.base import Applied
+from onnx_ci.methods.applied import Applied
+from onnx_ci.methods.edit import cast_to_float
 from onnx_ci.methods.options import Int8Weights
 from onnx_ci.methods.weights import Array, Encoder, encode_weights, plain_weight
 from onnx_ci.model.container import Model
+from onnx_ci.model.proto import NodeProto
 
 MIN_OPSET = 7  # Mul broadcasts as numpy does from here on
 LEVELS = 127  # symmetric: -128 is not used
@@ -41,8 +42,8 @@ def apply(model: Model, options: Int8Weights) -> Applied:
 def _rebuild(encoder: Encoder, integers: Array, scale: Array) -> list[NodeProto]:
     stored, factor, cast = encoder.store("i8", integers), encoder.store("scale", scale), encoder.name("cast")
     return [
-        helper.make_node("Cast", [stored], [cast], to=TensorProto.FLOAT, name=cast),
-        helper.make_node("Mul", [cast, factor], [encoder.output], name=encoder.name("mul")),
+        cast_to_float(stored, cast, cast),
+        NodeProto(op_type="Mul", input=[cast, factor], output=[encoder.output], name=encoder.name("mul")),
     ]
 
 

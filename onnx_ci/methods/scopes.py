@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import onnx
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
-
 from onnx_ci.model.graphs import Body, bodies, subgraphs
+from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 
 @dataclass(eq=False)
@@ -43,7 +41,7 @@ class Scope:
         return [self, *(self.parent.chain() if self.parent else [])]
 
 
-def roots(model: onnx.ModelProto) -> list[Scope]:
+def roots(model: ModelProto) -> list[Scope]:
     """The main graph and each function: names never pass from one to another."""
     return [Scope(model.graph), *map(Scope, model.functions)]
 
@@ -96,7 +94,7 @@ def constant_value(node: NodeProto) -> TensorProto | None:
     return tensors[0] if tensors else None
 
 
-def fixed_names(model: onnx.ModelProto) -> set[str]:
+def fixed_names(model: ModelProto) -> set[str]:
     """Names that something other than a node refers to: training graphs and quantization notes."""
     names: set[str] = set()
     for training in model.training_info:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import onnx
-from onnx import GraphProto
-
-from onnx_ci.methods.base import Applied
+from onnx_ci.methods.applied import Applied
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.model.container import Model
 from onnx_ci.model.graphs import bodies, tensors
+from onnx_ci.model.proto import GraphProto, ModelProto
 
 
 def apply(model: Model, _: NoOptions) -> Applied:
@@ -22,7 +20,7 @@ def apply(model: Model, _: NoOptions) -> Applied:
     return Applied(0)
 
 
-def _documented(model: onnx.ModelProto) -> Iterator[Any]:
+def _documented(model: ModelProto) -> Iterator[Any]:
     """Everything that can carry notes, but for the model itself."""
     yield from tensors(model)
     for body in bodies(model):

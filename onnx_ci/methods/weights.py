@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper
 
-from onnx_ci.methods.edit import remove_sites
+from onnx_ci.methods.edit import constant_node, remove_sites
 from onnx_ci.methods.quantized import encoding_parts
 from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.graphs import all_names, fresh_name, opset
+from onnx_ci.model.proto import NodeProto, TensorProto
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
@@ -104,9 +104,5 @@ def _place(encoder: Encoder, nodes: list[NodeProto], front: dict[Scope, list[Nod
     if site.node is None:
         site.scope.body.initializer.extend(encoder.parts)
     else:
-        constants = [
-            helper.make_node("Constant", [], [part.name], value=part, name=part.name)
-            for part in encoder.parts
-        ]
-        front[site.scope] += constants
+        front[site.scope] += [constant_node(part.name, part) for part in encoder.parts]
     front[site.scope] += nodes

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import onnx
-from onnx import TensorProto
-
 from onnx_ci.model.dtypes import BITS
+from onnx_ci.model.proto import ModelProto, TensorProto, full_onnx
 from onnx_ci.model.store import Store
 from onnx_ci.model.wire import Span
 
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
+NUMPY_TYPES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 10: "float16", 11: "float64"}
 LARGE = 1024  # bytes from which a tensor stays out of the skeleton
 
 
@@ -26,12 +25,12 @@ class Model:
     """`proto` may be edited freely; a tensor's values are read and written through the model."""
 
     path: Path
-    proto: onnx.ModelProto
+    proto: ModelProto
     store: Store
 
     def copy(self) -> Model:
         """A second skeleton over the same bytes: editing one leaves the other as it is."""
-        proto = onnx.ModelProto()
+        proto = ModelProto()
         proto.CopyFrom(self.proto)
         return Model(self.path, proto, self.store)
 
@@ -67,7 +66,8 @@ class Model:
             return self.store.read(span)
         if tensor.HasField("raw_data"):
             return tensor.raw_data
-        return onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data
+        numpy_helper = full_onnx().numpy_helper
+        return bytes(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
 
     def array(self, tensor: TensorProto) -> np.ndarray[Any, np.dtype[Any]]:
         """The values as a numpy array that does not share memory with the model."""
@@ -75,20 +75,22 @@ class Model:
 
         span = self.span(tensor)
         if span is None:
-            return np.array(onnx.numpy_helper.to_array(tensor))
+            return np.array(full_onnx().numpy_helper.to_array(tensor))
         if BITS.get(tensor.data_type, 0) >= 8:
-            dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+            dtype = NUMPY_TYPES.get(tensor.data_type)
+            dtype = dtype or full_onnx().helper.tensor_dtype_to_np_dtype(tensor.data_type)
             values: np.ndarray[Any, np.dtype[Any]] = np.frombuffer(self.store.read(span), dtype=dtype)
             return values.reshape(tuple(tensor.dims))
         plain = TensorProto(
             data_type=tensor.data_type, dims=tensor.dims, raw_data=bytes(self.store.read(span))
         )
-        unpacked: np.ndarray[Any, np.dtype[Any]] = onnx.numpy_helper.to_array(plain)
+        unpacked: np.ndarray[Any, np.dtype[Any]] = full_onnx().numpy_helper.to_array(plain)
         return unpacked
 
     def set_array(self, tensor: TensorProto, values: np.ndarray[Any, np.dtype[Any]]) -> None:
         """Give a tensor new values, type and shape; its name and external file stay."""
-        tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(values.dtype)
+        known = {name: number for number, name in NUMPY_TYPES.items()}.get(values.dtype.name)
+        tensor.data_type = known or full_onnx().helper.np_dtype_to_tensor_dtype(values.dtype)
         tensor.dims[:] = values.shape
         data = values.tobytes()
         if len(data) >= LARGE:

@@ -7,13 +7,11 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-import onnx
-from onnx import TensorProto
-
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import display_path, location
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graphs import tensors
+from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
 from onnx_ci.model.wire import Span
 
@@ -21,7 +19,7 @@ CODE = "OCI012"
 LFS_HEADER = b"version https://git-lfs.github.com/spec/v1"
 
 
-def resolve(proto: onnx.ModelProto, store: Store, path: Path, root: Path) -> None:
+def resolve(proto: ModelProto, store: Store, path: Path, root: Path) -> None:
     """Give every external tensor its span in the file it names, after all checks."""
     opened: dict[str, tuple[int, int]] = {}
     for tensor in tensors(proto):
@@ -37,7 +35,7 @@ def resolve(proto: onnx.ModelProto, store: Store, path: Path, root: Path) -> Non
         tensor.external_data.add(key=store.key, value=f"{source} {offset} {length}")
 
 
-def data_files(proto: onnx.ModelProto) -> list[str]:
+def data_files(proto: ModelProto) -> list[str]:
     """The external data files a model names, in order of first use."""
     return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
 
@@ -135,7 +133,7 @@ def _number(text: str | None) -> int | None:
     return int(text)
 
 
-def spans(proto: onnx.ModelProto, key: str) -> Iterator[Span]:
+def spans(proto: ModelProto, key: str) -> Iterator[Span]:
     """All spans the tensors point at."""
     for tensor in tensors(proto):
         for entry in tensor.external_data:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx_ci.model.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 Body = GraphProto | FunctionProto
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import onnx
-from onnx import TensorProto
-
 from onnx_ci.model.container import Model, clear_values, location
 from onnx_ci.model.graphs import tensors
+from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.skeleton import splice
 from onnx_ci.model.wire import Piece, Span, length_of
 
@@ -48,7 +46,7 @@ class _DataFile:
 
 def lay_out(model: Model, *, names: Mapping[str, str] | None = None, all_to: str = "") -> Layout:
     """Lay the model out. `names` renames data files; `all_to` moves every large tensor to one data file."""
-    proto = onnx.ModelProto()
+    proto = ModelProto()
     proto.CopyFrom(model.proto)
     files: dict[str, _DataFile] = {}
     for tensor in tensors(proto):

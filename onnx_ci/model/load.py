@@ -6,18 +6,18 @@ import mmap
 import stat
 from pathlib import Path
 
-import onnx
 from google.protobuf.message import DecodeError
-from onnx import TensorProto
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model import external
 from onnx_ci.model.container import LARGE, Model, display_path, location
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graphs import tensors
+from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.skeleton import WireError, strip
 from onnx_ci.model.store import Store
 
+KNOWN_TYPES = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
 NOT_A_MODEL = "export it again, or exclude the path with `ignore: true` if it is not meant to be a model"
 
 
@@ -39,7 +39,7 @@ def open_model(path: Path, *, root: Path | None = None) -> Model:
     return model
 
 
-def read_skeleton(path: Path) -> onnx.ModelProto:
+def read_skeleton(path: Path) -> ModelProto:
     """Only the skeleton, without looking at external data: enough to see what a model names."""
     _refuse_other_files(path)
     return _parse(path, Store().key, 0)
@@ -68,9 +68,9 @@ def _refuse_other_files(path: Path) -> None:
         )
 
 
-def _parse(path: Path, key: str, source: int) -> onnx.ModelProto:
+def _parse(path: Path, key: str, source: int) -> ModelProto:
     name = display_path(path)
-    proto = onnx.ModelProto()
+    proto = ModelProto()
     try:
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -92,23 +92,27 @@ def _parse(path: Path, key: str, source: int) -> onnx.ModelProto:
 
 def _check_tensor(model: Model, tensor: TensorProto) -> None:
     """A tensor must hold as many bytes as its type and shape say; others would be read past the end."""
-    where = f"{display_path(model.path)}: tensor {tensor.name!r}"
+    problem = _problem(model, tensor)
+    if problem:
+        name = display_path(model.path)
+        raise ModelError(f"{name}: tensor {tensor.name!r} {problem}", hint=NOT_A_MODEL)
+
+
+def _problem(model: Model, tensor: TensorProto) -> str:
     if any(dim < 0 for dim in tensor.dims):
-        raise ModelError(f"{where} has a negative dimension: {list(tensor.dims)}", hint=NOT_A_MODEL)
-    if tensor.data_type not in TensorProto.DataType.values() or tensor.data_type == TensorProto.UNDEFINED:
-        raise ModelError(f"{where} has type {tensor.data_type}, which onnx does not know", hint=NOT_A_MODEL)
+        return f"has a negative dimension: {list(tensor.dims)}"
+    if tensor.data_type not in KNOWN_TYPES:
+        return f"has type {tensor.data_type}, which onnx does not know"
     marks = sum(entry.key == model.store.key for entry in tensor.external_data)
     if marks > 1 or (tensor.data_location == TensorProto.EXTERNAL and not marks):
-        raise ModelError(f"{where} is stored in two ways at once, or nowhere", hint=NOT_A_MODEL)
+        return "is stored in two ways at once, or nowhere"
     span = model.span(tensor)
     found = span.length if span else len(tensor.raw_data) if tensor.HasField("raw_data") else None
     expected = stored_bytes(tensor.data_type, tensor.dims)
     if found is not None and expected is not None and found != expected:
         file = f" in {location(tensor)!r}" if location(tensor) else ""
-        raise ModelError(
-            f"{where} holds {found:,} bytes{file} where shape {list(tensor.dims)} needs {expected:,}",
-            hint=NOT_A_MODEL,
-        )
+        return f"holds {found:,} bytes{file} where shape {list(tensor.dims)} needs {expected:,}"
+    return ""
 
 
 def _settle(model: Model, tensor: TensorProto) -> None:

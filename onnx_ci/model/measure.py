@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-import onnx
-
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.container import element_count
 from onnx_ci.model.external import data_files
 from onnx_ci.model.graphs import tensors
 from onnx_ci.model.hashing import BackgroundHash
+from onnx_ci.model.proto import ModelProto
 from onnx_ci.model.store import CHUNK
 from onnx_ci.results import Measure
 
@@ -29,28 +28,28 @@ class Compressor(Protocol):
 
 def measure(
     path: Path,
-    proto: onnx.ModelProto,
+    proto: ModelProto,
     *,
-    hashing: BackgroundHash | None = None,
+    hashing: BackgroundHash | None,
     compressed: Iterable[str] = (),
 ) -> Measure:
-    """Measure a model where it stands; compressed sizes only of the kinds that are asked for."""
+    """Measure a model where it stands: its sha256 and compressed sizes only where they are asked for."""
     files = files_of(path, proto)
     sizes: dict[str, Any] = {name: compressed_size(name, files) for name in compressed}
     return Measure(
         size=sum(file.stat().st_size for file in files),
-        sha256=(hashing or BackgroundHash(path)).result(),
+        sha256=hashing.result() if hashing else "",
         params=parameters(proto),
         **sizes,
     )
 
 
-def files_of(path: Path, proto: onnx.ModelProto) -> list[Path]:
+def files_of(path: Path, proto: ModelProto) -> list[Path]:
     """The .onnx file and its external data, each file once."""
     return list(dict.fromkeys([path, *(path.parent / name for name in data_files(proto))]))
 
 
-def parameters(proto: onnx.ModelProto) -> int:
+def parameters(proto: ModelProto) -> int:
     """How many numbers the model stores."""
     return sum(element_count(tensor) for tensor in tensors(proto))
 

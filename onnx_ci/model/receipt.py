@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import onnx
+from onnx_ci.model.proto import ModelProto
 
 KEY = "onnx_ci.receipt"
 
@@ -30,7 +30,7 @@ class Receipt:
     digest: str = ""
 
 
-def read_receipt(proto: onnx.ModelProto) -> Receipt | None:
+def read_receipt(proto: ModelProto) -> Receipt | None:
     """The receipt of a model, or None if it has none that this version understands."""
     text = next((entry.value for entry in proto.metadata_props if entry.key == KEY), None)
     if text is None:
@@ -41,9 +41,9 @@ def read_receipt(proto: onnx.ModelProto) -> Receipt | None:
         return None
 
 
-def without_receipt(proto: onnx.ModelProto) -> onnx.ModelProto:
+def without_receipt(proto: ModelProto) -> ModelProto:
     """A copy of the skeleton that carries no receipt."""
-    copy = onnx.ModelProto()
+    copy = ModelProto()
     copy.CopyFrom(proto)
     kept = [entry for entry in copy.metadata_props if entry.key != KEY]
     copy.ClearField("metadata_props")
@@ -51,7 +51,7 @@ def without_receipt(proto: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def attach_receipt(proto: onnx.ModelProto, receipt: Receipt) -> None:
+def attach_receipt(proto: ModelProto, receipt: Receipt) -> None:
     """Put the receipt into the model, in place of an older one."""
     kept = [entry for entry in proto.metadata_props if entry.key != KEY]
     text = json.dumps(

@@ -12,7 +12,7 @@ from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.save import publish, without_temporary
 
 
-def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> None:
+def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> Path:
     """Put the candidate in the original's place. Data that another model uses too is left alone."""
     target = writable_target(original.path, root)
     before = data_files(original.proto)
@@ -25,6 +25,7 @@ def replace_model(candidate: Model, original: Model, *, root: Path, digest: str)
     for name in before:
         if name not in kept and name not in shared:
             (target.parent / name).unlink(missing_ok=True)
+    return target
 
 
 def writable_target(path: Path, root: Path) -> Path:

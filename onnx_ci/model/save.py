@@ -26,7 +26,6 @@ from onnx_ci.model.store import Store, write_all
 from onnx_ci.model.wire import Piece, Span
 
 SUFFIX = ".onnx-ci-tmp"
-BATCH = 1 << 20
 
 
 def write_model(model: Model, path: Path, *, all_to: str = "") -> None:
@@ -99,14 +98,15 @@ def _compare(path: Path, digest: str) -> None:
 
 def _write(path: Path, pieces: list[Piece], store: Store, *, mode_of: Path | None = None) -> None:
     with path.open("wb", buffering=0) as file:
-        batch = bytearray()
+        small = bytearray()
         for piece in pieces:
-            for chunk in store.chunks(piece) if isinstance(piece, Span) else [piece]:
-                batch += chunk
-                if len(batch) >= BATCH:
-                    write_all(file, batch)
-                    batch.clear()
-        write_all(file, batch)
+            if not isinstance(piece, Span):
+                small += piece
+                continue
+            write_all(file, small)
+            small.clear()
+            store.copy(piece, file)
+        write_all(file, small)
         if mode_of is not None:
             if mode_of.exists():
                 path.chmod(stat.S_IMODE(mode_of.stat().st_mode))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from onnx_ci.policy.kinds import (
     BOOLEAN,
     COUNT,
@@ -21,6 +19,10 @@ from onnx_ci.policy.kinds import (
 from onnx_ci.policy.method_choice import METHOD
 from onnx_ci.policy.nodes import Place
 from onnx_ci.policy.shapes import Field, Table, list_of, map_of, table_of
+
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from typing import Any
 
 VERSION = 1
 

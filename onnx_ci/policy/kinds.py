@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import date
 from math import isfinite
-from typing import Any
 
 from onnx_ci.policy.glob import check_pattern
 from onnx_ci.policy.nodes import Place
 from onnx_ci.policy.suggest import did_you_mean
 from onnx_ci.sizes import NUMBER, parse_count, parse_fraction, parse_size
 
-Schema = dict[str, Any]
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+Schema: TypeAlias = "dict[str, Any]"
 _LARGEST = 2**63 - 1
 _ROOTS = ("etc", "home", "mnt", "opt", "root", "tmp", "usr", "var", "Users")
 _ELSEWHERE = ("//", "\\\\", "~/", *(f"/{root}/" for root in _ROOTS))

@@ -7,36 +7,35 @@ everything else, `tolerance` and `methods` above all, is replaced by the rule's 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from onnx_ci.errors import PolicyError
 from onnx_ci.policy.compose import EXAMPLE, HINT, LARGEST, compose, decode
 from onnx_ci.policy.fields import POLICY
 from onnx_ci.policy.nodes import Place, Reading
-from onnx_ci.policy.registry import MethodRegistry
-from onnx_ci.policy.schema import (
-    Budget,
-    Evaluate,
-    Group,
-    InputSpec,
-    Limits,
-    Override,
-    Policy,
-    Rule,
-    Tolerance,
-)
 from onnx_ci.policy.shapes import read_table
+
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from typing import Any
+
+    from onnx_ci.policy.registry import MethodRegistry
+    from onnx_ci.policy.schema import Policy
 
 FILE_NAMES = (".onnx-ci.yaml", ".onnx-ci.yml")
 
-_MERGED = ("budget", "inputs", "limits")
-_PARTS: dict[str, Any] = {
-    "budget": Budget,
-    "tolerance": Tolerance,
-    "inputs": InputSpec,
-    "evaluate": Evaluate,
-    "limits": Limits,
-}
+
+class CheckedPolicy:
+    """A policy file that is right in every value. The Policy is made when it is first needed:
+    in a run with nothing to do it never is, and its classes take a third of that run to load."""
+
+    def __init__(self, file: str, values: dict[str, Any]) -> None:
+        self.file = file
+        self.values = values
+
+    def policy(self) -> Policy:
+        from onnx_ci.policy.build import build_policy
+
+        return build_policy(self.file, self.values)
 
 
 def find_policy(start: Path, stop: Path | None) -> Path | None:
@@ -51,8 +50,8 @@ def find_policy(start: Path, stop: Path | None) -> Path | None:
     return None
 
 
-def load_policy(path: Path, *, methods: MethodRegistry, name: str | None = None) -> Policy:
-    """The policy in a file; `name` is how messages call the file."""
+def check_policy(path: Path, *, methods: MethodRegistry, name: str | None = None) -> CheckedPolicy:
+    """Read and check a policy file; `name` is how messages call it."""
     file = name or str(path)
     try:
         with path.open("rb") as stream:
@@ -61,27 +60,25 @@ def load_policy(path: Path, *, methods: MethodRegistry, name: str | None = None)
         message = f"can't be read: {error.strerror}"
         raise PolicyError(file, 1, message, hint="`onnx-ci init` writes one; " + HINT) from None
     folder = path.resolve().parent.as_posix()
-    return _policy(decode(data, file), Reading(file, methods, folder))
+    return _checked(decode(data, file), Reading(file, methods, folder))
+
+
+def load_policy(path: Path, *, methods: MethodRegistry, name: str | None = None) -> Policy:
+    """The policy in a file; `name` is how messages call the file."""
+    return check_policy(path, methods=methods, name=name).policy()
 
 
 def parse_policy(text: str, *, file: str, methods: MethodRegistry) -> Policy:
     """The policy in a text; `file` is how messages call it."""
-    return _policy(text, Reading(file, methods))
+    return _checked(text, Reading(file, methods)).policy()
 
 
-def _policy(text: str, reading: Reading) -> Policy:
+def _checked(text: str, reading: Reading) -> CheckedPolicy:
     root = Place(reading, compose(text, reading.file), "", example=f"\n{EXAMPLE}")
     _check_version(root)
     values = read_table(root, POLICY)
-    defaults = values.get("defaults", {})
-    groups = [Group(**{**group, "budget": Budget(**group["budget"])}) for group in values.get("groups", ())]
-    _check_names(groups, root)
-    return Policy(
-        file=reading.file,
-        rules=tuple(_rule(rule, defaults) for rule in values["models"]),
-        groups=tuple(groups),
-        overrides=tuple(Override(**override) for override in values.get("overrides", ())),
-    )
+    _check_names(values.get("groups", ()), root)
+    return CheckedPolicy(reading.file, values)
 
 
 def _check_version(root: Place) -> None:
@@ -92,20 +89,12 @@ def _check_version(root: Place) -> None:
         POLICY["version"].kind.read(version)
 
 
-def _rule(values: dict[str, Any], defaults: dict[str, Any]) -> Rule:
-    given = {**defaults, **values}
-    for key in _MERGED:
-        if key in defaults and key in values:
-            given[key] = {**defaults[key], **values[key]}
-    made = {key: _PARTS[key](**value) if key in _PARTS else value for key, value in given.items()}
-    return Rule(pattern=made.pop("path"), **made)
-
-
-def _check_names(groups: list[Group], root: Place) -> None:
+def _check_names(groups: tuple[dict[str, Any], ...], root: Place) -> None:
     lines: dict[str, int] = {}
     for group in groups:
-        if group.name in lines:
-            both = f"on lines {lines[group.name]} and {group.line}"
-            message = f"groups: found the name {group.name!r} twice, {both}, expected it once"
-            raise root.error(message, hint="for example: name: app bundle", line=group.line)
-        lines[group.name] = group.line
+        name, line = group["name"], group["line"]
+        if name in lines:
+            both = f"on lines {lines[name]} and {line}"
+            message = f"groups: found the name {name!r} twice, {both}, expected it once"
+            raise root.error(message, hint="for example: name: app bundle", line=line)
+        lines[name] = line

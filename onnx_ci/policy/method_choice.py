@@ -9,11 +9,14 @@ import yaml
 from onnx_ci.errors import PolicyError
 from onnx_ci.policy.kinds import Kind
 from onnx_ci.policy.nodes import Place
-from onnx_ci.policy.schema import MethodChoice, Scalar
 from onnx_ci.policy.suggest import did_you_mean, nearest
 
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from onnx_ci.policy.schema import Scalar
 
-def _read(place: Place) -> MethodChoice:
+
+def _read(place: Place) -> tuple[str, dict[str, Scalar]]:
     name, entry = _name(place)
     known = place.reading.methods.names()
     if name not in known:
@@ -25,7 +28,7 @@ def _read(place: Place) -> MethodChoice:
         place.reading.methods.check_options(name, options)
     except ValueError as error:
         raise _bad_option(place, name, places, str(error)) from None
-    return MethodChoice(name=name, options=options)
+    return name, options
 
 
 def _name(place: Place) -> tuple[str, Place | None]:
@@ -61,11 +64,12 @@ def _number(text: str) -> int | float | str:
 
 
 def _bad_option(place: Place, name: str, places: dict[str, Place], sentence: str) -> PolicyError:
-    # The methods know nothing of lines: blame the option that their sentence names.
-    words = set(re.findall(r"[\w-]+", sentence))
-    line = next((entry.key_line for key, entry in places.items() if key in words), place.line)
+    # The methods know nothing of lines: blame the option that their sentence names first.
+    words = re.findall(r"[\w-]+", sentence)
+    line = next((places[word].key_line for word in words if word in places), place.line)
+    sentence = sentence if name in words else f"{name}: {sentence}"
     hint = "for example: methods: [dedupe, {int8-weights: {min_elements: 4096}}]; see `onnx-ci methods`"
-    return place.error(f"{name}: {sentence}", hint=hint, line=line)
+    return place.error(sentence, hint=hint, line=line)
 
 
 METHOD = Kind(_read, {"$ref": "#/$defs/method"})

@@ -8,7 +8,10 @@ import yaml
 
 from onnx_ci.errors import PolicyError
 from onnx_ci.policy.compose import MOST_NODES
-from onnx_ci.policy.registry import MethodRegistry
+
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from onnx_ci.policy.registry import MethodRegistry
 
 _YAML = "tag:yaml.org,2002:"
 _TAGS = {

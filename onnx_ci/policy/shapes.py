@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from onnx_ci.errors import PolicyError
 from onnx_ci.policy.kinds import Kind, Schema
 from onnx_ci.policy.nodes import Place
 from onnx_ci.policy.suggest import did_you_mean, nearest
+
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
 
 
 class Field:
@@ -24,7 +27,7 @@ class Field:
 
 
 Table = dict[str, Field]
-Check = Callable[[Place, dict[str, Any]], None]
+Check: TypeAlias = "Callable[[Place, dict[str, Any]], None]"
 
 
 def list_of(kind: Kind, *, least: int = 0) -> Kind:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from onnx_ci.errors import UsageError
@@ -17,23 +16,26 @@ SKIPPED_FOLDERS = {".git", "node_modules", ".venv", "venv", "__pycache__", ".tox
 Owns = Callable[[Path, Path], bool]
 
 
-@dataclass(frozen=True, kw_only=True)
+# The two classes below are plain ones: a run with nothing to do must not pay for dataclasses.
 class Selection:
     """The models to look at, the commit to compare sizes with, and what to tell the user."""
 
-    models: tuple[Path, ...]
-    base: str = ""
-    note: str = ""
+    def __init__(self, *, models: Sequence[Path], base: str = "", note: str = "") -> None:
+        self.models = tuple(models)
+        self.base = base
+        self.note = note
 
 
-@dataclass(frozen=True, kw_only=True)
 class Wanted:
     """What the user asked for on the command line."""
 
-    paths: tuple[str, ...] = ()
-    since: str = ""
-    staged: bool = False
-    all: bool = False
+    def __init__(
+        self, *, paths: Sequence[str] = (), since: str = "", staged: bool = False, everything: bool = False
+    ) -> None:
+        self.paths = tuple(paths)
+        self.since = since
+        self.staged = staged
+        self.everything = everything
 
 
 def select(wanted: Wanted, *, here: Path, root: Path, policy: Path | None, owns: Owns) -> Selection:
@@ -43,23 +45,23 @@ def select(wanted: Wanted, *, here: Path, root: Path, policy: Path | None, owns:
         named = [path for text in wanted.paths for path in _expand(here / text, text, repository)]
         base = "HEAD" if repository and git.has_commits(repository) else ""
         return Selection(models=_models(named, root, owns), base=base)
-    if repository is None or wanted.all:
+    if repository is None or wanted.everything:
         if wanted.since or wanted.staged:
             raise UsageError("--since and --staged need a git repository", hint="name the models to check")
         base = "HEAD" if repository and git.has_commits(repository) else ""
-        return Selection(models=tuple(all_models(root)), base=base)
+        return Selection(models=all_models(root), base=base)
     return _changed(wanted, repository, root, policy, owns)
 
 
 def _changed(wanted: Wanted, repository: Path, root: Path, policy: Path | None, owns: Owns) -> Selection:
     base, names, since = _changed_names(wanted, repository)
     if names is None:
-        return Selection(models=tuple(all_models(root)))
+        return Selection(models=all_models(root))
     changed = [repository / name for name in names]
     if policy is not None and policy in changed and not wanted.staged:
         # Other rules, other verdicts: every model has to be looked at again.
         note = f"the policy itself changed since {since}, so every model is checked"
-        return Selection(models=tuple(all_models(root)), base=base, note=note)
+        return Selection(models=all_models(root), base=base, note=note)
     models = _models([path for path in changed if path.is_relative_to(root)], root, owns)
     note = "" if models else f"no model changed since {since}; --all checks every model"
     return Selection(models=models, base=base, note=note)

@@ -66,7 +66,7 @@ class Runner:
         """The outputs by name, one dict a sample."""
         folder = self._folder()
         try:
-            write_samples(folder / "feeds", feeds)
+            _write(folder / "feeds", feeds)
             places = {"feeds": str(folder / "feeds"), "outputs": str(folder / "outputs")}
             self._ask("run", [model], limits, optimize=optimize, **places)
             return read_samples(folder / "outputs")
@@ -77,7 +77,7 @@ class Runner:
         """Median seconds of both, on the first sample."""
         folder = self._folder()
         try:
-            write_samples(folder / "feeds", feeds[:1])
+            _write(folder / "feeds", feeds[:1])
             answer = self._ask("time", [a, b], limits, optimize=True, feeds=str(folder / "feeds"))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -130,3 +130,13 @@ class Runner:
         folder = self._home() / str(next(self._numbers))
         folder.mkdir()
         return folder
+
+
+def _write(folder: Path, feeds: Sequence[Feeds]) -> None:
+    try:
+        write_samples(folder, feeds)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"the temporary folder {folder.parent.parent} can't be written: {error.strerror}",
+            hint="free some space, or set TMPDIR to a folder that has it",
+        ) from None

@@ -150,8 +150,8 @@ def kind_of(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
     if "total" in said:
         return "total"
     kind = next((kind for kind, known in _BY_WORD if said & known), "")
-    if kind == "sequence" and is_float(one.dtype) and rank <= 2:
-        return "samples"  # a float "sequence" with no feature axis is a signal
+    if kind in ("sequence", "frames") and is_float(one.dtype) and rank <= 2:
+        return "samples"  # floats in a row without a feature axis are a signal
     return kind or _by_place(one, dims, axis)
 
 

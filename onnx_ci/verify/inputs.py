@@ -12,10 +12,10 @@ from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sizes import format_size
 from onnx_ci.verify.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
-from onnx_ci.verify.dtypes import Array, numpy_dtype
+from onnx_ci.verify.dtypes import Array, is_text, numpy_dtype
 from onnx_ci.verify.names import ANONYMOUS
 from onnx_ci.verify.required_dims import required_dims
-from onnx_ci.verify.token_ids import Role, role_of
+from onnx_ci.verify.token_ids import Role, roles_of
 from onnx_ci.verify.values import Sample, fill
 from onnx_ci.verify.wiring import Shape, Wiring, element_count
 
@@ -59,11 +59,7 @@ class Deriver:
         return [shapes_for(self.inputs, self.plan(attempt, i)) for i in range(max(1, self.spec.count))]
 
     def feeds(self, attempt: Attempt) -> list[dict[str, Array]]:
-        samples = []
-        for index, shapes in enumerate(self.shapes(attempt)):
-            _refuse_large(self.inputs, shapes)
-            samples.append(self._sample(attempt, index, shapes))
-        return samples
+        return [self._sample(attempt, index, shapes) for index, shapes in enumerate(self.shapes(attempt))]
 
     def _sample(self, attempt: Attempt, index: int, shapes: dict[str, Shape]) -> dict[str, Array]:
         plan = self.plan(attempt, index)
@@ -85,17 +81,23 @@ def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[
     """Attempts of `spec.count` samples each. Only shapes and types of the weights are looked at."""
     wiring = Wiring(proto)
     inputs = [_input(value) for value in fed_inputs(proto)]
-    roles = {one.name: role_of(wiring, one.name) for one in inputs}
+    roles = roles_of(wiring, [one.name for one in inputs])
     deriver = Deriver(inputs=inputs, roles=roles, required=required_dims(wiring, inputs), spec=spec)
-    seen = set()
+    seen: set[str] = set()
     for attempt in _attempts():
         # Attempts that differ only in what this model does not have are not repeated.
         flags = any(one.dtype == bool for one in inputs)
         small = attempt.step > 1 and any(_is_guess(one, roles[one.name]) for one in inputs)
-        key = str((deriver.shapes(attempt), flags and (attempt.flag, attempt.varied), small))
-        if key not in seen:
-            seen.add(key)
+        shapes = deriver.shapes(attempt)
+        key = str((shapes, flags and (attempt.flag, attempt.varied), small))
+        if key in seen:
+            continue
+        refusal = next(filter(None, (_too_large(inputs, sample) for sample in shapes)), None)
+        if refusal is None:
             yield deriver.feeds(attempt)
+        elif not seen:  # later attempts are larger by our own choice
+            raise refusal
+        seen.add(key)
 
 
 def fed_inputs(proto: onnx.ModelProto) -> list[ValueInfoProto]:
@@ -145,27 +147,29 @@ def _input(value: ValueInfoProto) -> Input:
             hint="update the packages numpy, onnx and ml_dtypes",
             code="OCI005",
         )
-    return Input(name=value.name, dtype=dtype, dims=dims_of(value.type.tensor_type))
+    dims = dims_of(value.type.tensor_type)
+    if dims is not None and len(dims) > _MOST_AXES:
+        raise ModelError(
+            f"input {value.name!r} has {len(dims)} axes, more than the {_MOST_AXES} that can be made up",
+            hint=_GIVE_SAMPLES,
+            code="OCI005",
+        )
+    return Input(name=value.name, dtype=dtype, dims=dims)
 
 
-def _refuse_large(inputs: Sequence[Input], shapes: dict[str, Shape]) -> None:
-    sizes = {one.name: element_count(shapes[one.name]) * max(one.dtype.itemsize, 1) for one in inputs}
+def _too_large(inputs: Sequence[Input], shapes: dict[str, Shape]) -> ModelError | None:
+    # Values are drawn as float64 and cast; Python's strings take more.
+    sizes = {i.name: element_count(shapes[i.name]) * (64 if is_text(i.dtype) else 8) for i in inputs}
     total = sum(sizes.values())
-    deep = next((name for name, shape in shapes.items() if len(shape) > _MOST_AXES), None)
-    if total <= LARGEST_SAMPLE and deep is None:
-        return
-    name = deep or max(sizes, key=lambda name: sizes[name])
-    raise ModelError(
-        f"input {name!r} of shape {_shown(shapes[name])} is too large to make up"
+    if total <= LARGEST_SAMPLE:
+        return None
+    name = max(sizes, key=lambda name: sizes[name])
+    return ModelError(
+        f"input {name!r} of shape {'x'.join(map(str, shapes[name]))} is too large to make up"
         f" (one sample may take {format_size(LARGEST_SAMPLE)}, this one takes {format_size(total)})",
         hint="set smaller sizes: inputs: {dims: {NAME: SIZE}}, or " + _GIVE_SAMPLES,
         code="OCI005",
     )
-
-
-def _shown(shape: Shape) -> str:
-    text = "x".join(map(str, shape[:8])) or "scalar"
-    return text + "x…" if len(shape) > 8 else text
 
 
 def _is_guess(one: Input, role: Role) -> bool:

@@ -11,7 +11,8 @@ import onnx_ci
 from onnx_ci.policy.schema import Limits
 
 _GIB = 1 << 30
-_LEAST = 4 * _GIB  # address space: with 8 threads a session that does nothing takes 0.4 GiB
+_FLOOR = _GIB // 2  # address space: with 8 threads a session that does nothing takes 0.4 GiB
+_LEAST = 4 * _GIB
 _PER_BYTE = 8  # a model in memory, its optimized copy, and its activations
 _SHARE = 0.8  # of the machine's memory
 _BOOT = (
@@ -31,8 +32,11 @@ def command(memory: int) -> list[str]:
 def module_path(path: Iterable[str], cwd: Path) -> list[str]:
     """Our path without the working folder: modules of the repository under test must not be imported."""
     home = Path(onnx_ci.__file__).resolve().parent.parent
-    kept = [entry for entry in path if entry and (Path(entry).resolve() != cwd.resolve())]
-    return [*kept, str(home)]  # last: in a checkout it holds more than the package
+    kept = [entry for entry in path if entry and (cwd / entry).resolve() != cwd.resolve()]
+    return [
+        *(str(cwd / entry) for entry in kept),
+        str(home),
+    ]  # last: in a checkout it holds more than the package
 
 
 def environment(current: Mapping[str, str]) -> dict[str, str]:
@@ -43,9 +47,10 @@ def environment(current: Mapping[str, str]) -> dict[str, str]:
 
 
 def memory_for(models: Iterable[Path], limits: Limits) -> int:
-    """Bytes the worker may use: what the limits say, or enough for these models but not all there is."""
+    """Bytes the worker may use: what the limits say, or enough for these models but not all there is.
+    With less than the floor onnxruntime itself would not start."""
     if limits.memory is not None:
-        return limits.memory
+        return max(_FLOOR, limits.memory)
     wanted = max(_LEAST, _PER_BYTE * sum(map(_stored, models)))
     total = _physical()
     return wanted if total is None else min(wanted, int(total * _SHARE))

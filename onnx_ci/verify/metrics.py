@@ -55,7 +55,7 @@ def distance(reference: Array, candidate: Array) -> Distance:
     return Distance(
         max_abs=_finite(largest),
         max_rel=_finite(relative),
-        mean_abs=_finite(total / count * scale),
+        mean_abs=_finite(total / max(count, 1.0) * scale),
         cosine=_cosine(dot, ours, theirs),
         sqnr=_sqnr(ours, noise),
         top1=top1,

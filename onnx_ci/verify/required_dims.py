@@ -11,7 +11,7 @@ from onnx_ci.verify.wiring import Op, Shape, Wiring
 Axes = tuple[int | None, ...]  # for each axis of a value, the axis of the input it came from
 Wanted = Mapping[int, int]  # axis of the value -> size; negative axes count from the end
 
-_VISITS = 2_000
+_STEPS = 50_000  # for all inputs together
 _UNARY = {
     "Identity",
     "Cast",
@@ -43,19 +43,21 @@ def required_dims(wiring: Wiring, inputs: Sequence[Input]) -> dict[tuple[str, in
     found: dict[tuple[str, int], int] = {}
     for one in inputs:
         if one.dims is not None and not all(isinstance(dim, int) for dim in one.dims):
-            for axis, size in _follow(wiring, one.name, len(one.dims)).items():
+            for axis, size in _follow(wiring, one.name, len(one.dims), _STEPS // len(inputs)).items():
                 found[one.name, axis] = size
     return found
 
 
-def _follow(wiring: Wiring, name: str, rank: int) -> dict[int, int]:
+def _follow(wiring: Wiring, name: str, rank: int, steps: int) -> dict[int, int]:
     found: dict[int, int] = {}
     seen = {name}
     waiting: list[tuple[str, Axes]] = [(name, tuple(range(rank)))]
-    while waiting and len(seen) < _VISITS:
+    while waiting and steps > 0:
         value, axes = waiting.pop()
-        reached = [(alias, axes) for alias in wiring.aliases.get(value, ())]
-        for op, index in wiring.uses.get(value, ()):
+        uses = wiring.uses.get(value, [])[:steps]
+        reached = [(alias, axes) for alias in wiring.aliases.get(value, [])[:steps]]
+        steps -= 1 + len(uses) + len(reached)
+        for op, index in uses:
             for axis, size in _wanted(wiring, op, index, len(axes)).items():
                 if -len(axes) <= axis < len(axes) and (source := axes[axis]) is not None and size > 0:
                     found.setdefault(source, size)

@@ -24,10 +24,9 @@ _NUMBERED = re.compile(r"input_(\d{1,6})\.pb")
 def read_npy(path: Path, where: str) -> Array:
     try:
         # Mapped, so that a header with an absurd shape is refused instead of allocated.
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+        return np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
     except _BROKEN as error:
         raise _unreadable(where, error) from None
-    return array
 
 
 def read_npz(path: Path, where: str) -> dict[str, Array]:
@@ -36,7 +35,7 @@ def read_npz(path: Path, where: str) -> dict[str, Array]:
             size = sum(entry.file_size for entry in archive.infolist())
         if size > _LARGEST:
             raise ValueError(f"{format_size(size)} unpacked, at most {format_size(_LARGEST)} are read")
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
     except _BROKEN as error:
         raise _unreadable(where, error) from None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onnx_ci.verify.constants import constant_shape
 from onnx_ci.verify.wiring import Op, Wiring, element_count
 
-_VISITS = 20_000  # a hostile graph must not keep us here
+_STEPS = 200_000  # for all inputs together: a hostile graph must not keep us here
 _FIRST = {"Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Transpose", "Slice", "Clip", "Expand"}
 _FIRST |= {"Flatten", "Tile", "Split", "Dropout", "Pad", "Sub"}
 _FIRST |= {"Gather", "GatherElements", "ScatterElements", "ScatterND"}
@@ -34,15 +35,21 @@ class Role:
         self.below = below if self.below is None else min(self.below, below)
 
 
-def role_of(wiring: Wiring, name: str) -> Role:
+def roles_of(wiring: Wiring, names: Sequence[str]) -> dict[str, Role]:
+    return {name: _role(wiring, name, _STEPS // len(names)) for name in names}
+
+
+def _role(wiring: Wiring, name: str, steps: int) -> Role:
     """Follow an input through everything that keeps its values, and note where it ends up."""
     role = Role()
     seen = {(name, 0)}
     waiting = [(name, 0)]
-    while waiting and len(seen) < _VISITS:
+    while waiting and steps > 0:
         value, offset = waiting.pop()
-        reached = [(alias, offset) for alias in wiring.aliases.get(value, ())]
-        for op, index in wiring.uses.get(value, ()):
+        uses = wiring.uses.get(value, [])[:steps]
+        reached = [(alias, offset) for alias in wiring.aliases.get(value, [])[:steps]]
+        steps -= 1 + len(uses) + len(reached)
+        for op, index in uses:
             _note(wiring, role, op, index, offset)
             reached += [(out, _shifted(wiring, op, index, offset)) for out in _passed_on(op, index)]
         waiting += [item for item in dict.fromkeys(reached) if item not in seen]

@@ -150,4 +150,6 @@ def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
             array = array.astype(np.int8)  # ml_dtypes' narrow integers convert from integers only
     elif not is_complex(dtype) and dtype.itemsize == 1 and dtype != np.bool_:
         array = np.clip(array, -1.0, 1.0)  # the smallest floats have next to no range
+        if "e8m0" in dtype.name:
+            array = np.maximum(np.abs(array), 2.0**-20)  # powers of two, and nothing else
     return np.array(array, dtype, order="C")

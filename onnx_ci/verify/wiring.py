@@ -12,6 +12,7 @@ from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, helper, nump
 from onnx_ci.model.graphs import subgraphs
 
 Shape = tuple[int, ...]
+_COUNTLESS = 1 << 63
 _SMALL = 64  # shapes, axes and depths are this short; anything longer is not read
 
 
@@ -99,10 +100,10 @@ class Wiring:
 
 
 def element_count(dims: Iterable[int]) -> int:
-    """Elements of a shape, in Python's integers: a hostile shape must not wrap around."""
+    """Elements of a shape, capped: a hostile shape must neither wrap around nor grow without end."""
     count = 1
     for dim in dims:
-        count *= max(dim, 0)
+        count = min(count * max(dim, 0), _COUNTLESS)
     return count
 
 

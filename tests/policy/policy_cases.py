@@ -68,9 +68,10 @@ class Registry:
         return list(self.options)
 
     def check_options(self, name: str, options: Mapping[str, object]) -> None:
+        known = ", ".join(self.options[name])
         for option, value in options.items():
             if option not in self.options[name]:
-                raise ValueError(f"unknown option {option}, did you mean min_elements?")
+                raise ValueError(f"unknown option {option}, did you mean min_elements? known are {known}")
             if option == "min_elements" and not isinstance(value, int):
                 raise ValueError(f"min_elements is a whole number, not {value!r}")
 

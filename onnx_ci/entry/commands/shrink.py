@@ -10,6 +10,8 @@ from onnx_ci.entry.output import add_format_arguments, write_outcome
 from onnx_ci.errors import UsageError
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE
+from onnx_ci.request import Request
+from onnx_ci.results import Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,28 +37,28 @@ def run(options: argparse.Namespace) -> int:
     source = Path(options.source)
     if not source.exists():
         raise UsageError(f"there is no file {options.source!r}", hint="usage: onnx-ci shrink IN OUT")
-    methods = read_methods(options.methods)
-    budget = read_budget(options.budget) if options.budget else None
-    tolerance = read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE
-    # Hashing a large file takes as long as loading all the rest: let them run side by side.
-    hashing = BackgroundHash(source)
-    from onnx_ci.entry.progress import ProgressLine
-    from onnx_ci.single import Request, shrink_file
-
-    progress = ProgressLine()
     request = Request(
         source=source,
         target=Path(options.target),
-        methods=methods,
-        budget=budget,
-        tolerance=tolerance,
+        methods=read_methods(options.methods),
+        budget=read_budget(options.budget) if options.budget else None,
+        tolerance=read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
         samples=tuple(options.samples),
         verify=not options.no_verify,
-        hashing=hashing,
     )
-    try:
-        outcome = shrink_file(request, lambda doing: progress(0, 1, options.source, doing))
-    finally:
-        progress.clear()
+    # Hashing a large file takes as long as loading all the rest: let them run side by side.
+    hashing = BackgroundHash(source) if request.identify else None
+    outcome = _shrink(request, hashing)
     write_outcome(outcome, options.formats, title=f"{options.source} -> {options.target}")
     return int(any(finding.severity == "error" for finding in outcome.findings))
+
+
+def _shrink(request: Request, hashing: BackgroundHash | None) -> Outcome:
+    from onnx_ci.entry.progress import ProgressLine
+    from onnx_ci.single import shrink_file
+
+    progress = ProgressLine()
+    try:
+        return shrink_file(request, lambda doing: progress(0, 1, str(request.source), doing), hashing)
+    finally:
+        progress.clear()

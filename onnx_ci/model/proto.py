@@ -1,0 +1,60 @@
+"""The protobuf classes of ONNX, without the rest of the onnx package.
+
+`import onnx` also loads numpy, the checker, the parser and more: five times what the classes alone
+take, and longer than the exact methods need for most models. The classes are the very same objects
+that `import onnx` gives, whichever comes first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+
+def _message_module() -> Any:
+    name = "onnx.onnx_ml_pb2"
+    if "onnx" in sys.modules:
+        return importlib.import_module(name)
+    found = importlib.util.find_spec("onnx")
+    if found is None or found.submodule_search_locations is None:
+        raise ModuleNotFoundError("No module named 'onnx'", name="onnx")
+    package = ModuleType("onnx")
+    package.__path__ = list(found.submodule_search_locations)
+    sys.modules["onnx"] = package
+    try:
+        return importlib.import_module(name)
+    finally:
+        del sys.modules["onnx"]
+
+
+def full_onnx() -> ModuleType:
+    """The whole package, for the few places that need more than the classes."""
+    onnx = importlib.import_module("onnx")
+    # A module that was loaded before its package is not yet an attribute of it.
+    onnx.onnx_ml_pb2 = sys.modules["onnx.onnx_ml_pb2"]  # type: ignore[attr-defined]
+    return onnx
+
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+else:
+    _module = _message_module()
+    AttributeProto = _module.AttributeProto
+    FunctionProto = _module.FunctionProto
+    GraphProto = _module.GraphProto
+    ModelProto = _module.ModelProto
+    NodeProto = _module.NodeProto
+    TensorProto = _module.TensorProto
+
+__all__ = [
+    "AttributeProto",
+    "FunctionProto",
+    "GraphProto",
+    "ModelProto",
+    "NodeProto",
+    "TensorProto",
+    "full_onnx",
+]

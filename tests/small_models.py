@@ -1,0 +1,37 @@
+"""Small models for tests that need one with something to save, or nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+
+def bloated(*, width: int = 64, layers: int = 4, seed: int = 0, scale: float = 1.0) -> onnx.ModelProto:
+    """Every layer has its own copy of one weight: dedupe saves most of the file."""
+    weight = np.random.default_rng(seed).standard_normal((width, width)) / np.sqrt(width) * scale
+    return _chain([weight.astype(np.float32)] * layers, width)
+
+
+def lean(*, width: int = 64, layers: int = 2, seed: int = 0) -> onnx.ModelProto:
+    """Nothing is stored twice or unused: exact methods have nothing to do."""
+    random = np.random.default_rng(seed)
+    weights = [random.standard_normal((width, width)) / np.sqrt(width) for _ in range(layers)]
+    return _chain([weight.astype(np.float32) for weight in weights], width)
+
+
+def _chain(weights: list[np.ndarray], width: int) -> onnx.ModelProto:
+    nodes, last = [], "x"
+    for number in range(len(weights)):
+        nodes.append(helper.make_node("MatMul", [last, f"w{number}"], [f"m{number}"]))
+        nodes.append(helper.make_node("Tanh", [f"m{number}"], [f"h{number}"]))
+        last = f"h{number}"
+    nodes[-1].output[0] = "y"
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", width])],
+        [numpy_helper.from_array(weight, f"w{number}") for number, weight in enumerate(weights)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
