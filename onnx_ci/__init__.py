@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from onnx_ci.version import __version__
+
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
     from typing import Any
 
     from onnx_ci.api import ShrinkResult, check, compare, shrink
 
-__version__ = "0.1.0"
+
 __all__ = ["ShrinkResult", "__version__", "check", "compare", "shrink"]
 
 

@@ -19,6 +19,7 @@ class Facts:
     """All that the verdict depends on. `after` is the verified candidate, if there is one."""
 
     name: str
+    call: str = ""  # how to name the model on the command line
     rule: Rule
     policy_file: str = ""
     before: Measure
@@ -116,7 +117,7 @@ def _would_shrink(facts: Facts, after: Measure) -> Finding:
         severity="error",
         message=f"{facts.name}: {why}can be {format_size(after.size)} instead of"
         f" {format_size(facts.before.size)} (-{saved:.1%}) with {', '.join(facts.methods)}",
-        hint=f"run: onnx-ci fix {facts.name}",
+        hint=f"run: onnx-ci fix {facts.call or facts.name}",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -40,7 +42,8 @@ class Job:
     path: Path
     name: str
     rule: Rule
-    root: Path
+    root: Path  # nothing outside of it is read or written
+    home: Path  # what sample patterns are relative to, and where the user's own score runs
     policy: Policy | None = None
     write: Write | None = None
     insists: bool = False
@@ -129,6 +132,7 @@ class Gate:
         choice = self.choose()
         facts = Facts(
             name=self.job.name,
+            call=shlex.quote(os.path.relpath(self.job.path)),
             rule=self.job.rule,
             policy_file=self.job.policy.file if self.job.policy else "",
             before=self.before,
@@ -205,7 +209,7 @@ class Gate:
             return lambda _: Proof(accepted=True, verification=Verification(status="not_run", reason=reason))
         from onnx_ci.prove import Prover
 
-        prover = Prover(self.job.rule, self.model, self.runner, self.scratch, root=self.job.root)
+        prover = Prover(self.job.rule, self.model, self.runner, self.scratch, home=self.job.home)
         return lambda staged: prover.prove(staged.path, staged.model, exact=staged.candidate.exact)
 
     def _in_order(self, tried: list[Alternative]) -> Iterator[Staged]:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from onnx_ci import __version__
 from onnx_ci.findings import Finding
 from onnx_ci.methods.chain import Run
 from onnx_ci.model.container import Model
@@ -17,6 +16,7 @@ from onnx_ci.model.hashing import file_sha256
 from onnx_ci.model.receipt import Receipt, attach_receipt, read_receipt
 from onnx_ci.policy.schema import Rule
 from onnx_ci.results import Measure
+from onnx_ci.version import __version__
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progre
         name=name,
         rule=rule,
         root=plan.root,
+        home=plan.folder,
         policy=plan.policy,
         write=write_in_place(plan.root) if plan.command == "fix" else None,
         base_size=_base_size(plan, path, rule),

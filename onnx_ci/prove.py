@@ -22,11 +22,11 @@ EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what 
 class Prover:
     """Proves candidates of one original; its reference outputs are computed once."""
 
-    def __init__(self, rule: Rule, original: Model, runner: Runner, scratch: Path, *, root: Path) -> None:
+    def __init__(self, rule: Rule, original: Model, runner: Runner, scratch: Path, *, home: Path) -> None:
         self.rule = rule
         self.original = original
         self.scratch = scratch
-        self.root = root
+        self.home = home
         self.runner = runner
         self._verifier: Verifier | None = None
 
@@ -48,16 +48,18 @@ class Prover:
                 self.original.proto,
                 spec=self.rule.inputs,
                 limits=self.rule.limits,
-                root=self.root,
+                root=self.home,
             )
         return self._verifier
 
     def _runnable(self) -> Path:
-        """The original as onnxruntime can read it: past protobuf's limit with its weights outside."""
-        if self.original.path.stat().st_size <= PROTOBUF_LIMIT:
+        """The original as onnxruntime can read it: under a name that is text, and past protobuf's limit
+        with its weights outside."""
+        small = self.original.path.stat().st_size <= PROTOBUF_LIMIT
+        if small and _is_text(self.original.path):
             return self.original.path
         path = self.scratch / "original.onnx"
-        write_model(self.original, path, all_to="original.data")
+        write_model(self.original, path, all_to="" if small else "original.data")
         return path
 
     def _questioned(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
@@ -107,7 +109,7 @@ class Prover:
                 self.rule.evaluate,
                 original=self.original.path,
                 candidate=path,
-                root=self.root,
+                root=self.home,
                 limits=self.rule.limits,
             )
         except ModelError as error:
@@ -119,6 +121,14 @@ class Prover:
             worse = replace(proof.verification, status="failed", reason=score.problem, code="OCI016")
             return replace(proof, accepted=False, verification=worse)
         return proof
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def exact_tolerance(tolerance: Tolerance) -> Tolerance:

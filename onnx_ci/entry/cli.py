@@ -6,8 +6,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from onnx_ci import __version__
 from onnx_ci.errors import OnnxCiError, UsageError
+from onnx_ci.version import __version__
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from onnx_ci import __version__
 from onnx_ci.findings import Finding
 from onnx_ci.results import Measure, Outcome, RunReport, Verification
+from onnx_ci.version import __version__
 
 
 def render_run(report: RunReport) -> str:

@@ -85,14 +85,14 @@ def all_models(root: Path) -> list[Path]:
     repository = git.find_root(root)
     if repository is None:
         return sorted(_walk(root))
-    found = (repository / name for name in git.known_files(repository, ["*.onnx"]))
+    found = (repository / name for name in git.known_files(repository, [":(icase)*.onnx"]))
     return [path for path in found if path.is_relative_to(root) and path.exists()]
 
 
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
-        yield from (Path(folder) / name for name in files if name.endswith(".onnx"))
+        yield from (Path(folder) / name for name in files if name.lower().endswith(".onnx"))
 
 
 def _expand(path: Path, text: str, repository: Path | None) -> Sequence[Path]:
@@ -111,7 +111,7 @@ def _models(paths: Iterable[Path], root: Path, owns: Owns) -> tuple[Path, ...]:
     """Models as they are; for a data file, the models that name it."""
     found: dict[Path, None] = {}
     for path in paths:
-        if path.suffix == ".onnx":
+        if path.suffix.lower() == ".onnx":
             found[path] = None
         elif path.name.endswith(DATA_ENDINGS):
             found.update(dict.fromkeys(_owners(path, root, owns)))

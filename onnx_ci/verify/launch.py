@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import onnx_ci
 from onnx_ci.policy.schema import Limits
 
 _GIB = 1 << 30
@@ -31,12 +30,10 @@ def command(memory: int) -> list[str]:
 
 def module_path(path: Iterable[str], cwd: Path) -> list[str]:
     """Our path without the working folder: modules of the repository under test must not be imported."""
-    home = Path(onnx_ci.__file__).resolve().parent.parent
+    home = Path(__file__).resolve().parents[2]
     kept = [entry for entry in path if entry and (cwd / entry).resolve() != cwd.resolve()]
-    return [
-        *(str(cwd / entry) for entry in kept),
-        str(home),
-    ]  # last: in a checkout it holds more than the package
+    # Our own home comes last: in a checkout it holds more than the package.
+    return list(dict.fromkeys([*(str(cwd / entry) for entry in kept), str(home)]))
 
 
 def environment(current: Mapping[str, str]) -> dict[str, str]:

@@ -99,7 +99,7 @@ class WorkerProcess:
     def _death(self, seconds: float) -> Died:
         code = self._process.wait()
         if self._expired:
-            return Died("timeout", f"it did not finish within {seconds:g} s")
+            return Died("timeout", f"it did not finish within {seconds:.3g} s")
         words = self._last_words()
         if "bad_alloc" in words or "MemoryError" in words:
             return Died("memory", "it needs more memory than the limit allows")

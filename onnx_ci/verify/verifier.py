@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from onnx_ci.verify.compare import compare_outputs
 from onnx_ci.verify.contract import contract_breaks
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.inputs import derive_feeds
+from onnx_ci.verify.metrics import identical
 from onnx_ci.verify.randomness import random_nodes
 from onnx_ci.verify.samples import load_samples
 
@@ -97,14 +99,14 @@ class Verifier:
 
     def _usable_reference(self) -> list[dict[str, Array]]:
         """The reference, if a comparison with it would mean anything."""
-        random = random_nodes(self.proto)
-        if random:
+        reference = self.reference()
+        if self._noise:
             raise ModelError(
-                f"its outputs differ from run to run: {_listed(random)}",
-                hint="give those nodes a `seed` attribute, or judge the model by its score: evaluate: {...}",
+                f"its outputs differ from run to run: {_listed(self._noise)}",
+                hint="give those nodes a `seed` attribute, or turn the noise off if an input scales it:"
+                " inputs: {ranges: {NAME: [0, 0]}}",
                 code="OCI005",
             )
-        reference = self.reference()
         if not any(_is_evidence(array) for outputs in reference for array in outputs.values()):
             raise ModelError(
                 "every output of the original is empty or NaN, so a comparison shows nothing",
@@ -112,6 +114,21 @@ class Verifier:
                 code="OCI005",
             )
         return reference
+
+    @cached_property
+    def _noise(self) -> list[str]:
+        """The random nodes that show: noise that an input scales to nothing does no harm. Two sessions
+        of one process draw the same numbers, two runs of one session do not."""
+        nodes = random_nodes(self.proto)
+        if not nodes:
+            return []
+        try:
+            outputs = self.runner.run(self.original, [*self._feeds, *self._feeds], limits=self.limits)
+        except RunFailed:
+            return nodes
+        pairs = zip(outputs, outputs[len(self._feeds) :], strict=False)
+        same = all(a.keys() == b.keys() and all(identical(a[n], b[n]) for n in a) for a, b in pairs)
+        return [] if same else nodes
 
     def _from_samples(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
         feeds = load_samples(self.spec.samples, self.root, self.proto)

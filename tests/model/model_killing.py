@@ -10,7 +10,6 @@ from onnx_ci.model.replace import replace_model
 
 
 def loop(path: Path) -> None:
-    print("started", flush=True)
     number = 0
     while True:
         number += 1
@@ -20,4 +19,5 @@ def loop(path: Path) -> None:
             changed.proto.metadata_props.add(key="number", value=str(number))
             for tensor in changed.proto.graph.initializer:
                 changed.set_array(tensor, model.array(tensor) + 1)
+            print("about to replace", flush=True)
             replace_model(changed, model, root=path.parent, digest=model_digest(changed))

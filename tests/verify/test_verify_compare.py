@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnx_ci.policy.schema import Tolerance
@@ -161,6 +161,7 @@ def test_the_ends_of_float64_stay_finite():
     assert one([5e-324, 0], [0, 5e-324], dtype=np.float64).cosine == pytest.approx(0)
 
 
+@settings(database=None, deadline=None)
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20), st.data())
 def test_numbers_are_always_finite_and_in_range(before: list[float], data: st.DataObject):
     size = len(before)

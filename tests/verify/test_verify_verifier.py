@@ -203,6 +203,16 @@ def test_random_models_are_not_run(make, tmp_path: Path):
     assert found.hint
 
 
+def test_noise_that_is_turned_off_does_no_harm(make, tmp_path: Path):
+    proto = model(
+        "g (float[2] x, float noise_scale) => (float[2] y)"
+        " { r = RandomNormalLike(x) n = Mul(r, noise_scale) y = Add(x, n) }"
+    )
+    assert check(make(proto), proto, tmp_path).status == "not_run"
+    quiet = make(proto, ranges={"noise_scale": (0, 0)})
+    assert check(quiet, proto, tmp_path, Tolerance(exact=True)).status == "passed"
+
+
 def test_seeded_random_models_are_run(make, tmp_path: Path):
     proto = model("g (float[2] x) => (float[2] y) { r = RandomNormalLike<seed=7.0>(x) y = Add(x, r) }")
     assert check(make(proto), proto, tmp_path, Tolerance(exact=True)).status == "passed"

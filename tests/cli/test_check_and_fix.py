@@ -1,0 +1,348 @@
+"""`check` and `fix`, as users call them, in real repositories."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from command import onnx_ci
+from git_repositories import Repository
+from small_models import bloated, lean
+from traps import FILE_TRAPS, HOSTILE, NAMES, TRAPS, FileTrap
+
+POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
+
+
+def write(folder: Path, policy: str = POLICY, **models: onnx.ModelProto) -> None:
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / ".onnx-ci.yaml").write_text(policy)
+    for name, model in models.items():
+        onnx.save(model, folder / f"{name}.onnx")
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and ".git" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_check_fails_and_changes_nothing_fix_shrinks_check_passes(tmp_path: Path) -> None:
+    write(tmp_path, model=bloated())
+    before = snapshot(tmp_path)
+    checked = onnx_ci("check", cwd=tmp_path)
+    assert checked.code == 1
+    assert "OCI003 model.onnx" in checked.out
+    assert "onnx-ci fix model.onnx" in checked.out
+    assert snapshot(tmp_path) == before
+    fixed = onnx_ci("fix", cwd=tmp_path)
+    assert fixed.code == 0, fixed.out
+    assert "shrunk" in fixed.out
+    assert (tmp_path / "model.onnx").stat().st_size < len(before["model.onnx"]) / 2
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+
+
+@pytest.mark.parametrize("methods", ["[dedupe, drop-unused]", "[dedupe, int8-weights]", "[fp16-weights]"])
+def test_a_second_fix_changes_nothing_byte_for_byte(tmp_path: Path, methods: str) -> None:
+    write(tmp_path, f"{POLICY}    methods: {methods}\n", model=bloated())
+    assert onnx_ci("fix", cwd=tmp_path).code == 0
+    once = snapshot(tmp_path)
+    again = onnx_ci("fix", cwd=tmp_path)
+    assert again.code == 0
+    assert snapshot(tmp_path) == once
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write(tmp_path / name, f"{POLICY}    methods: [dedupe, int8-weights]\n", model=bloated())
+        onnx_ci("fix", cwd=tmp_path / name)
+    assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
+
+
+def test_lossy_methods_never_run_on_their_own_output(tmp_path: Path) -> None:
+    """fp16 first; then a rule that wants int8: the rounded weights stay, and the report says why."""
+    write(tmp_path, f"{POLICY}    methods: [fp16-weights]\n", model=lean())
+    assert onnx_ci("fix", cwd=tmp_path).code == 0
+    once = snapshot(tmp_path)["model.onnx"]
+    write(tmp_path, f"{POLICY}    budget: {{size: 10 kB}}\n    methods: [int8-weights]\n")
+    tried = onnx_ci("fix", cwd=tmp_path)
+    assert tried.code == 1
+    assert "OCI011" in tried.out
+    assert "fp16-weights" in tried.out
+    assert snapshot(tmp_path)["model.onnx"] == once
+
+
+def test_a_model_edited_after_it_was_shrunk_is_a_new_source(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    methods: [fp16-weights]\n", model=lean())
+    onnx_ci("fix", cwd=tmp_path)
+    model = onnx.load(tmp_path / "model.onnx")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "new"))
+    onnx.save(model, tmp_path / "model.onnx")
+    write(tmp_path, f"{POLICY}    methods: [drop-unused]\n")
+    assert onnx_ci("fix", cwd=tmp_path).code == 0
+    assert "new" not in {tensor.name for tensor in onnx.load(tmp_path / "model.onnx").graph.initializer}
+
+
+def test_to_budget_takes_no_more_loss_than_it_needs(tmp_path: Path) -> None:
+    policy = f"{POLICY}    budget: {{size: {{}}}}\n    methods: [dedupe, fp16-weights, int8-weights]\n"
+    expected = {"20 kB": ["dedupe"], "11 kB": ["dedupe", "fp16-weights"], "7 kB": ["dedupe", "int8-weights"]}
+    for size, methods in expected.items():
+        folder = tmp_path / size
+        write(folder, policy.replace("{}", size), model=bloated())
+        done = onnx_ci("fix", "--format", "json", cwd=folder)
+        (model,) = done.json["models"]
+        useful = [step["method"] for step in model["steps"] if step["size_after"] < step["size_before"]]
+        assert (done.code, useful) == (0, methods), size
+
+
+def test_a_budget_that_no_method_meets_takes_the_exact_savings_only(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        f"{POLICY}    budget: {{size: 1 kB}}\n    methods: [dedupe, int8-weights]\n",
+        model=bloated(),
+    )
+    done = onnx_ci("fix", cwd=tmp_path)
+    assert done.code == 1
+    assert "OCI001" in done.out
+    assert "the closest was" in done.out
+    types = {tensor.data_type for tensor in onnx.load(tmp_path / "model.onnx").graph.initializer}
+    assert types == {onnx.TensorProto.FLOAT}
+
+
+def test_outside_the_tolerance_nothing_is_written(tmp_path: Path) -> None:
+    rule = "    methods: [int8-weights]\n    budget: {size: 20 kB}\n    tolerance: {max_abs: 1e-7}\n"
+    policy = POLICY + rule
+    write(tmp_path, policy, model=lean())
+    before = snapshot(tmp_path)
+    done = onnx_ci("fix", cwd=tmp_path)
+    assert done.code == 1
+    assert "OCI004" in done.out
+    assert "max_abs" in done.out
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "trap", [trap for trap in FILE_TRAPS if trap.name != "model_is_folder"], ids=lambda trap: trap.name
+)
+def test_a_bad_file_is_one_clear_finding_and_the_others_still_run(trap: FileTrap, tmp_path: Path) -> None:
+    bad = trap.build(tmp_path)
+    repository = bad.parent
+    before = snapshot(repository) if trap.probe else {}
+    write(repository, good=bloated())
+    done = onnx_ci("fix", "--all", cwd=repository)
+    assert done.code == 1, done.out
+    lines = [line for line in done.out.splitlines() if line.startswith("error") and bad.name in line]
+    assert len(lines) == 1, done.out
+    for word in trap.words:
+        assert word in lines[0].lower()
+    assert "good.onnx" in done.out
+    assert len(onnx.load(repository / "good.onnx").graph.initializer) == 1
+    if trap.probe:
+        after = snapshot(repository)
+        assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_odd_file_names(name: str, tmp_path: Path) -> None:
+    try:
+        (tmp_path / name).touch()
+    except OSError:
+        pytest.skip("this file system does not take the name")
+    write(tmp_path, 'version: 1\nmodels: [{path: "**"}]\n')
+    onnx.save(bloated(), tmp_path / name)
+    Repository(tmp_path).commit_all("models")
+    done = onnx_ci("fix", "--all", "--format", "json", cwd=tmp_path)
+    assert done.code == 0, done.out + done.err
+    assert [model["verdict"] for model in done.json["models"]] == ["shrunk"]
+    assert done.json["models"][0]["path"] == name
+
+
+def test_selection_in_git(tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    write(tmp_path, old=lean(), changed=lean())
+    first = repository.commit_all("models")
+    clean = onnx_ci("check", cwd=tmp_path)
+    assert clean.code == 0
+    assert "no model changed" in clean.out
+
+    def checked(*arguments: str, env: dict[str, str] | None = None) -> list[str]:
+        done = onnx_ci("check", "--format", "json", *arguments, cwd=tmp_path, env=env)
+        return [model["path"] for model in done.json["models"]]
+
+    assert checked("--all") == ["changed.onnx", "old.onnx"]
+    onnx.save(bloated(), tmp_path / "changed.onnx")
+    onnx.save(lean(), tmp_path / "new.onnx")
+    assert checked() == ["changed.onnx", "new.onnx"]
+    repository.git("add", "new.onnx")
+    assert checked("--staged") == ["new.onnx"]
+    repository.git("checkout", "--quiet", "-b", "branch")
+    repository.commit_all("changes")
+    assert checked() == []
+    assert checked("--since", first) == ["changed.onnx", "new.onnx"]
+    assert checked("--since", "main") == ["changed.onnx", "new.onnx"]
+    repository.git("update-ref", "refs/remotes/origin/main", first)
+    assert checked(env={"GITHUB_BASE_REF": "main"}) == ["changed.onnx", "new.onnx"]
+    assert checked("old.onnx") == ["old.onnx"]
+    shutil.rmtree(tmp_path / ".git")
+    assert checked() == ["changed.onnx", "new.onnx", "old.onnx"]
+
+
+def test_a_changed_policy_means_every_model(tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    write(tmp_path, model=lean())
+    repository.commit_all("models")
+    write(tmp_path, f"{POLICY}    budget: {{size: 1 kB}}\n")
+    assert onnx_ci("check", cwd=tmp_path).code == 1
+
+
+def test_a_changed_data_file_means_its_model(tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    write(tmp_path, model=lean())
+    onnx.save(
+        lean(),
+        tmp_path / "outer.onnx",
+        save_as_external_data=True,
+        location="outer.onnx.data",
+        size_threshold=0,
+    )
+    repository.commit_all("models")
+    data = tmp_path / "outer.onnx.data"
+    data.write_bytes(bytes(reversed(data.read_bytes())))
+    done = onnx_ci("check", "--format", "json", cwd=tmp_path)
+    assert [model["path"] for model in done.json["models"]] == ["outer.onnx"]
+    named = onnx_ci("check", "--format", "json", "outer.onnx.data", cwd=tmp_path)
+    assert [model["path"] for model in named.json["models"]] == ["outer.onnx"]
+
+
+def test_external_data_is_shrunk_with_its_model(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    methods: [dedupe, int8-weights]\n")
+    (tmp_path / "sub").mkdir()
+    path = tmp_path / "sub" / "model.onnx"
+    onnx.save(bloated(), path, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
+    before = path.stat().st_size + (tmp_path / "sub" / "model.onnx.data").stat().st_size
+    done = onnx_ci("fix", "--format", "json", cwd=tmp_path)
+    assert done.code == 0, done.out
+    assert done.json["models"][0]["before"]["size"] == before
+    after = sum(file.stat().st_size for file in (tmp_path / "sub").iterdir())
+    assert done.json["models"][0]["after"]["size"] == after < before / 4
+    assert sorted(file.name for file in (tmp_path / "sub").iterdir()) == ["model.onnx", "model.onnx.data"]
+
+
+def test_ignored_and_unmatched_models(tmp_path: Path) -> None:
+    policy = 'version: 1\nmodels:\n  - path: "models/**"\n  - path: "models/vendor/**"\n    ignore: true\n'
+    write(tmp_path, policy)
+    for folder in ("models", "models/vendor", "elsewhere"):
+        (tmp_path / folder).mkdir()
+        onnx.save(bloated(), tmp_path / folder / "m.onnx")
+    done = onnx_ci("check", "--format", "json", cwd=tmp_path)
+    verdicts = {model["path"]: model["verdict"] for model in done.json["models"]}
+    assert verdicts == {
+        "models/m.onnx": "would_shrink",
+        "models/vendor/m.onnx": "ignored",
+        "elsewhere/m.onnx": "ignored",
+    }
+    assert "OCI015" in done.out
+
+
+def test_growth_against_the_base_version(tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    write(tmp_path, f"{POLICY}    budget: {{growth: 5%}}\n", model=lean(layers=2))
+    repository.commit_all("small")
+    onnx.save(lean(layers=3), tmp_path / "model.onnx")
+    done = onnx_ci("check", cwd=tmp_path)
+    assert done.code == 1
+    assert "OCI002" in done.out
+
+
+def test_parameters_and_compressed_sizes_count(tmp_path: Path) -> None:
+    for limit, code in (("params: 100", "OCI014"), ("gzip: 1 kB", "OCI001"), ("brotli: 1 kB", "OCI001")):
+        write(tmp_path, f"{POLICY}    budget: {{{limit}}}\n", model=lean())
+        done = onnx_ci("check", cwd=tmp_path)
+        assert (done.code, code in done.out) == (1, True), limit
+    write(
+        tmp_path, f"{POLICY}    budget: {{zstd: 1 MB, gzip: 1 MB, brotli: 1 MB, params: 1M}}\n", model=lean()
+    )
+    done = onnx_ci("check", "--format", "json", cwd=tmp_path)
+    assert done.code == 0
+    assert {"gzip", "brotli", "zstd", "params", "sha256"} <= done.json["models"][0]["before"].keys()
+
+
+def test_a_group_counts_all_its_members(tmp_path: Path) -> None:
+    groups = 'groups:\n  - {name: bundle, paths: ["*.onnx"], budget: {size: 50 kB}}\n'
+    write(tmp_path, POLICY + groups, a=lean(), b=lean())
+    done = onnx_ci("check", "a.onnx", cwd=tmp_path)
+    assert done.code == 1
+    assert "OCI008" in done.out
+    assert "'bundle'" in done.out
+    (tmp_path / "b.onnx").unlink()
+    assert onnx_ci("check", "a.onnx", cwd=tmp_path).code == 0
+
+
+@pytest.mark.parametrize(("until", "code"), [("2999-01-01", 0), ("2001-01-01", 1)])
+def test_an_override_holds_for_one_content_until_its_day(tmp_path: Path, until: str, code: int) -> None:
+    write(tmp_path, model=bloated())
+    digest = hashlib.sha256((tmp_path / "model.onnx").read_bytes()).hexdigest()
+    override = f"overrides:\n  - {{path: model.onnx, sha256: '{digest}', reason: ships, until: {until}}}\n"
+    write(tmp_path, POLICY + override)
+    done = onnx_ci("check", cwd=tmp_path)
+    assert done.code == code, done.out
+    assert "OCI009" in done.out
+    onnx.save(bloated(seed=1), tmp_path / "model.onnx")
+    assert onnx_ci("check", cwd=tmp_path).code == 1
+
+
+def test_a_warning_does_not_fail(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    severity: warning\n", model=bloated())
+    done = onnx_ci("check", cwd=tmp_path)
+    assert done.code == 0
+    assert "warning OCI003" in done.out
+
+
+def test_small_savings_are_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    minimum_gain: 90%\n", model=bloated())
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+
+
+def test_without_a_policy_built_in_rules_hold_and_it_says_so(tmp_path: Path) -> None:
+    onnx.save(bloated(), tmp_path / "model.onnx")
+    done = onnx_ci("check", cwd=tmp_path)
+    assert done.code == 1
+    assert "onnx-ci init" in done.out
+
+
+def test_several_jobs_give_the_same_report(tmp_path: Path) -> None:
+    write(tmp_path, a=bloated(seed=1), b=bloated(seed=2), c=lean())
+
+    def verdicts(*arguments: str) -> list[tuple[str, str]]:
+        done = onnx_ci("check", "--format", "json", *arguments, cwd=tmp_path)
+        return [(model["path"], model["verdict"]) for model in done.json["models"]]
+
+    assert verdicts("--jobs", "3") == verdicts()
+
+
+def test_a_model_that_crashes_onnxruntime_is_a_finding(tmp_path: Path) -> None:
+    trap = next(trap for trap in HOSTILE if trap.name == "crashes_at_load")
+    model = onnx.load(trap.build(tmp_path))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(5000, np.float32), "unused"))
+    write(tmp_path, good=bloated(), model=model)
+    before = (tmp_path / "model.onnx").read_bytes()
+    done = onnx_ci("fix", "--format", "json", cwd=tmp_path)
+    assert done.code == 1
+    verdicts = {model["path"]: model["verdict"] for model in done.json["models"]}
+    assert verdicts == {"good.onnx": "shrunk", "model.onnx": "unverified"}
+    assert "OCI013" in done.out
+    assert (tmp_path / "model.onnx").read_bytes() == before
+
+
+def test_a_check_that_proves_nothing_is_not_a_pass(tmp_path: Path) -> None:
+    """No output depends on the weights: whatever is done to them would pass."""
+    trap = next(trap for trap in TRAPS if trap.name == "only_echo")
+    write(tmp_path, f"{POLICY}    methods: [int8-weights]\n", model=onnx.load(trap.build(tmp_path)))
+    before = (tmp_path / "model.onnx").read_bytes()
+    done = onnx_ci("fix", "--format", "json", cwd=tmp_path)
+    (model,) = done.json["models"]
+    assert (done.code, model["verdict"]) == (1, "unverified")
+    assert "whatever is done to the weights" in model["verification"]["reason"]
+    assert (tmp_path / "model.onnx").read_bytes() == before
