@@ -12,7 +12,7 @@ import numpy as np
 from onnx_ci.methods.applied import Applied
 from onnx_ci.methods.edit import cast_to_float
 from onnx_ci.methods.options import Int8Weights
-from onnx_ci.methods.weights import Array, Encoder, encode_weights, plain_weight
+from onnx_ci.methods.weights import BLOCK, Array, Encoder, encode_weights, plain_weight
 from onnx_ci.model.container import Model
 from onnx_ci.model.proto import NodeProto
 
@@ -52,12 +52,10 @@ def best_scale(values: Array, *, per_channel: bool = True) -> Array:
 
     Slices of few elements cost many scales, so they have to be better by far.
     """
-    magnitude = np.abs(values)
     axes = [axis for axis, size in enumerate(values.shape) if 1 < size < values.size] if per_channel else []
-    choices = [_scale(magnitude, axis) for axis in [None, *axes]]
+    choices = [_scale(values, axis) for axis in [None, *axes]]
     if len(choices) == 1:
         return choices[0]
-    del magnitude
     return min(choices, key=lambda scale: squared_error(values, scale) * _handicap(values, scale))
 
 
@@ -65,10 +63,11 @@ def _handicap(values: Array, scale: Array) -> float:
     return 1.0 if values.size // scale.size >= MIN_SLICE else 4.0
 
 
-def _scale(magnitude: Array, axis: int | None) -> Array:
+def _scale(values: Array, axis: int | None) -> Array:
     """The largest magnitude of each slice, kept as a shape that broadcasts, over the number of levels."""
-    others = tuple(other for other in range(magnitude.ndim) if other != axis)
-    largest = np.asarray(magnitude.max(axis=others, keepdims=axis is not None))
+    others = tuple(other for other in range(values.ndim) if other != axis)
+    keep = axis is not None
+    largest = np.maximum(values.max(axis=others, keepdims=keep), -values.min(axis=others, keepdims=keep))
     scale: Array = np.maximum(largest / np.float32(LEVELS), np.float32(TINY))
     return scale
 
@@ -97,7 +96,7 @@ def squared_error(values: Array, scale: Array) -> float:
 def _blocks(values: Array) -> list[slice]:
     """Runs of rows small enough that a block and what is computed from it stay in the cache."""
     rows = values.shape[0] if values.ndim else 1
-    step = max(1, (1 << 16) // max(1, math.prod(values.shape[1:])))
+    step = max(1, BLOCK // max(1, math.prod(values.shape[1:])))
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 

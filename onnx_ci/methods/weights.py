@@ -22,6 +22,7 @@ from onnx_ci.model.proto import NodeProto, TensorProto
 Array = np.ndarray[Any, np.dtype[Any]]
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
 FLT_MIN = np.finfo(np.float32).tiny
+BLOCK = 1 << 16  # elements at a time, so that what is computed from them stays in the cache
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
 Encode = Callable[["Encoder", Array], list[NodeProto] | None]
 
@@ -82,13 +83,14 @@ def plain_weight(values: Array) -> bool:
     Masks hold the extremes of the type, or nothing but denormals; indices are whole numbers. Rounding
     either changes what the model does, however small the error is next to the largest value.
     """
-    largest = float(np.abs(values).max(initial=0.0))
-    if not SMALLEST <= largest <= LARGEST or np.isnan(largest):
+    largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    if not SMALLEST <= largest <= LARGEST:  # NaN is in no range
         return False
-    if np.any(np.abs(values) == FLT_MIN):
+    flat = values.reshape(-1)
+    blocks = [flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK)]
+    if any((np.abs(block) == FLT_MIN).any() for block in blocks):
         return False
-    head = values.ravel()[:64]
-    return not (np.array_equal(head, np.rint(head)) and np.array_equal(values, np.rint(values)))
+    return not all(np.array_equal(block, np.rint(block)) for block in blocks)
 
 
 def _weights(root: Scope, left_alone: set[str], min_elements: int) -> Iterator[Site]:
