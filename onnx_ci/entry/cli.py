@@ -106,10 +106,11 @@ def _help() -> str:
 
 
 def _complain(message: str, hint: str = "") -> None:
-    from onnx_ci.report.style import Style
+    from onnx_ci.report.style import Style, one_line
 
     mark = Style.of(sys.stderr).paint("onnx-ci:", "red")
-    sys.stderr.write(f"{mark} {message}\n" + (f"  {hint}\n" if hint else ""))
+    lines = [*f"{message}".split("\n"), *(f"  {line}" for line in hint.split("\n") if line)]
+    sys.stderr.write(f"{mark} " + "\n".join(map(one_line, lines)) + "\n")
 
 
 def _silence_stdout() -> None:

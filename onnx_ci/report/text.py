@@ -98,7 +98,7 @@ def _summary(report: RunReport, style: Style) -> Iterator[str]:
 
 def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
     """One model in full: for shrink and compare."""
-    lines = [style.paint(title, "bold"), *_sizes(outcome), *_steps(outcome), *_outputs(outcome)]
+    lines = [style.paint(one_line(title), "bold"), *_sizes(outcome), *_steps(outcome), *_outputs(outcome)]
     for finding in outcome.findings:
         lines += _finding(finding, style)
     return "\n".join(lines) + "\n"
