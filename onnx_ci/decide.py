@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from onnx_ci.findings import Finding
 from onnx_ci.policy.schema import Override, Rule
 from onnx_ci.results import Alternative, Latency, Measure, Verification
-from onnx_ci.sizes import format_size
+from onnx_ci.sizes import format_percent, format_size
 
 # What a limit is called, and the finding it leads to when it is broken.
 LIMIT_CODES = {"growth": "OCI002", "params": "OCI014", "latency": "OCI010"}
@@ -116,7 +116,7 @@ def _would_shrink(facts: Facts, after: Measure) -> Finding:
         code="OCI003",
         severity="error",
         message=f"{facts.name}: {why}can be {format_size(after.size)} instead of"
-        f" {format_size(facts.before.size)} (-{saved:.1%}) with {', '.join(facts.methods)}",
+        f" {format_size(facts.before.size)} (-{format_percent(saved)}) with {', '.join(facts.methods)}",
         hint=f"run: onnx-ci fix {facts.call or facts.name}",
     )
 

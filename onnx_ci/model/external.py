@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from onnx_ci.errors import ModelError
@@ -13,7 +12,6 @@ from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graphs import tensors
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
-from onnx_ci.model.wire import Span
 
 CODE = "OCI012"
 LFS_HEADER = b"version https://git-lfs.github.com/spec/v1"
@@ -131,11 +129,3 @@ def _number(text: str | None) -> int | None:
     if not re.fullmatch(r"[0-9]{1,19}", text):
         raise ValueError(text)
     return int(text)
-
-
-def spans(proto: ModelProto, key: str) -> Iterator[Span]:
-    """All spans the tensors point at."""
-    for tensor in tensors(proto):
-        for entry in tensor.external_data:
-            if entry.key == key:
-                yield Span(*map(int, entry.value.split()))

@@ -63,11 +63,6 @@ def check_policy(path: Path, *, methods: MethodRegistry, name: str | None = None
     return _checked(decode(data, file), Reading(file, methods, folder))
 
 
-def load_policy(path: Path, *, methods: MethodRegistry, name: str | None = None) -> Policy:
-    """The policy in a file; `name` is how messages call the file."""
-    return check_policy(path, methods=methods, name=name).policy()
-
-
 def parse_policy(text: str, *, file: str, methods: MethodRegistry) -> Policy:
     """The policy in a text; `file` is how messages call it."""
     return _checked(text, Reading(file, methods)).policy()

@@ -12,7 +12,7 @@ from policy_cases import CONTRACT, HEAD, SHA, Registry, after_rules, in_rule
 
 from onnx_ci.errors import PolicyError
 from onnx_ci.policy.kinds import PATTERN
-from onnx_ci.policy.load import find_policy, load_policy, parse_policy
+from onnx_ci.policy.load import check_policy, find_policy, parse_policy
 from onnx_ci.policy.nodes import Place, Reading
 from onnx_ci.policy.schema import (
     Budget,
@@ -221,10 +221,10 @@ def test_a_policy_is_found_upward(tmp_path: Path) -> None:
 def test_a_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / ".onnx-ci.yaml"
     file.write_bytes(b"\xef\xbb\xbf" + HEAD.replace("m.onnx", "é.onnx").replace("\n", "\r\n").encode())
-    policy = load_policy(file, methods=Registry(), name="shown")
+    policy = check_policy(file, methods=Registry(), name="shown").policy()
     assert policy.file == "shown"
     assert policy.rules == (Rule(pattern="é.onnx", line=3),)
-    assert load_policy(file, methods=Registry()).file == str(file)
+    assert check_policy(file, methods=Registry()).policy().file == str(file)
 
 
 @pytest.mark.parametrize(
@@ -240,16 +240,16 @@ def test_a_bad_file_is_refused(tmp_path: Path, data: bytes, line: int, message: 
     file = tmp_path / "p.yaml"
     file.write_bytes(data)
     with pytest.raises(PolicyError, match=f"^named:{line}: .*{message}") as caught:
-        load_policy(file, methods=Registry(), name="named")
+        check_policy(file, methods=Registry(), name="named")
     assert "for example" in caught.value.hint
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"no\.yaml:1: can't be read: No such file") as caught:
-        load_policy(tmp_path / "no.yaml", methods=Registry())
+        check_policy(tmp_path / "no.yaml", methods=Registry())
     assert "onnx-ci init" in caught.value.hint
     with pytest.raises(PolicyError, match="can't be read: Is a directory"):
-        load_policy(tmp_path, methods=Registry())
+        check_policy(tmp_path, methods=Registry())
 
 
 def test_the_absolute_path_of_the_policy_s_own_folder_is_refused() -> None:
@@ -270,4 +270,4 @@ def test_a_file_knows_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     file = tmp_path / "p.yaml"
     file.write_text(f"version: 1\nmodels:\n  - path: {tmp_path.resolve().as_posix()}/m.onnx\n")
     with pytest.raises(PolicyError, match=":3: path: found the absolute"):
-        load_policy(file, methods=Registry())
+        check_policy(file, methods=Registry())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from onnx_ci.entry.output import add_format_arguments, write_to
 from onnx_ci.errors import UsageError
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.sizes import format_size
+from onnx_ci.sizes import format_percent, format_size
 
 if TYPE_CHECKING:
     from onnx_ci.inspect import ModelInfo, TensorInfo
@@ -48,7 +48,7 @@ def _text(info: ModelInfo, style: Style) -> Iterator[str]:
         yield f"    {name:<12} {format_size(size):>9}  {size / info.measure.size:6.1%}"
     if info.duplicate_bytes:
         share = info.duplicate_bytes / info.measure.size
-        yield f"  {format_size(info.duplicate_bytes)} ({share:.1%}) are copies that dedupe would drop"
+        yield f"  {format_size(info.duplicate_bytes)} ({format_percent(share)}) are copies that dedupe would drop"
     yield ""
     yield style.paint("  largest tensors", "bold")
     yield from map(_tensor_line, info.tensors[:TOP])
