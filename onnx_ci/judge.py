@@ -16,6 +16,7 @@ from onnx_ci.decide import Facts, decide, limits_of, over_limits
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
 from onnx_ci.lineage import lineage, stamp
+from onnx_ci.methods.chain import no_feeds
 from onnx_ci.model.container import Model
 from onnx_ci.model.hashing import BackgroundHash, file_sha256
 from onnx_ci.model.layout import lay_out
@@ -29,6 +30,7 @@ from onnx_ci.policy.schema import Override, Policy, Rule
 from onnx_ci.results import NOT_RUN, Alternative, Latency, Measure, Outcome, Proof, Verification
 
 if TYPE_CHECKING:
+    from onnx_ci.prove import Prover
     from onnx_ci.verify.client import Runner
 
 Say = Callable[[str], None]
@@ -185,15 +187,13 @@ class Gate:
         """Try candidates in the order the rule wants until one is proven."""
         if self.lineage.current:
             return Choice(None, NOT_RUN, ())
-        prove = self._prover()
         tried: list[Alternative] = []
         failed: Verification | None = None
         failed_exact = False
         for staged in self._in_order(tried):
             if not self._worth_it(staged):
                 continue
-            self.say(f"verifying {', '.join(staged.candidate.names)}")
-            proof = prove(staged)
+            proof = self._prove(staged)
             if proof.accepted:
                 return Choice(staged, proof.verification, tuple(tried), latency=proof.latency)
             tried.append(_alternative(staged, f"refused: {proof.verification.reason}"))
@@ -203,14 +203,22 @@ class Gate:
                 break  # no other candidate can be verified either
         return Choice(None, failed or NOT_RUN, tuple(tried), failed_exact)
 
-    def _prover(self) -> Callable[[Staged], Proof]:
+    @cached_property
+    def prover(self) -> Prover | None:
+        """Loaded with all it needs when it is first asked for; None where nothing is to be verified."""
         if self.runner is None:
-            reason = "verification was turned off"
-            return lambda _: Proof(accepted=True, verification=Verification(status="not_run", reason=reason))
+            return None
         from onnx_ci.prove import Prover
 
-        prover = Prover(self.job.rule, self.model, self.runner, self.scratch, home=self.job.home)
-        return lambda staged: prover.prove(staged.path, staged.model, exact=staged.candidate.exact)
+        return Prover(self.job.rule, self.model, self.runner, self.scratch, home=self.job.home)
+
+    def _prove(self, staged: Staged) -> Proof:
+        if self.prover is None:
+            reason = "verification was turned off"
+            return Proof(accepted=True, verification=Verification(status="not_run", reason=reason))
+        self.say(f"verifying {', '.join(staged.candidate.names)}")
+        made = staged.candidate
+        return self.prover.prove(staged.path, staged.model, bitwise=made.bitwise, changes=made.changes)
 
     def _in_order(self, tried: list[Alternative]) -> Iterator[Staged]:
         """to-budget: the mildest that fits, else the exact one. smallest: the smallest first."""
@@ -220,6 +228,7 @@ class Gate:
             self.job.rule.methods,
             size=self.size,
             exact_only=mode == "exact-only" or self.lineage.lossy,
+            feeds=self.prover.feeds if self.prover else no_feeds,
         )
         if mode == "smallest":
             yield from map(self._stage, sorted(found, key=lambda candidate: candidate.size))

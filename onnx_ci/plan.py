@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from onnx_ci.methods.catalogue import method
-from onnx_ci.methods.chain import Chained, Run, run_chain
+from onnx_ci.methods.chain import Chained, Run, no_feeds, run_chain
 from onnx_ci.model.container import Model
 from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import Step
+
+if TYPE_CHECKING:
+    from onnx_ci.methods.base import Feeds
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,18 @@ class Candidate:
 
     @property
     def exact(self) -> bool:
+        """Nothing was lost."""
         return all(run.method.exact for run in self.runs)
+
+    @property
+    def bitwise(self) -> bool:
+        """Not a single bit of an output may have moved."""
+        return all(run.method.bitwise for run in self.runs)
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The parts of the interface that its methods are meant to change."""
+        return tuple(topic for run in self.runs for topic in run.method.changes)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -31,25 +46,29 @@ class Candidate:
 
 
 def candidates(
-    model: Model, choices: Sequence[MethodChoice], *, size: int, exact_only: bool
+    model: Model, choices: Sequence[MethodChoice], *, size: int, exact_only: bool, feeds: Feeds = no_feeds
 ) -> Iterator[Candidate]:
     """Mildest first: the exact methods, then each approximate one after them, then all together.
 
-    Approximate methods start from the exact result, never from each other's: what one has encoded
-    the next leaves alone, so nothing is rounded twice.
+    Within one candidate methods run by their stage, not by the order of the policy. What one method
+    has encoded the next leaves alone, so nothing is rounded twice.
     """
     runs = [Run(method(choice.name), choice.options) for choice in choices]
-    exact = [run for run in runs if run.method.exact]
+    exact = sorted((run for run in runs if run.method.exact), key=_stage)
     lossy = [] if exact_only else [run for run in runs if not run.method.exact]
-    base = _candidate(run_chain(model, exact, size=size), exact)
+    base = _candidate(run_chain(model, exact, size=size, feeds=feeds), exact)
     if base.runs:
         yield base
-    combinations = [[run] for run in lossy] + ([lossy[::-1]] if len(lossy) > 1 else [])
+    combinations = [[run] for run in lossy] + ([sorted(lossy, key=_stage)] if len(lossy) > 1 else [])
     for combination in combinations:
-        chained = run_chain(base.model, combination, size=base.size)
+        chained = run_chain(base.model, combination, size=base.size, feeds=feeds)
         made = _candidate(chained, combination, before=base)
         if len(made.runs) > len(base.runs):
             yield made
+
+
+def _stage(run: Run) -> int:
+    return run.method.stage
 
 
 def _candidate(chained: Chained, runs: Sequence[Run], before: Candidate | None = None) -> Candidate:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model
@@ -30,14 +32,18 @@ class Prover:
         self.runner = runner
         self._verifier: Verifier | None = None
 
-    def prove(self, path: Path, candidate: Model, *, exact: bool) -> Proof:
-        tolerance = exact_tolerance(self.rule.tolerance) if exact else self.rule.tolerance
-        verification = self.verifier.check(path, candidate.proto, tolerance)
+    def prove(self, path: Path, candidate: Model, *, bitwise: bool, changes: Collection[str]) -> Proof:
+        tolerance = exact_tolerance(self.rule.tolerance) if bitwise else self.rule.tolerance
+        verification = self.verifier.check(path, candidate.proto, tolerance, allow=changes)
         if verification.status == "passed":
             verification = self._questioned(verification, candidate, tolerance)
         if verification.status != "passed":
             return Proof(accepted=False, verification=verification)
         return self._scored(path, verification)
+
+    def feeds(self) -> Sequence[Mapping[str, Any]]:
+        """The inputs that verification uses, for methods that calibrate."""
+        return self.verifier.feeds()
 
     @property
     def verifier(self) -> Verifier:

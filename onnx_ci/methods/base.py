@@ -7,10 +7,13 @@ from collections.abc import Mapping
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeAlias
 
     from onnx_ci.methods.applied import Applied
     from onnx_ci.model.container import Model
+
+    Feeds: TypeAlias = Callable[[], Sequence[Mapping[str, Any]]]
 
 
 class Method:
@@ -19,16 +22,35 @@ class Method:
     A plain class, and both loaded on first use: reading a policy must not load numpy or onnx.
     """
 
-    __slots__ = ("fidelity", "name", "options", "summary")
+    __slots__ = ("changes", "fidelity", "name", "options", "stage", "summary", "wants_feeds")
 
-    def __init__(self, *, name: str, fidelity: str, summary: str, options: str = "NoOptions") -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        fidelity: str,
+        summary: str,
+        options: str = "NoOptions",
+        stage: int,
+        changes: tuple[str, ...] = (),
+        wants_feeds: bool = False,
+    ) -> None:
         self.name = name
-        self.fidelity = fidelity  # "exact" | "approximate"
+        self.fidelity = fidelity  # "exact" | "exact*" (the same mathematics, other rounding) | "approximate"
         self.summary = summary
         self.options = options
+        self.stage = stage  # methods run in this order, whatever order a policy lists them in
+        self.changes = changes  # parts of the model's interface that it is meant to change
+        self.wants_feeds = wants_feeds  # apply() takes inputs to calibrate on as well
 
     @property
     def exact(self) -> bool:
+        """Nothing is lost: what it gives may stand in for the original."""
+        return self.fidelity.startswith("exact")
+
+    @property
+    def bitwise(self) -> bool:
+        """Not a single bit of an output may move."""
         return self.fidelity == "exact"
 
     @property
@@ -42,17 +64,20 @@ class Method:
         """The options as a dataclass; a ValueError says in plain words what is wrong with them."""
         from dataclasses import fields
 
+        from onnx_ci.methods.option_kinds import check_option
+
         known = {item.name: item for item in fields(self.option_class)}
         for name, value in given.items():
             if name not in known:
                 raise ValueError(_unknown_option(self.name, name, list(known)))
-            _check_value(f"{self.name}: {name}", value, known[name].metadata)
+            check_option(f"{self.name}: {name}", value, known[name].metadata)
         return self.option_class(**given)
 
-    def apply(self, model: Model, given: Mapping[str, object]) -> Applied:
-        """Edit the model in place."""
+    def apply(self, model: Model, given: Mapping[str, object], feeds: Feeds) -> Applied:
+        """Edit the model in place. `feeds` gives inputs that run it, to methods that want some."""
         module = importlib.import_module(f"onnx_ci.methods.{self.name.replace('-', '_')}")
-        applied: Applied = module.apply(model, self.read_options(given))
+        extra = (feeds,) if self.wants_feeds else ()
+        applied: Applied = module.apply(model, self.read_options(given), *extra)
         return applied
 
 
@@ -64,12 +89,3 @@ def _unknown_option(method: str, name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, 1)
     guess = f"did you mean {near[0]!r}? " if near else ""
     return f"{method} has no option {name!r}; {guess}it takes {', '.join(known)}"
-
-
-def _check_value(what: str, value: object, allowed: Mapping[str, Any]) -> None:
-    choices = allowed.get("choices")
-    if choices and value not in choices:
-        raise ValueError(f"{what}: expected one of {', '.join(choices)}, found {value!r}")
-    minimum = allowed.get("minimum")
-    if minimum is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
-        raise ValueError(f"{what}: expected a whole number from {minimum}, found {value!r}")

@@ -1,4 +1,9 @@
-"""All methods, mildest first: the one place where a method is registered."""
+"""All methods, mildest first: the one place where a method is registered.
+
+Stages: below 20 what simplifies a graph (simplifiers would unpack stored encodings again), 20 to 39
+exact clean-up, 40 to 59 methods that change the graph's arithmetic, 60 to 79 encodings of weights, the
+strongest first, 80 and above what only moves bytes.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +16,32 @@ METHODS = (
         name="dedupe",
         fidelity="exact",
         summary="store identical tensors once: initializers, Constants, subgraphs",
+        stage=20,
     ),
     Method(
         name="drop-unused",
         fidelity="exact",
         summary="remove nodes, weights and orphaned external bytes that no output needs",
+        stage=24,
     ),
     Method(
         name="strip-docs",
         fidelity="exact",
         summary="remove doc strings and node metadata, never model metadata",
+        stage=28,
     ),
     Method(
         name="fp16-weights",
         fidelity="approximate",
         summary="weights stored as fp16, computed in float32",
+        stage=68,
         options="Fp16Weights",
     ),
     Method(
         name="int8-weights",
         fidelity="approximate",
         summary="8-bit weights with a scale per channel, computed in float32",
+        stage=64,
         options="Int8Weights",
     ),
 )

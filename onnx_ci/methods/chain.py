@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from onnx_ci.errors import ModelError
 from onnx_ci.methods.applied import Applied
 from onnx_ci.methods.base import Method
 from onnx_ci.model.container import Model
 from onnx_ci.model.layout import lay_out
 from onnx_ci.results import Step
+
+if TYPE_CHECKING:
+    from onnx_ci.methods.base import Feeds
+
+
+def no_feeds() -> Sequence[Mapping[str, Any]]:
+    raise ModelError(
+        "no inputs to calibrate on", hint="give samples: inputs: {samples: [...]}, or leave verification on"
+    )
 
 
 @dataclass(frozen=True)
@@ -30,14 +41,14 @@ class Chained:
     size: int
 
 
-def run_chain(model: Model, runs: Iterable[Run], *, size: int) -> Chained:
+def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no_feeds) -> Chained:
     """`size` is what the model takes on disk now; the model itself is left as it is."""
     current = model.copy()
     steps: list[Step] = []
     for run in runs:
         began = time.perf_counter()
         tried = current.copy()
-        applied = run.method.apply(tried, run.options)
+        applied = run.method.apply(tried, run.options, feeds)
         after = lay_out(tried).size
         step = _step(run, applied, size, after, time.perf_counter() - began)
         if after < size:

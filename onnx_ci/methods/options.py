@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from onnx_ci.methods.option_kinds import choice, count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,12 +16,12 @@ class NoOptions:
 class Fp16Weights:
     """Tensors with fewer elements stay as they are: their bytes don't matter, their values might."""
 
-    min_elements: int = field(default=1024, metadata={"minimum": 1})
+    min_elements: int = count(1024, least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Int8Weights:
     """`channel` gives each slice along the best axis its own scale; `tensor` one scale for all."""
 
-    granularity: str = field(default="channel", metadata={"choices": ("channel", "tensor")})
-    min_elements: int = field(default=1024, metadata={"minimum": 1})
+    granularity: str = choice("channel", "tensor")
+    min_elements: int = count(1024, least=1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import Field, fields
-from typing import Any
+from dataclasses import fields
 
 from onnx_ci.methods.catalogue import METHODS
+from onnx_ci.methods.option_kinds import option_schema
 
 
 def option_schemas() -> list[tuple[str, dict[str, object]]]:
@@ -16,14 +16,8 @@ def option_schemas() -> list[tuple[str, dict[str, object]]]:
             {
                 "type": "object",
                 "additionalProperties": False,
-                "properties": {item.name: _schema(item) for item in fields(method.option_class)},
+                "properties": {item.name: option_schema(item) for item in fields(method.option_class)},
             },
         )
         for method in METHODS
     ]
-
-
-def _schema(item: Field[Any]) -> dict[str, object]:
-    if "choices" in item.metadata:
-        return {"enum": list(item.metadata["choices"]), "default": item.default}
-    return {"type": "integer", "minimum": item.metadata["minimum"], "default": item.default}

@@ -84,16 +84,17 @@ class Verifier:
     def sensitivity(self, damaged: Path, tolerance: Tolerance) -> dict[str, bool] | None:
         """For each output, whether it left the tolerance when the weights were damaged on purpose."""
         try:
-            outputs = self.runner.run(damaged, self._feeds_of_reference(), limits=self.limits)
+            outputs = self.runner.run(damaged, self.feeds(), limits=self.limits)
         except RunFailed:
             return None
         deltas = compare_outputs(self.reference(), outputs, tolerance)
         return {delta.name: bool(delta.problem) for delta in deltas}
 
     def latency(self, candidate: Path) -> Latency:
-        return self.runner.time(self.original, candidate, self._feeds_of_reference(), limits=self.limits)
+        return self.runner.time(self.original, candidate, self.feeds(), limits=self.limits)
 
-    def _feeds_of_reference(self) -> Sequence[Feeds]:
+    def feeds(self) -> Sequence[Feeds]:
+        """The inputs that run the original."""
         self.reference()
         return self._feeds
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import onnxruntime
 from onnx import ModelProto, TensorProto
 
 from traps.base import Array, Trap, model, raw, rng, trap, weight
 from traps.layouts import LAYOUTS
 
+# The last onnxruntime for Python 3.10 loads no int2.
+ORT_RUNS_INT2 = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 24)
 INT2 = hasattr(TensorProto, "INT2")
 
 
@@ -205,7 +208,7 @@ STORAGE: tuple[Trap, ...] = (
     trap(scalar_against_one),
     trap(scalar_in_float_data),
     trap(packed_int4),
-    *([trap(packed_int2)] if INT2 else []),
+    *([trap(packed_int2, runs=ORT_RUNS_INT2)] if INT2 else []),
     trap(bfloat16_weights),
     trap(float8_weights),
     *([trap(float4_weights, runs=False)] if hasattr(TensorProto, "FLOAT4E2M1") else []),

@@ -47,8 +47,8 @@ def _text(info: ModelInfo, style: Style) -> Iterator[str]:
     for name, size in [*info.types.items(), ("graph, names", info.other_bytes)]:
         yield f"    {name:<12} {format_size(size):>9}  {size / info.measure.size:6.1%}"
     if info.duplicate_bytes:
-        share = info.duplicate_bytes / info.measure.size
-        yield f"  {format_size(info.duplicate_bytes)} ({format_percent(share)}) are copies that dedupe would drop"
+        share = format_percent(info.duplicate_bytes / info.measure.size)
+        yield f"  {format_size(info.duplicate_bytes)} ({share}) are copies that dedupe would drop"
     yield ""
     yield style.paint("  largest tensors", "bold")
     yield from map(_tensor_line, info.tensors[:TOP])
