@@ -24,6 +24,7 @@ class Candidate:
     runs: tuple[Run, ...]
     steps: tuple[Step, ...]
     size: int
+    gained: bool  # by the methods that set it apart from the candidate before it
 
     @property
     def exact(self) -> bool:
@@ -51,20 +52,18 @@ def candidates(
     """Mildest first: the exact methods, then each approximate one after them, then all together.
 
     Within one candidate methods run by their stage, not by the order of the policy. What one method
-    has encoded the next leaves alone, so nothing is rounded twice.
+    has encoded the next leaves alone, so nothing is rounded twice. Those that gained nothing are among
+    them: their steps say why.
     """
     runs = [Run(method(choice.name), choice.options) for choice in choices]
     exact = sorted((run for run in runs if run.method.exact), key=_stage)
     lossy = [] if exact_only else [run for run in runs if not run.method.exact]
     base = _candidate(run_chain(model, exact, size=size, feeds=feeds), exact)
-    if base.runs:
-        yield base
+    yield base
     combinations = [[run] for run in lossy] + ([sorted(lossy, key=_stage)] if len(lossy) > 1 else [])
     for combination in combinations:
         chained = run_chain(base.model, combination, size=base.size, feeds=feeds)
-        made = _candidate(chained, combination, before=base)
-        if len(made.runs) > len(base.runs):
-            yield made
+        yield _candidate(chained, combination, before=base)
 
 
 def _stage(run: Run) -> int:
@@ -81,4 +80,5 @@ def _candidate(chained: Chained, runs: Sequence[Run], before: Candidate | None =
         runs=(*(before.runs if before else ()), *useful),
         steps=(*(before.steps if before else ()), *chained.steps),
         size=chained.size,
+        gained=bool(useful),
     )

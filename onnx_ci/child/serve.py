@@ -48,3 +48,10 @@ def limit(memory: int) -> None:
     for name, value in (("RLIMIT_AS", memory), ("RLIMIT_FSIZE", memory), ("RLIMIT_CORE", 0)):
         with contextlib.suppress(ValueError, OSError, AttributeError):  # macOS refuses some of them
             resource.setrlimit(getattr(resource, name), (value, value))
+
+
+def runtime_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """What onnxruntime raises, where it is loaded (its exceptions share no base), and others."""
+    state = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
+    found = vars(state).values() if state else ()
+    return (*(e for e in found if isinstance(e, type) and issubclass(e, Exception)), *others)

@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnx_ci.methods.option_kinds import choice, count
+from onnx_ci.methods.option_kinds import choice, count, texts
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
     """For methods that take none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simplify:
+    """Which library does the work."""
+
+    engine: str = choice("onnxslim", "onnxsim")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimize:
+    """Passes of onnxoptimizer by name; none means its own set that fuses and eliminates."""
+
+    passes: tuple[str, ...] = texts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrtOptimize:
+    """How far onnxruntime goes: beyond `basic` the result runs in onnxruntime only."""
+
+    level: str = choice("basic", "extended", "layout")
 
 
 @dataclass(frozen=True, kw_only=True)

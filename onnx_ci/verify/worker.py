@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.child.serve import limit, private_channel, requests, send
+from onnx_ci.child.serve import limit, private_channel, requests, runtime_errors, send
 
 _THREADS = 8  # more cost address space and gain little on one small sample
 _ENOUGH = 2.0  # seconds of timing for a fast model
 _PATIENCE = 20.0  # seconds after which a slow one has been timed enough
 _ROUNDS = (5, 200)  # at least, at most
+_ERRORS = (RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, ArithmeticError)  # bad values
 _OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "allocate memory", "out of memory")
 
 
@@ -46,7 +47,7 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
         return {"kind": "ok", **_JOBS[request["job"]](ort, sessions, request)}
     except MemoryError:
         return {"kind": "memory", "message": "not enough memory for an array", "stage": stage}
-    except _errors(ort) as error:
+    except runtime_errors(*_ERRORS) as error:
         text = str(error) or type(error).__name__
         kind = "memory" if any(sign in text for sign in _OUT_OF_MEMORY) else "error"
         return {"kind": kind, "message": text[:4000], "stage": stage}
@@ -106,13 +107,6 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _errors(ort: Any) -> tuple[type[Exception], ...]:
-    """Whatever onnxruntime raises (its exceptions share no base), and what bad values lead to."""
-    state = ort.capi.onnxruntime_pybind11_state
-    own = [e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)]
-    return (*own, RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, ArithmeticError)
 
 
 if __name__ == "__main__":
