@@ -53,6 +53,14 @@ METHODS = (
         changes=("opset",),
     ),
     Method(
+        name="dynamic-int8",
+        fidelity="approximate",
+        summary="onnxruntime dynamic quantization: matrix products computed in 8 bits",
+        stage=44,
+        options="DynamicInt8",
+        changes=("opset",),
+    ),
+    Method(
         name="fp16-weights",
         fidelity="approximate",
         summary="weights stored as fp16, computed in float32",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnx_ci.methods.option_kinds import choice, count, texts
+from onnx_ci.methods.option_kinds import choice, count, flag, texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,16 @@ class OrtOptimize:
     """How far onnxruntime goes: beyond `basic` the result runs in onnxruntime only."""
 
     level: str = choice("basic", "extended", "layout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicInt8:
+    """Unsigned weights give the same outputs on every x86 processor; signed ones are faster on new ones."""
+
+    weight_type: str = choice("uint8", "int8")
+    per_channel: bool = flag(True)
+    reduce_range: bool = flag()
+    ops: tuple[str, ...] = texts()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from onnx_ci.methods.scopes import constant_value, roots
 from onnx_ci.model.container import element_count
 from onnx_ci.model.dtypes import BITS
-from onnx_ci.model.graphs import bodies
+from onnx_ci.model.graphs import Body, bodies
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 
 FIRST_IR = 4  # before it, every weight is an input as well
@@ -45,14 +47,26 @@ def _sparse(model: ModelProto) -> bool:
 
 
 def _shadowing(model: ModelProto) -> str:
-    """Tools keep one table of names: where an inner graph uses an outer name again, they mix up values."""
+    """Tools keep one table of what is stored: where an inner graph uses such a name again, they mix it up.
+
+    A name that is only computed outside may come again: decoders call the results of their branches so.
+    """
     for root in roots(model):
         for scope in root.nested():
-            around = {name for outer in scope.chain()[1:] for name in outer.defined}
+            around = {name for outer in scope.chain()[1:] for name in _given(outer.body)}
             twice = sorted(around & scope.defined.keys())
             if twice:
                 return f"the name {twice[0]!r} means one thing in a graph and another in a graph inside it"
     return ""
+
+
+def _given(body: Body) -> Iterator[str]:
+    """Names of what is stored or fed, not computed."""
+    if isinstance(body, GraphProto):
+        yield from (value.name for value in (*body.initializer, *body.input))
+    else:
+        yield from body.input
+    yield from (node.output[0] for node in body.node if constant_value(node) is not None)
 
 
 def unpackable(model: ModelProto) -> str:

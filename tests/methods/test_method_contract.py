@@ -26,12 +26,15 @@ from onnx_ci.verify.contract import contract_breaks
 MODELS = (*TRAPS, *GOOD_FILES)
 # Models for which any rounding is too much: differences of nearly equal weights, signs of zero.
 TOO_MUCH = {
+    ("dynamic-int8", "cancellation"),
     ("fp16-weights", "cancellation"),
     ("fp16-weights", "variance_under_a_root"),
     ("int8-weights", "cancellation"),
     ("int8-weights", "negative_zero_among_weights"),
     ("int8-weights", "variance_under_a_root"),
 }
+# How many results there are depends on the last bits: what that does to a user's inputs the gate finds out.
+COUNTS_MOVE = {("dynamic-int8", "boxes"), ("dynamic-int8", "shape_from_values")}
 
 
 def apply(method: Method, path: Path, target: Path) -> Chained:
@@ -75,7 +78,7 @@ def _computes_the_same(method: Method, trap: Trap, path: Path, made: Path, *, ch
     if method.bitwise or not changed:
         assert identical(expected, found), "an exact method must not move a single bit"
         return
-    if (method.name, trap.name) in TOO_MUCH:
+    if (method.name, trap.name) in TOO_MUCH | COUNTS_MOVE:
         return
     for wanted, got in zip(expected, found, strict=True):
         for one, other in zip(wanted, got, strict=True):
