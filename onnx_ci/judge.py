@@ -18,11 +18,12 @@ from onnx_ci.findings import Finding
 from onnx_ci.lineage import lineage, stamp
 from onnx_ci.methods.chain import no_feeds
 from onnx_ci.model.container import Model
+from onnx_ci.model.digest import model_digest
 from onnx_ci.model.hashing import BackgroundHash, file_sha256
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import files_of, measure, parameters
-from onnx_ci.model.replace import replace_model
+from onnx_ci.model.replace import is_unfinished, replace_model
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, candidates
 from onnx_ci.policy.match import override_for
@@ -52,6 +53,11 @@ class Job:
     base_size: int | None = None
     hashing: BackgroundHash | None = None
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
+
+    @property
+    def call(self) -> str:
+        """How to name the model on the command line, from here."""
+        return shlex.quote(os.path.relpath(self.path))
 
     @property
     def compressed(self) -> list[str]:
@@ -95,10 +101,24 @@ def judge(job: Job, runner: Runner | None, say: Say = lambda _: None) -> Outcome
     try:
         hashing = job.hashing or (BackgroundHash(job.path) if job.identify else None)
         with open_model(job.path, root=job.root) as model, tempfile.TemporaryDirectory() as scratch:
-            return Gate(job, model, hashing, Path(scratch), say, runner).run(outcome)
+            if not is_unfinished(model):
+                return Gate(job, model, hashing, Path(scratch), say, runner).run(outcome)
+            if job.write is None:
+                return replace(outcome, verdict="would_shrink", findings=(_unfinished(job),))
+            job.write(model.copy(), model, model_digest(model))
+        return judge(replace(job, hashing=None), runner, say)
     except ModelError as error:
         finding = Finding(code=error.code, severity=job.rule.severity, message=error.message, hint=error.hint)
         return replace(outcome, findings=(finding,))
+
+
+def _unfinished(job: Job) -> Finding:
+    return Finding(
+        code="OCI018",
+        severity=job.rule.severity,
+        message=f"{job.name}: a fix was interrupted before its data file got its name; the model still loads",
+        hint=f"run: onnx-ci fix {job.call}",
+    )
 
 
 class Gate:
@@ -134,7 +154,7 @@ class Gate:
         choice = self.choose()
         facts = Facts(
             name=self.job.name,
-            call=shlex.quote(os.path.relpath(self.job.path)),
+            call=self.job.call,
             rule=self.job.rule,
             policy_file=self.job.policy.file if self.job.policy else "",
             before=self.before,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,9 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.external import data_files
 from onnx_ci.model.load import read_skeleton
-from onnx_ci.model.save import publish, without_temporary
+from onnx_ci.model.save import SUFFIX, publish, without_temporary
+
+STALE_SECONDS = 3600
 
 
 def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> Path:
@@ -21,11 +25,24 @@ def replace_model(candidate: Model, original: Model, *, root: Path, digest: str)
         name: _own_name(target, taken=set(before)) for name in data_files(candidate.proto) if name in shared
     }
     kept = {names.get(name, without_temporary(name)) for name in data_files(candidate.proto)}
+    _sweep(target, keep=set(before))
     publish(candidate, target, digest=digest, names=names)
     for name in before:
         if name not in kept and name not in shared:
             (target.parent / name).unlink(missing_ok=True)
     return target
+
+
+def is_unfinished(model: Model) -> bool:
+    """Whether a run was killed between giving a model its new data and giving that its name."""
+    return any(without_temporary(name) != name for name in data_files(model.proto))
+
+
+def _sweep(target: Path, keep: set[str]) -> None:
+    """Remove what killed runs left beside a model. Young files may belong to a run that is still going."""
+    for file in target.parent.glob(f".{glob.escape(target.name)}.*{SUFFIX}"):
+        if file.name not in keep and time.time() - file.stat().st_mtime > STALE_SECONDS:
+            file.unlink(missing_ok=True)
 
 
 def writable_target(path: Path, root: Path) -> Path:

@@ -346,3 +346,31 @@ def test_a_check_that_proves_nothing_is_not_a_pass(tmp_path: Path) -> None:
     assert (done.code, model["verdict"]) == (1, "unverified")
     assert "whatever is done to the weights" in model["verification"]["reason"]
     assert (tmp_path / "model.onnx").read_bytes() == before
+
+
+def test_an_interrupted_fix_is_said_and_finished(tmp_path: Path) -> None:
+    """The state in which kill -9 can leave a model: its data under a temporary name, and it loads."""
+    write(tmp_path)
+    name = ".m.onnx.data.0a1b2c3d.onnx-ci-tmp"
+    onnx.save(lean(), tmp_path / "m.onnx", save_as_external_data=True, location=name, size_threshold=0)
+    before = onnx.load(tmp_path / "m.onnx")
+    checked = onnx_ci("check", cwd=tmp_path)
+    assert checked.code == 1
+    assert "OCI018" in checked.out
+    assert onnx_ci("fix", cwd=tmp_path).code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".onnx-ci.yaml", "m.onnx", "m.onnx.data"]
+    after = onnx.load(tmp_path / "m.onnx")
+    assert [t.raw_data for t in after.graph.initializer] == [t.raw_data for t in before.graph.initializer]
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+
+
+def test_a_model_that_another_tool_unpacked_is_noticed(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    methods: [int8-weights]\n", model=lean())
+    assert onnx_ci("fix", cwd=tmp_path).code == 0
+    shrunk = onnx.load(tmp_path / "model.onnx")
+    unpacked = lean()
+    unpacked.metadata_props.extend(shrunk.metadata_props)
+    write(tmp_path, f"{POLICY}    methods: [dedupe]\n", model=unpacked)
+    done = onnx_ci("check", cwd=tmp_path)
+    assert "OCI019" in done.out
+    assert "int8-weights" in done.out
