@@ -56,7 +56,7 @@ def decide(facts: Facts) -> tuple[str, tuple[Finding, ...]]:
     verdict, findings = _decide(facts)
     if facts.rule.severity == "warning":
         findings = [replace(f, severity="warning") if f.severity == "error" else f for f in findings]
-    if facts.override is not None and any(f.severity == "error" for f in findings):
+    if facts.override is not None:
         findings = _accepted(findings, facts.override)
     return verdict, tuple(findings)
 

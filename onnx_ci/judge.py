@@ -110,6 +110,17 @@ def judge(job: Job, runner: Runner | None, say: Say = lambda _: None) -> Outcome
     except ModelError as error:
         finding = Finding(code=error.code, severity=job.rule.severity, message=error.message, hint=error.hint)
         return replace(outcome, findings=(finding,))
+    except OSError as error:
+        return replace(outcome, verdict="unverified", findings=(_disk_trouble(job, error),))
+
+
+def _disk_trouble(job: Job, error: OSError) -> Finding:
+    return Finding(
+        code="OCI017",
+        severity="error",
+        message=f"{job.name}: could not be worked on: {error.strerror or error}; it is as it was",
+        hint=f"candidates are tried out in {tempfile.gettempdir()}: make room there, or set TMPDIR",
+    )
 
 
 def _unfinished(job: Job) -> Finding:
@@ -167,7 +178,7 @@ class Gate:
             latency=choice.latency,
             alternatives=choice.alternatives,
             failed_exact=choice.failed_exact,
-            override=self._override(),
+            override=self.override,
         )
         verdict, findings = decide(facts)
         done = replace(
@@ -199,13 +210,17 @@ class Gate:
             after = replace(after, sha256=file_sha256(written))
         return replace(outcome, after=after, written=True)
 
-    def _override(self) -> Override | None:
+    @cached_property
+    def override(self) -> Override | None:
+        """What accepts this very content as it is: then it is neither judged nor changed."""
         policy = self.job.policy
-        return override_for(policy, self.job.name, self.before.sha256, date.today()) if policy else None
+        if policy is None or not policy.overrides:
+            return None
+        return override_for(policy, self.job.name, self.before.sha256, date.today())
 
     def choose(self) -> Choice:
         """Try candidates in the order the rule wants until one is proven."""
-        if self.lineage.current:
+        if self.lineage.current or self.override is not None:
             return Choice(None, NOT_RUN, ())
         tried: list[Alternative] = []
         failed: Verification | None = None

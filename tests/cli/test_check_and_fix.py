@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -289,6 +291,9 @@ def test_an_override_holds_for_one_content_until_its_day(tmp_path: Path, until: 
     done = onnx_ci("check", cwd=tmp_path)
     assert done.code == code, done.out
     assert "OCI009" in done.out
+    onnx_ci("fix", cwd=tmp_path)
+    kept = hashlib.sha256((tmp_path / "model.onnx").read_bytes()).hexdigest() == digest
+    assert kept is (code == 0), "what is accepted is left as it is"
     onnx.save(bloated(seed=1), tmp_path / "model.onnx")
     assert onnx_ci("check", cwd=tmp_path).code == 1
 
@@ -374,3 +379,19 @@ def test_a_model_that_another_tool_unpacked_is_noticed(tmp_path: Path) -> None:
     done = onnx_ci("check", cwd=tmp_path)
     assert "OCI019" in done.out
     assert "int8-weights" in done.out
+
+
+def test_no_room_for_candidates_is_a_finding(tmp_path: Path) -> None:
+    """No file may grow past 8 KiB: what a full disk does, without filling one."""
+    write(tmp_path, model=bloated())
+    before = snapshot(tmp_path)
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
+        "from onnx_ci.entry.cli import main; sys.exit(main(['fix']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "OCI017" in done.stdout
+    assert snapshot(tmp_path) == before
