@@ -60,12 +60,12 @@ def candidates(
     if base.runs:
         yield base
     combinations = [[run] for run in lossy] + ([sorted(lossy, key=_stage)] if len(lossy) > 1 else [])
-    seen = {base.names}
+    seen = [base.runs]
     for combination in combinations:
         chained = run_chain(base.model, combination, size=base.size, feeds=feeds)
         made = _candidate(chained, combination, before=base)
-        if made.names not in seen:  # a method that found nothing to do makes no candidate of its own
-            seen.add(made.names)
+        if made.runs not in seen:  # a method that found nothing to do makes no candidate of its own
+            seen.append(made.runs)
             yield made
 
 
