@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnx_ci.methods.catalogue import method
-from onnx_ci.methods.chain import Chained, Run, no_feeds, run_chain
+from onnx_ci.methods.chain import Run, no_feeds, run_chain
 from onnx_ci.model.container import Model
 from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import Step
@@ -48,22 +48,26 @@ class Candidate:
 def candidates(
     model: Model, choices: Sequence[MethodChoice], *, size: int, exact_only: bool, feeds: Feeds = no_feeds
 ) -> Iterator[Candidate]:
-    """Mildest first: the exact methods, then each approximate one after them, then all together.
+    """Mildest first: the exact methods, then each approximate one with them, then all together.
 
     Within one candidate methods run by their stage, not by the order of the policy. What one method
-    has encoded the next leaves alone, so nothing is rounded twice.
+    has encoded the next leaves alone, so nothing is rounded twice. Exact encodings run after the lossy
+    ones of a candidate: a weight that is fp16 without loss would be out of reach for int8 otherwise.
     """
     runs = [Run(method(choice.name), choice.options) for choice in choices]
     exact = sorted((run for run in runs if run.method.exact), key=_stage)
     lossy = [] if exact_only else [run for run in runs if not run.method.exact]
-    base = _candidate(run_chain(model, exact, size=size, feeds=feeds), exact)
+    first = min((run.method.stage for run in lossy), default=0)
+    early = [run for run in exact if run.method.stage < first]
+    late = [run for run in exact if run.method.stage >= first]
+    start = _extended(Candidate(model, (), (), size), early, feeds)
+    base = _extended(start, late, feeds)
     if base.runs:
         yield base
-    combinations = [[run] for run in lossy] + ([sorted(lossy, key=_stage)] if len(lossy) > 1 else [])
+    combinations = [[run] for run in lossy] + ([lossy] if len(lossy) > 1 else [])
     seen = [base.runs]
     for combination in combinations:
-        chained = run_chain(base.model, combination, size=base.size, feeds=feeds)
-        made = _candidate(chained, combination, before=base)
+        made = _extended(start, sorted([*combination, *late], key=_stage), feeds)
         if made.runs not in seen:  # a method that found nothing to do makes no candidate of its own
             seen.append(made.runs)
             yield made
@@ -73,14 +77,15 @@ def _stage(run: Run) -> int:
     return run.method.stage
 
 
-def _candidate(chained: Chained, runs: Sequence[Run], before: Candidate | None = None) -> Candidate:
+def _extended(before: Candidate, runs: Sequence[Run], feeds: Feeds) -> Candidate:
     """Only the methods that saved something count as having made the candidate."""
+    chained = run_chain(before.model, runs, size=before.size, feeds=feeds)
     useful = [
         run for run, step in zip(runs, chained.steps, strict=True) if step.size_after < step.size_before
     ]
     return Candidate(
         model=chained.model,
-        runs=(*(before.runs if before else ()), *useful),
-        steps=(*(before.steps if before else ()), *chained.steps),
+        runs=(*before.runs, *useful),
+        steps=(*before.steps, *chained.steps),
         size=chained.size,
     )

@@ -2,7 +2,7 @@
 
 Stages: below 20 what simplifies a graph (simplifiers would unpack stored encodings again), 20 to 39
 exact clean-up, 40 to 59 methods that change the graph's arithmetic, 60 to 79 encodings of weights, the
-strongest first, 80 and above what only moves bytes.
+strongest first (and exact ones last, for what those left or made), 80 and above what only moves bytes.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ METHODS = (
         fidelity="exact",
         summary="remove doc strings and node metadata, never model metadata",
         stage=28,
+    ),
+    Method(
+        name="compact",
+        fidelity="exact",
+        summary="tensors that a smaller form gives back bit for bit: few values, repeats, fp16- or int-exact",
+        stage=76,
     ),
     Method(
         name="fp16-weights",

@@ -7,7 +7,7 @@ result: the session then runs the original float graph, at its speed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,15 @@ class Encoder:
         self.output = fresh_name(site.name, taken) if rename else site.name
         self.parts: list[TensorProto] = []
 
-    def store(self, suffix: str, values: Array) -> str:
-        """A stored part; it goes where the weight was, into the same external file if it had one."""
+    def store(self, suffix: str, values: Array, data_type: int = 0) -> str:
+        """A stored part; it goes where the weight was, into the same external file if it had one.
+
+        `data_type` is given where the values are the bits of a type that numpy does not have.
+        """
         tensor = TensorProto(name=fresh_name(f"{self.site.name}.{suffix}", self.taken))
         tensor.external_data.extend(self.site.tensor.external_data)
         self.model.set_array(tensor, values)
+        tensor.data_type = data_type or tensor.data_type
         self.parts.append(tensor)
         return tensor.name
 
@@ -56,15 +60,27 @@ def encode_weights(model: Model, *, min_elements: int, min_opset: int, encode: E
     """Encode every float32 weight that is large enough; the number of weights that were."""
     if opset(model.proto) < min_opset:
         return 0
-    taken = all_names(model.proto)
+
+    def wanted(tensor: TensorProto) -> bool:
+        return tensor.data_type == TensorProto.FLOAT and element_count(tensor) >= min_elements
+
     left_alone = fixed_names(model.proto) | encoding_parts(model.proto)
+    return encode_tensors(model, left_alone, wanted, encode)
+
+
+def encode_tensors(
+    model: Model, left_alone: set[str], wanted: Callable[[TensorProto], bool], encode: Encode
+) -> int:
+    """Encode every wanted tensor that only nodes read; the number of tensors that were."""
+    taken = all_names(model.proto)
     count = 0
     for root in roots(model.proto):
         removed: list[Site] = []
         front: dict[Scope, list[NodeProto]] = defaultdict(list)
         renames: dict[Scope, dict[str, str]] = defaultdict(dict)
         shadowed = defined_twice(root)
-        for site in list(_weights(root, left_alone, min_elements)):
+        found = (site for scope in root.nested() for site in sites(scope, left_alone))
+        for site in [site for site in found if wanted(site.tensor)]:
             encoder = Encoder(model, site, taken, rename=site.name in shadowed)
             nodes = encode(encoder, model.array(site.tensor))
             if nodes is not None:
@@ -91,13 +107,6 @@ def plain_weight(values: Array) -> bool:
     if any((np.abs(block) == FLT_MIN).any() for block in blocks):
         return False
     return not all(np.array_equal(block, np.rint(block)) for block in blocks)
-
-
-def _weights(root: Scope, left_alone: set[str], min_elements: int) -> Iterator[Site]:
-    for scope in root.nested():
-        for site in sites(scope, left_alone):
-            if site.tensor.data_type == TensorProto.FLOAT and element_count(site.tensor) >= min_elements:
-                yield site
 
 
 def _place(encoder: Encoder, nodes: list[NodeProto], front: dict[Scope, list[NodeProto]]) -> None:

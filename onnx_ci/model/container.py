@@ -16,7 +16,20 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
-NUMPY_TYPES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 10: "float16", 11: "float64"}
+NUMPY_TYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+}
 LARGE = 1024  # bytes from which a tensor stays out of the skeleton
 
 
