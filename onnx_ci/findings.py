@@ -22,6 +22,7 @@ CODES = {
     "OCI015": "not covered by any rule",
     "OCI016": "the user's own score got worse",
     "OCI017": "could not be written",
+    "OCI018": "stored otherwise than its rule asks",
 }
 
 

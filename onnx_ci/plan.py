@@ -41,6 +41,13 @@ class Candidate:
         return tuple(topic for run in self.runs for topic in run.method.changes)
 
     @property
+    def moved(self) -> tuple[str, ...]:
+        """What was moved out of the model or into it, in words."""
+        layout = {run.method.name for run in self.runs if run.method.gains == "layout"}
+        steps = (step for step in self.steps if step.method in layout)
+        return tuple(f"{step.tensors} tensor{'s'[: step.tensors != 1]}: {step.note}" for step in steps)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(run.method.name for run in self.runs)
 
@@ -50,20 +57,19 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Mildest first: the exact methods, then each approximate one after them, then all together.
 
-    Within one candidate methods run by their stage, not by the order of the policy. What one method
-    has encoded the next leaves alone, so nothing is rounded twice.
+    Within one candidate methods run by their stage, not by the order of the policy, and what moves bytes
+    comes last in each. What one method has encoded the next leaves alone, so nothing is rounded twice.
     """
     runs = [Run(method(choice.name), choice.options) for choice in choices]
-    exact = sorted((run for run in runs if run.method.exact), key=_stage)
+    layout = sorted((run for run in runs if run.method.gains == "layout"), key=_stage)
+    exact = sorted((run for run in runs if run.method.exact and run not in layout), key=_stage)
     lossy = [] if exact_only else [run for run in runs if not run.method.exact]
-    base = _candidate(run_chain(model, exact, size=size, feeds=feeds), exact)
-    if base.runs:
-        yield base
+    base = run_chain(model, exact, size=size, feeds=feeds)
     combinations = [[run] for run in lossy] + ([sorted(lossy, key=_stage)] if len(lossy) > 1 else [])
-    for combination in combinations:
-        chained = run_chain(base.model, combination, size=base.size, feeds=feeds)
-        made = _candidate(chained, combination, before=base)
-        if len(made.runs) > len(base.runs):
+    for combination in [[], *combinations]:
+        added = run_chain(base.model, [*combination, *layout], size=base.size, feeds=feeds)
+        made = _candidate(base, added)
+        if any(run in combination for run in added.kept) or (made.runs and not combination):
             yield made
 
 
@@ -71,14 +77,11 @@ def _stage(run: Run) -> int:
     return run.method.stage
 
 
-def _candidate(chained: Chained, runs: Sequence[Run], before: Candidate | None = None) -> Candidate:
-    """Only the methods that saved something count as having made the candidate."""
-    useful = [
-        run for run, step in zip(runs, chained.steps, strict=True) if step.size_after < step.size_before
-    ]
+def _candidate(base: Chained, added: Chained) -> Candidate:
+    """Only the methods that were of use count as having made the candidate."""
     return Candidate(
-        model=chained.model,
-        runs=(*(before.runs if before else ()), *useful),
-        steps=(*(before.steps if before else ()), *chained.steps),
-        size=chained.size,
+        model=added.model,
+        runs=(*base.kept, *added.kept),
+        steps=(*base.steps, *added.steps),
+        size=added.size,
     )
