@@ -24,6 +24,7 @@ CODES = {
     "OCI017": "could not be written",
     "OCI018": "an interrupted fix has to be finished",
     "OCI019": "unpacked by another tool after it was shrunk",
+    "OCI020": "stored otherwise than its rule asks",
 }
 
 

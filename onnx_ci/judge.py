@@ -16,6 +16,7 @@ from onnx_ci.decide import Facts, decide, limits_of, over_limits
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
 from onnx_ci.lineage import lineage, stamp
+from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import no_feeds
 from onnx_ci.model.container import Model
 from onnx_ci.model.digest import model_digest
@@ -27,7 +28,7 @@ from onnx_ci.model.replace import is_unfinished, replace_model
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, candidates
 from onnx_ci.policy.match import override_for
-from onnx_ci.policy.schema import Override, Policy, Rule
+from onnx_ci.policy.schema import MethodChoice, Override, Policy, Rule
 from onnx_ci.results import NOT_RUN, Alternative, Latency, Measure, Outcome, Proof, Verification
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ class Gate:
             before=self.before,
             after=choice.staged.measure if choice.staged else None,
             methods=choice.staged.candidate.names if choice.staged else (),
+            moved=choice.staged.candidate.moved if choice.staged else (),
             verification=choice.verification,
             writes=self.job.write is not None,
             insists=self.job.insists,
@@ -220,7 +222,7 @@ class Gate:
 
     def choose(self) -> Choice:
         """Try candidates in the order the rule wants until one is proven."""
-        if self.lineage.current or self.override is not None:
+        if not self.methods or self.override is not None:
             return Choice(None, NOT_RUN, ())
         tried: list[Alternative] = []
         failed: Verification | None = None
@@ -237,6 +239,14 @@ class Gate:
             if proof.verification.status == "not_run":
                 break  # no other candidate can be verified either
         return Choice(None, failed or NOT_RUN, tuple(tried), failed_exact)
+
+    @cached_property
+    def methods(self) -> tuple[MethodChoice, ...]:
+        """Those of the rule. Where they were run already, only what says where bytes are kept: a model
+        may have been stored otherwise since, and still be the same model."""
+        chosen = self.job.rule.methods
+        moving = tuple(choice for choice in chosen if method(choice.name).gains == "layout")
+        return moving if self.lineage.current else chosen
 
     @cached_property
     def prover(self) -> Prover | None:
@@ -260,7 +270,7 @@ class Gate:
         mode = self.job.rule.mode
         found = candidates(
             self.model,
-            self.job.rule.methods,
+            self.methods,
             size=self.size,
             exact_only=mode == "exact-only" or self.lineage.lossy,
             feeds=self.prover.feeds if self.prover else no_feeds,
@@ -301,6 +311,8 @@ class Gate:
         return Staged(candidate, model, digest, path, found)
 
     def _worth_it(self, staged: Staged) -> bool:
+        if staged.candidate.moved and staged.candidate.exact:
+            return True  # where bytes are kept is what was asked for
         if staged.measure.size >= self.size:
             return False
         saved = 1 - staged.measure.size / self.size
