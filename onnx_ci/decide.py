@@ -14,6 +14,14 @@ from onnx_ci.sizes import format_percent, format_size
 LIMIT_CODES = {"growth": "OCI002", "params": "OCI014", "latency": "OCI010"}
 
 
+DEFAULT_HINT = "loosen the tolerance, or allow milder methods"
+REFUSED_HINTS = {
+    "OCI010": "allow more time (budget: {latency: ...}), or milder methods",
+    "OCI013": "give the model more room: limits: {seconds: ..., memory: ...}",
+    "OCI016": "allow a larger difference (evaluate: {max_increase: ...}), or milder methods",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """All that the verdict depends on. `after` is the verified candidate, if there is one."""
@@ -80,9 +88,10 @@ def _decide(facts: Facts) -> tuple[str, list[Finding]]:
 
 def _over_budget(facts: Facts, broken: Mapping[str, int]) -> Iterator[Finding]:
     tried = min(facts.alternatives, key=lambda a: a.size, default=None)
-    closest = f"; the closest was {format_size(tried.size)} with {', '.join(tried.methods)}" if tried else ""
+    nearest = f"; the closest was {format_size(tried.size)} with {', '.join(tried.methods)}" if tried else ""
     for name, value in broken.items():
         limit = facts.limits[name]
+        closest = nearest if name in ("size", "growth") else ""
         yield Finding(
             code=LIMIT_CODES.get(name, "OCI001"),
             severity="error",
@@ -101,7 +110,8 @@ def _limit_name(name: str) -> str:
 
 
 def _budget_hint(facts: Facts) -> str:
-    if not facts.methods and facts.verification.status != "failed":
+    approximate = any(choice.name.endswith(("-weights", "-int8")) for choice in facts.rule.methods)
+    if not approximate and facts.verification.status != "failed":
         return (
             "allow a stronger method in the rule (for example methods: [dedupe, drop-unused, int8-weights]),"
             " raise the budget, or accept this content with an override"
@@ -133,7 +143,7 @@ def _left_out(facts: Facts, severity: str) -> Iterator[Finding]:
             code=facts.verification.code or "OCI004",
             severity=severity,
             message=f"{facts.name}: {facts.verification.reason}",
-            hint=facts.verification.hint or "loosen the tolerance, or allow milder methods",
+            hint=facts.verification.hint or REFUSED_HINTS.get(facts.verification.code, DEFAULT_HINT),
         )
         return
     refused = [alternative for alternative in facts.alternatives if alternative.verdict.startswith("refused")]

@@ -25,6 +25,7 @@ CODES = {
     "OCI018": "an interrupted fix has to be finished",
     "OCI019": "unpacked by another tool after it was shrunk",
     "OCI020": "stored otherwise than its rule asks",
+    "OCI021": "data files that are shared, or left behind",
 }
 
 

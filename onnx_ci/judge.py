@@ -18,13 +18,14 @@ from onnx_ci.findings import Finding
 from onnx_ci.lineage import lineage, stamp
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import no_feeds
-from onnx_ci.model.container import Model
+from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.digest import model_digest
 from onnx_ci.model.hashing import BackgroundHash, file_sha256
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import files_of, measure, parameters
-from onnx_ci.model.replace import is_unfinished, replace_model
+from onnx_ci.model.ownership import sharers
+from onnx_ci.model.replace import is_unfinished, left_behind, replace_model
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, candidates
 from onnx_ci.policy.match import override_for
@@ -58,7 +59,8 @@ class Job:
     @property
     def call(self) -> str:
         """How to name the model on the command line, from here."""
-        return shlex.quote(os.path.relpath(self.path))
+        path = os.path.relpath(self.path)
+        return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
     @property
     def compressed(self) -> list[str]:
@@ -122,6 +124,20 @@ def _disk_trouble(job: Job, error: OSError) -> Finding:
         message=f"{job.name}: could not be worked on: {error.strerror or error}; it is as it was",
         hint=f"candidates are tried out in {tempfile.gettempdir()}: make room there, or set TMPDIR",
     )
+
+
+def _left_behind(job: Job, original: Model, written: Path) -> Iterator[Finding]:
+    """Files that are not called after the model are never touched; say so, and how to be rid of them."""
+    names = left_behind(original, written) if original.path.resolve() == written else []
+    if names:
+        files = " ".join(shlex.quote(name) for name in names)
+        yield Finding(
+            code="OCI021",
+            severity="note",
+            message=f"{job.name}: no longer needs {', '.join(names)}; onnx-ci removes only data files that"
+            " are called after their model",
+            hint=f"if nothing else needs it, in {display_path(written.parent)}: git rm {files}",
+        )
 
 
 def _unfinished(job: Job) -> Finding:
@@ -190,7 +206,11 @@ class Gate:
             after=facts.after,
             steps=choice.staged.candidate.steps if choice.staged else (),
             verification=choice.verification,
-            findings=(*self.lineage.findings(self.job.name, over=verdict == "over_budget"), *findings),
+            findings=(
+                *self.lineage.findings(self.job.name, over=verdict == "over_budget"),
+                *self._about_sharers(),
+                *findings,
+            ),
             alternatives=choice.alternatives,
             latency=choice.latency,
         )
@@ -210,7 +230,25 @@ class Gate:
         after = choice.staged.measure
         if self.job.identify and not after.sha256:
             after = replace(after, sha256=file_sha256(written))
-        return replace(outcome, after=after, written=True)
+        findings = (*outcome.findings, *_left_behind(self.job, self.model, written))
+        return replace(outcome, after=after, written=True, findings=findings)
+
+    @cached_property
+    def sharers(self) -> list[Path]:
+        """Models that have a data file in common with this one: shrinking one would store it twice."""
+        return sharers(self.model, self.job.root)
+
+    def _about_sharers(self) -> tuple[Finding, ...]:
+        if not self.sharers:
+            return ()
+        others = ", ".join(display_path(path) for path in self.sharers[:3])
+        finding = Finding(
+            code="OCI021",
+            severity="note",
+            message=f"{self.job.name}: has a data file in common with {others}, so it is left as it is:"
+            " shrunk alone it would need data of its own",
+        )
+        return (finding,)
 
     @cached_property
     def override(self) -> Override | None:
@@ -222,7 +260,7 @@ class Gate:
 
     def choose(self) -> Choice:
         """Try candidates in the order the rule wants until one is proven."""
-        if not self.methods or self.override is not None:
+        if not self.methods or self.override is not None or self.sharers:
             return Choice(None, NOT_RUN, ())
         tried: list[Alternative] = []
         failed: Verification | None = None
@@ -313,11 +351,11 @@ class Gate:
     def _worth_it(self, staged: Staged) -> bool:
         if staged.candidate.moved and staged.candidate.exact:
             return True  # where bytes are kept is what was asked for
-        if staged.measure.size >= self.size:
-            return False
+        before, after = over_limits(self.before, self.limits), over_limits(staged.measure, self.limits)
+        if staged.measure.size >= self.size or after.keys() - before.keys():
+            return False  # no gain, or paid for with a limit that was kept until now
         saved = 1 - staged.measure.size / self.size
-        helps = over_limits(self.before, self.limits) and not over_limits(staged.measure, self.limits)
-        return bool(helps) or saved >= self.job.rule.minimum_gain
+        return bool(before and not after) or saved >= self.job.rule.minimum_gain
 
 
 def _alternative(staged: Staged, verdict: str) -> Alternative:

@@ -22,7 +22,8 @@ from onnx_ci.version import __version__
 
 @dataclass(frozen=True)
 class Lineage:
-    """`receipt` is the one the model carries, if it is valid; `data` are its data files."""
+    """`receipt` is the one the model carries, if it is valid; `data` the sha256
+    of each of its files, where it has more than one."""
 
     policy: str
     data: dict[str, str]
@@ -74,7 +75,9 @@ def lineage(model: Model, rule: Rule) -> Lineage:
     """Read the receipt, and believe it only if the model is still as it was when that was written."""
     receipt = read_receipt(model.proto)
     valid = receipt is not None and receipt.digest == model_digest(model)
-    data = {} if valid else {name: file_sha256(model.path.parent / name) for name in data_files(model.proto)}
+    outside = data_files(model.proto)
+    files = [model.path, *(model.path.parent / name for name in outside)] if outside and not valid else []
+    data = {file.name: file_sha256(file) for file in files}
     unpacked = _lost_encodings(model, receipt) if receipt and not valid else ()
     return Lineage(fingerprint(rule), data, receipt if valid else None, unpacked)
 

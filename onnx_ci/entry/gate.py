@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from onnx_ci.entry.context import Context, open_context
-from onnx_ci.entry.output import add_format_arguments, write_run
+from onnx_ci.entry.output import add_format_arguments, write_run, write_to
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.targets.select import Selection, Wanted, all_models, select
 
@@ -29,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format_arguments(parser)
 
 
+def _ref(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("expected a git revision, found nothing")
+    return text
+
+
 def _jobs(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1, found {text!r}")
@@ -40,7 +45,7 @@ def run_gate(command: str, options: argparse.Namespace) -> int:
     selection = _select(context, options)
     if not selection.models and not options.formats:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
-        sys.stdout.write("".join(f"{note}\n" for note in (*context.notes, selection.note) if note))
+        write_to("".join(f"{note}\n" for note in (*context.notes, selection.note) if note), "")
         return 0
     report = judge_selection(command, context, selection, jobs=options.jobs)
     write_run(report, options.formats)

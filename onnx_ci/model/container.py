@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +41,13 @@ class Model:
     path: Path
     proto: ModelProto
     store: Store
+    seen: Mapping[Path, tuple[int, int, int]] = field(default_factory=dict)  # its files when it was opened
 
     def copy(self) -> Model:
         """A second skeleton over the same bytes: editing one leaves the other as it is."""
         proto = ModelProto()
         proto.CopyFrom(self.proto)
-        return Model(self.path, proto, self.store)
+        return Model(self.path, proto, self.store, self.seen)
 
     def close(self) -> None:
         self.store.close()

@@ -79,7 +79,7 @@ def proof_words(verification: Verification) -> str:
     if verification.status == "not_run":
         return "not verified" if verification.code else ""
     if verification.status == "failed":
-        return "outside tolerance"
+        return {"OCI010": "too slow", "OCI016": "scores worse"}.get(verification.code, "outside tolerance")
     telling = [output for output in verification.outputs if output.sensitive]
     if all(output.exact for output in telling):
         return "identical"
@@ -100,7 +100,8 @@ def _summary(report: RunReport, style: Style) -> Iterator[str]:
     outcomes = report.outcomes
     if not outcomes:
         return
-    count = f"{len(outcomes)} model{'s' if len(outcomes) != 1 else ''}"
+    judged = sum(outcome.verdict != "ignored" for outcome in outcomes)
+    count = f"{judged} model{'s' if judged != 1 else ''}"
     saved = report.size_before - report.size_after
     verb = "saved" if report.command == "fix" else "could be saved"
     gain = f", {format_size(saved)} of {format_size(report.size_before)} {verb}" if saved > 0 else ""
@@ -161,7 +162,9 @@ def _reason(verification: Verification) -> str:
 
 
 def _output_row(output: OutputDelta) -> tuple[str, ...]:
-    note = one_line(output.problem) or ("" if output.sensitive else "does not depend on the weights")
+    note = one_line(output.problem) or (
+        "" if output.sensitive else "did not move when the weights were damaged"
+    )
     return (
         one_line(output.name),
         f"{output.max_abs:.3g}",
