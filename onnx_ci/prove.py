@@ -84,7 +84,8 @@ class Prover:
         missed = [name for name, state in shown.items() if state == "missed"]
         if not missed and "noticed" in shown.values():
             return replace(passed, outputs=outputs)
-        return replace(passed, status="not_run", outputs=outputs, code="OCI005", **_blindness(missed))
+        reason, hint = _blindness(missed)
+        return replace(passed, status="not_run", outputs=outputs, code="OCI005", reason=reason, hint=hint)
 
     def _scored(self, path: Path, passed: Verification) -> Proof:
         allowed = self.rule.budget.latency
@@ -132,22 +133,19 @@ class Prover:
         return proof
 
 
-def _blindness(missed: Sequence[str]) -> dict[str, str]:
-    """Why a pass means nothing: the tolerance does not see damage, or no output shows any."""
+def _blindness(missed: Sequence[str]) -> tuple[str, str]:
+    """Why a pass means nothing, and what to do: the tolerance does not see damage, or no output shows any."""
     if missed:
         reason = (
             f"the tolerance is blind to output {', '.join(map(repr, missed[:3]))}:"
             " it moved when the weights were damaged on purpose, and still passed"
         )
-        return {
-            "reason": reason,
-            "hint": "add a stricter measure, for example tolerance: {sqnr: 25} or max_rel",
-        }
+        return reason, "add a stricter measure, for example tolerance: {sqnr: 25} or max_rel"
     reason = (
         "the check would pass whatever is done to the weights:"
         " no output moved when they were damaged on purpose"
     )
-    return {"reason": reason, "hint": "give inputs that matter: inputs: {samples: [...]}"}
+    return reason, "give inputs that matter: inputs: {samples: [...]}"
 
 
 def _is_text(path: Path) -> bool:

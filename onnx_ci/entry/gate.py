@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="models, their data files, or folders")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--since", default="", metavar="REF", help="models changed since the merge base with REF"
+        "--since", type=_ref, default="", metavar="REF", help="models changed since the merge base with REF"
     )
     which.add_argument("--staged", action="store_true", help="models staged for the next commit")
     which.add_argument("--all", action="store_true", help="every model")
