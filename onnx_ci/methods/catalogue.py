@@ -31,6 +31,12 @@ METHODS = (
         stage=28,
     ),
     Method(
+        name="fold-constants",
+        fidelity="exact",
+        summary="replace constant subgraphs where the result is not larger",
+        stage=10,
+    ),
+    Method(
         name="compact",
         fidelity="exact",
         summary="tensors that a smaller form gives back bit for bit: few values, repeats, fp16- or int-exact",
