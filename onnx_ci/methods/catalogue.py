@@ -17,6 +17,7 @@ METHODS = (
         fidelity="exact",
         summary="store identical tensors once: initializers, Constants, subgraphs",
         stage=20,
+        options="Dedupe",
     ),
     Method(
         name="drop-unused",

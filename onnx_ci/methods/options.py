@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnx_ci.methods.option_kinds import choice, count
+from onnx_ci.methods.option_kinds import choice, count, flag
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
     """For methods that take none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dedupe:
+    """`transposed` also stores a tensor once that is there as its own transpose."""
+
+    transposed: bool = flag()
 
 
 @dataclass(frozen=True, kw_only=True)
