@@ -25,6 +25,7 @@ class Facts:
     before: Measure
     after: Measure | None = None
     methods: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()  # what would be stored elsewhere, in words
     verification: Verification
     writes: bool = False
     insists: bool = False  # the user named the methods: that none holds is an error, not a choice
@@ -56,7 +57,7 @@ def decide(facts: Facts) -> tuple[str, tuple[Finding, ...]]:
     verdict, findings = _decide(facts)
     if facts.rule.severity == "warning":
         findings = [replace(f, severity="warning") if f.severity == "error" else f for f in findings]
-    if facts.override is not None and any(f.severity == "error" for f in findings):
+    if facts.override is not None:
         findings = _accepted(findings, facts.override)
     return verdict, tuple(findings)
 
@@ -109,6 +110,10 @@ def _budget_hint(facts: Facts) -> str:
 
 
 def _would_shrink(facts: Facts, after: Measure) -> Finding:
+    hint = f"run: onnx-ci fix {facts.call or facts.name}"
+    if facts.moved and after.size >= facts.before.size:
+        message = f"{facts.name}: would move {' and '.join(facts.moved)}{_where(facts)}"
+        return Finding(code="OCI020", severity="error", message=message, hint=hint)
     saved = 1 - after.size / facts.before.size
     over = over_limits(facts.before, facts.limits)
     why = f"is over its {' and '.join(map(_limit_name, over))}{_where(facts)}, but " if over else ""
@@ -117,7 +122,7 @@ def _would_shrink(facts: Facts, after: Measure) -> Finding:
         severity="error",
         message=f"{facts.name}: {why}can be {format_size(after.size)} instead of"
         f" {format_size(facts.before.size)} (-{format_percent(saved)}) with {', '.join(facts.methods)}",
-        hint=f"run: onnx-ci fix {facts.call or facts.name}",
+        hint=hint,
     )
 
 

@@ -22,6 +22,9 @@ CODES = {
     "OCI015": "not covered by any rule",
     "OCI016": "the user's own score got worse",
     "OCI017": "could not be written",
+    "OCI018": "an interrupted fix has to be finished",
+    "OCI019": "unpacked by another tool after it was shrunk",
+    "OCI020": "stored otherwise than its rule asks",
 }
 
 

@@ -16,17 +16,19 @@ from onnx_ci.decide import Facts, decide, limits_of, over_limits
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
 from onnx_ci.lineage import lineage, stamp
+from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import no_feeds
 from onnx_ci.model.container import Model
+from onnx_ci.model.digest import model_digest
 from onnx_ci.model.hashing import BackgroundHash, file_sha256
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import files_of, measure, parameters
-from onnx_ci.model.replace import replace_model
+from onnx_ci.model.replace import is_unfinished, replace_model
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, candidates
 from onnx_ci.policy.match import override_for
-from onnx_ci.policy.schema import Override, Policy, Rule
+from onnx_ci.policy.schema import MethodChoice, Override, Policy, Rule
 from onnx_ci.results import NOT_RUN, Alternative, Latency, Measure, Outcome, Proof, Verification
 
 if TYPE_CHECKING:
@@ -52,6 +54,11 @@ class Job:
     base_size: int | None = None
     hashing: BackgroundHash | None = None
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
+
+    @property
+    def call(self) -> str:
+        """How to name the model on the command line, from here."""
+        return shlex.quote(os.path.relpath(self.path))
 
     @property
     def compressed(self) -> list[str]:
@@ -95,10 +102,35 @@ def judge(job: Job, runner: Runner | None, say: Say = lambda _: None) -> Outcome
     try:
         hashing = job.hashing or (BackgroundHash(job.path) if job.identify else None)
         with open_model(job.path, root=job.root) as model, tempfile.TemporaryDirectory() as scratch:
-            return Gate(job, model, hashing, Path(scratch), say, runner).run(outcome)
+            if not is_unfinished(model):
+                return Gate(job, model, hashing, Path(scratch), say, runner).run(outcome)
+            if job.write is None:
+                return replace(outcome, verdict="would_shrink", findings=(_unfinished(job),))
+            job.write(model.copy(), model, model_digest(model))
+        return judge(replace(job, hashing=None), runner, say)
     except ModelError as error:
         finding = Finding(code=error.code, severity=job.rule.severity, message=error.message, hint=error.hint)
         return replace(outcome, findings=(finding,))
+    except OSError as error:
+        return replace(outcome, verdict="unverified", findings=(_disk_trouble(job, error),))
+
+
+def _disk_trouble(job: Job, error: OSError) -> Finding:
+    return Finding(
+        code="OCI017",
+        severity="error",
+        message=f"{job.name}: could not be worked on: {error.strerror or error}; it is as it was",
+        hint=f"candidates are tried out in {tempfile.gettempdir()}: make room there, or set TMPDIR",
+    )
+
+
+def _unfinished(job: Job) -> Finding:
+    return Finding(
+        code="OCI018",
+        severity=job.rule.severity,
+        message=f"{job.name}: a fix was interrupted before its data file got its name; the model still loads",
+        hint=f"run: onnx-ci fix {job.call}",
+    )
 
 
 class Gate:
@@ -134,12 +166,13 @@ class Gate:
         choice = self.choose()
         facts = Facts(
             name=self.job.name,
-            call=shlex.quote(os.path.relpath(self.job.path)),
+            call=self.job.call,
             rule=self.job.rule,
             policy_file=self.job.policy.file if self.job.policy else "",
             before=self.before,
             after=choice.staged.measure if choice.staged else None,
             methods=choice.staged.candidate.names if choice.staged else (),
+            moved=choice.staged.candidate.moved if choice.staged else (),
             verification=choice.verification,
             writes=self.job.write is not None,
             insists=self.job.insists,
@@ -147,7 +180,7 @@ class Gate:
             latency=choice.latency,
             alternatives=choice.alternatives,
             failed_exact=choice.failed_exact,
-            override=self._override(),
+            override=self.override,
         )
         verdict, findings = decide(facts)
         done = replace(
@@ -179,13 +212,17 @@ class Gate:
             after = replace(after, sha256=file_sha256(written))
         return replace(outcome, after=after, written=True)
 
-    def _override(self) -> Override | None:
+    @cached_property
+    def override(self) -> Override | None:
+        """What accepts this very content as it is: then it is neither judged nor changed."""
         policy = self.job.policy
-        return override_for(policy, self.job.name, self.before.sha256, date.today()) if policy else None
+        if policy is None or not policy.overrides:
+            return None
+        return override_for(policy, self.job.name, self.before.sha256, date.today())
 
     def choose(self) -> Choice:
         """Try candidates in the order the rule wants until one is proven."""
-        if self.lineage.current:
+        if not self.methods or self.override is not None:
             return Choice(None, NOT_RUN, ())
         tried: list[Alternative] = []
         failed: Verification | None = None
@@ -202,6 +239,14 @@ class Gate:
             if proof.verification.status == "not_run":
                 break  # no other candidate can be verified either
         return Choice(None, failed or NOT_RUN, tuple(tried), failed_exact)
+
+    @cached_property
+    def methods(self) -> tuple[MethodChoice, ...]:
+        """Those of the rule. Where they were run already, only what says where bytes are kept: a model
+        may have been stored otherwise since, and still be the same model."""
+        chosen = self.job.rule.methods
+        moving = tuple(choice for choice in chosen if method(choice.name).gains == "layout")
+        return moving if self.lineage.current else chosen
 
     @cached_property
     def prover(self) -> Prover | None:
@@ -225,7 +270,7 @@ class Gate:
         mode = self.job.rule.mode
         found = candidates(
             self.model,
-            self.job.rule.methods,
+            self.methods,
             size=self.size,
             exact_only=mode == "exact-only" or self.lineage.lossy,
             feeds=self.prover.feeds if self.prover else no_feeds,
@@ -266,6 +311,8 @@ class Gate:
         return Staged(candidate, model, digest, path, found)
 
     def _worth_it(self, staged: Staged) -> bool:
+        if staged.candidate.moved and staged.candidate.exact:
+            return True  # where bytes are kept is what was asked for
         if staged.measure.size >= self.size:
             return False
         saved = 1 - staged.measure.size / self.size

@@ -41,6 +41,13 @@ class Candidate:
         return tuple(topic for run in self.runs for topic in run.method.changes)
 
     @property
+    def moved(self) -> tuple[str, ...]:
+        """What was moved out of the model or into it, in words."""
+        layout = {run.method.name for run in self.runs if run.method.gains == "layout"}
+        steps = (step for step in self.steps if step.method in layout)
+        return tuple(f"{step.tensors} tensor{'s'[: step.tensors != 1]}: {step.note}" for step in steps)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(run.method.name for run in self.runs)
 
@@ -52,7 +59,8 @@ def candidates(
 
     Within one candidate methods run by their stage, not by the order of the policy. What one method
     has encoded the next leaves alone, so nothing is rounded twice. Exact encodings run after the lossy
-    ones of a candidate: a weight that is fp16 without loss would be out of reach for int8 otherwise.
+    ones of a candidate (a weight that is fp16 without loss would be out of reach for int8 otherwise), and
+    what only moves bytes comes last.
     """
     runs = [Run(method(choice.name), choice.options) for choice in choices]
     exact = sorted((run for run in runs if run.method.exact), key=_stage)
@@ -65,9 +73,11 @@ def candidates(
     if base.runs:
         yield base
     combinations = [[run] for run in lossy] + ([lossy] if len(lossy) > 1 else [])
+    seen = [base.runs]
     for combination in combinations:
         made = _extended(start, sorted([*combination, *late], key=_stage), feeds)
-        if not made.exact:
+        if made.runs not in seen:  # a method that found nothing to do makes no candidate of its own
+            seen.append(made.runs)
             yield made
 
 
@@ -76,14 +86,11 @@ def _stage(run: Run) -> int:
 
 
 def _extended(before: Candidate, runs: Sequence[Run], feeds: Feeds) -> Candidate:
-    """Only the methods that saved something count as having made the candidate."""
+    """Only the methods that were of use count as having made the candidate."""
     chained = run_chain(before.model, runs, size=before.size, feeds=feeds)
-    useful = [
-        run for run, step in zip(runs, chained.steps, strict=True) if step.size_after < step.size_before
-    ]
     return Candidate(
         model=chained.model,
-        runs=(*before.runs, *useful),
+        runs=(*before.runs, *chained.kept),
         steps=(*before.steps, *chained.steps),
         size=chained.size,
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model
+from onnx_ci.model.embed import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Rule, Tolerance
 from onnx_ci.results import Proof, Verification
@@ -17,7 +18,6 @@ from onnx_ci.verify.damage import damaged
 from onnx_ci.verify.evaluate import evaluate
 from onnx_ci.verify.verifier import Verifier
 
-PROTOBUF_LIMIT = (1 << 31) - 1  # onnxruntime reads no larger .onnx file
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
 

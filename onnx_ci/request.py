@@ -11,7 +11,8 @@ from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Tolerance
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to do to one model. Without methods: the exact ones, or all of them if there is a budget."""
+    """What to do to one model. Without methods: the exact ones, or all of them if there is a budget; never
+    those that only move bytes to other files."""
 
     source: Path
     target: Path
@@ -23,7 +24,9 @@ class Request:
 
     @property
     def choices(self) -> tuple[MethodChoice, ...]:
-        wanted = (known for known in METHODS if known.exact or self.budget is not None)
+        wanted = (
+            known for known in METHODS if known.gains == "size" and (known.exact or self.budget is not None)
+        )
         return self.methods or tuple(MethodChoice(name=known.name) for known in wanted)
 
     @property

@@ -17,7 +17,8 @@ from onnx_ci.model.external import data_files
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import measure
-from onnx_ci.model.save import SUFFIX, publish
+from onnx_ci.model.replace import write_new
+from onnx_ci.model.save import SUFFIX
 from onnx_ci.policy.schema import (
     Budget,
     InputSpec,
@@ -97,14 +98,7 @@ def _check_target(source: Path, target: Path) -> None:
 
 
 def _write_to(target: Path) -> Write:
-    """A new model keeps its external data in one file that is named after it."""
-
-    def write(candidate: Model, _: Model, digest: str) -> Path:
-        names = dict.fromkeys(data_files(candidate.proto), f"{target.name}.data")
-        publish(candidate, target.resolve(), digest=digest, names=names)
-        return target
-
-    return write
+    return lambda candidate, original, digest: write_new(candidate, original, target.resolve(), digest=digest)
 
 
 def copy_model(source: Path, target: Path) -> None:

@@ -25,7 +25,7 @@ def _method(text: str) -> MethodChoice:
         raise UsageError(
             f"there is no method {name!r}{did_you_mean(name, names)}", hint=f"methods: {', '.join(names)}"
         )
-    options = dict(_setting(setting, name) for setting in settings)
+    options = _options(settings, name)
     try:
         method(name).read_options(options)
     except ValueError as error:
@@ -33,11 +33,24 @@ def _method(text: str) -> MethodChoice:
     return MethodChoice(name=name, options=options)
 
 
-def _setting(text: str, name: str) -> tuple[str, Scalar]:
-    key, separator, value = text.partition("=")
-    if not separator:
-        raise UsageError(f"{name}: expected option=value, found {text!r}")
-    return key, int(value) if value.isdigit() else value
+def _options(settings: list[str], name: str) -> dict[str, Scalar]:
+    """Each option=value; one that takes a list is given once for each item."""
+    kinds = {item.name: item.metadata["kind"] for item in fields(method(name).option_class)}
+    options: dict[str, Scalar] = {}
+    for text in settings:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise UsageError(f"{name}: expected option=value, found {text!r}")
+        given = options.get(key)
+        listed = kinds.get(key) == "texts"
+        options[key] = [*(given if isinstance(given, list) else []), value] if listed else _value(value)
+    return options
+
+
+def _value(text: str) -> Scalar:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.isdigit() else text
 
 
 def read_tolerance(text: str) -> Tolerance:

@@ -57,6 +57,14 @@ METHODS = (
         stage=64,
         options="Int8Weights",
     ),
+    Method(
+        name="external-data",
+        fidelity="exact",
+        summary="large tensors to a standard external data file, or back into the model",
+        stage=80,
+        options="ExternalData",
+        gains="layout",
+    ),
 )
 
 _BY_NAME = {method.name: method for method in METHODS}

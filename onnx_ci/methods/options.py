@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnx_ci.methods.option_kinds import choice, count, flag
+from onnx_ci.methods.option_kinds import choice, count, file_name, flag, size, texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,3 +32,14 @@ class Int8Weights:
 
     granularity: str = choice("channel", "tensor")
     min_elements: int = count(1024, least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExternalData:
+    """What goes out: tensors from `threshold` on, or those that `tensors` and `ops` name instead."""
+
+    threshold: str = size("1 MB")
+    file: str = file_name()
+    tensors: tuple[str, ...] = texts()
+    ops: tuple[str, ...] = texts()
+    embed: bool = flag()

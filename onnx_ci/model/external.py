@@ -38,6 +38,12 @@ def data_files(proto: ModelProto) -> list[str]:
     return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
 
 
+def own_data(path: Path) -> str:
+    """What a model's external data is called unless something else was asked for, as a location can be."""
+    text = path.name.encode(errors="replace").decode().replace("\\", "_")
+    return f"{text}.data"
+
+
 def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
     """A Git LFS pointer stands where the content should be: say how to get it."""
     if not head.startswith(LFS_HEADER):

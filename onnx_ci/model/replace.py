@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
+import glob
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
-from onnx_ci.model.external import data_files
+from onnx_ci.model.external import data_files, own_data
 from onnx_ci.model.load import read_skeleton
-from onnx_ci.model.save import publish, without_temporary
+from onnx_ci.model.naming import names_elsewhere, names_in_place
+from onnx_ci.model.save import SUFFIX, publish, without_temporary
+
+STALE_SECONDS = 3600
 
 
 def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> Path:
     """Put the candidate in the original's place. Data that another model uses too is left alone."""
     target = writable_target(original.path, root)
-    before = data_files(original.proto)
-    shared = {name for name in before if other_users(target.parent / name, target, root)}
-    names = {
-        name: _own_name(target, taken=set(before)) for name in data_files(candidate.proto) if name in shared
-    }
-    kept = {names.get(name, without_temporary(name)) for name in data_files(candidate.proto)}
+    ours = [
+        name for name in data_files(original.proto) if not other_users(target.parent / name, target, root)
+    ]
+    names = names_in_place(candidate.proto, ours, source=original.path, target=target)
+    _sweep(target, keep=set(data_files(original.proto)))
     publish(candidate, target, digest=digest, names=names)
-    for name in before:
-        if name not in kept and name not in shared:
+    for name in ours:
+        if name not in names.values():
             (target.parent / name).unlink(missing_ok=True)
+    return target
+
+
+def is_unfinished(model: Model) -> bool:
+    """Whether a run was killed between giving a model its new data and giving that its name."""
+    return any(without_temporary(name) != name for name in data_files(model.proto))
+
+
+def _sweep(target: Path, keep: set[str]) -> None:
+    """Remove what killed runs left beside a model. Young files may belong to a run that is still going."""
+    for file in target.parent.glob(f".{glob.escape(target.name)}.*{SUFFIX}"):
+        if file.name not in keep and time.time() - file.stat().st_mtime > STALE_SECONDS:
+            file.unlink(missing_ok=True)
+
+
+def write_new(candidate: Model, original: Model, target: Path, *, digest: str) -> Path:
+    """Write the candidate under a name of its own, over what is there and its data, but no one else's."""
+    there = [target.parent / name for name in (own_data(target), *_data_of(target))]
+    ours = {file.name for file in there if file.exists() and not other_users(file, target, target.parent)}
+    before = data_files(original.proto)
+    names = names_elsewhere(candidate.proto, before, ours, source=original.path, target=target)
+    publish(candidate, target, digest=digest, names=names)
     return target
 
 
@@ -57,16 +83,12 @@ def _models_above(data: Path, root: Path) -> Iterator[Path]:
 
 
 def _names(model: Path, data: Path) -> bool:
+    return any((model.parent / name).resolve() == data.resolve() for name in _data_of(model))
+
+
+def _data_of(model: Path) -> list[str]:
+    """The data files of what is there, if it is a model."""
     try:
-        proto = read_skeleton(model)
+        return data_files(read_skeleton(model))
     except ModelError:
-        return False
-    return any((model.parent / name).resolve() == data.resolve() for name in data_files(proto))
-
-
-def _own_name(target: Path, *, taken: set[str]) -> str:
-    name, number = f"{target.name}.data", 1
-    while name in taken or (target.parent / name).exists():
-        number += 1
-        name = f"{target.name}-{number}.data"
-    return name
+        return []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -289,6 +291,9 @@ def test_an_override_holds_for_one_content_until_its_day(tmp_path: Path, until: 
     done = onnx_ci("check", cwd=tmp_path)
     assert done.code == code, done.out
     assert "OCI009" in done.out
+    onnx_ci("fix", cwd=tmp_path)
+    kept = hashlib.sha256((tmp_path / "model.onnx").read_bytes()).hexdigest() == digest
+    assert kept is (code == 0), "what is accepted is left as it is"
     onnx.save(bloated(seed=1), tmp_path / "model.onnx")
     assert onnx_ci("check", cwd=tmp_path).code == 1
 
@@ -346,3 +351,47 @@ def test_a_check_that_proves_nothing_is_not_a_pass(tmp_path: Path) -> None:
     assert (done.code, model["verdict"]) == (1, "unverified")
     assert "whatever is done to the weights" in model["verification"]["reason"]
     assert (tmp_path / "model.onnx").read_bytes() == before
+
+
+def test_an_interrupted_fix_is_said_and_finished(tmp_path: Path) -> None:
+    """The state in which kill -9 can leave a model: its data under a temporary name, and it loads."""
+    write(tmp_path)
+    name = ".m.onnx.data.0a1b2c3d.onnx-ci-tmp"
+    onnx.save(lean(), tmp_path / "m.onnx", save_as_external_data=True, location=name, size_threshold=0)
+    before = onnx.load(tmp_path / "m.onnx")
+    checked = onnx_ci("check", cwd=tmp_path)
+    assert checked.code == 1
+    assert "OCI018" in checked.out
+    assert onnx_ci("fix", cwd=tmp_path).code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".onnx-ci.yaml", "m.onnx", "m.onnx.data"]
+    after = onnx.load(tmp_path / "m.onnx")
+    assert [t.raw_data for t in after.graph.initializer] == [t.raw_data for t in before.graph.initializer]
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+
+
+def test_a_model_that_another_tool_unpacked_is_noticed(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    methods: [int8-weights]\n", model=lean())
+    assert onnx_ci("fix", cwd=tmp_path).code == 0
+    shrunk = onnx.load(tmp_path / "model.onnx")
+    unpacked = lean()
+    unpacked.metadata_props.extend(shrunk.metadata_props)
+    write(tmp_path, f"{POLICY}    methods: [dedupe]\n", model=unpacked)
+    done = onnx_ci("check", cwd=tmp_path)
+    assert "OCI019" in done.out
+    assert "int8-weights" in done.out
+
+
+def test_no_room_for_candidates_is_a_finding(tmp_path: Path) -> None:
+    """No file may grow past 8 KiB: what a full disk does, without filling one."""
+    write(tmp_path, model=bloated())
+    before = snapshot(tmp_path)
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
+        "from onnx_ci.entry.cli import main; sys.exit(main(['fix']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "OCI017" in done.stdout
+    assert snapshot(tmp_path) == before
