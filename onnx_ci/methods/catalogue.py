@@ -17,6 +17,7 @@ METHODS = (
         fidelity="exact",
         summary="store identical tensors once: initializers, Constants, subgraphs",
         stage=20,
+        options="Dedupe",
     ),
     Method(
         name="drop-unused",
@@ -29,6 +30,12 @@ METHODS = (
         fidelity="exact",
         summary="remove doc strings and node metadata, never model metadata",
         stage=28,
+    ),
+    Method(
+        name="fold-constants",
+        fidelity="exact",
+        summary="replace constant subgraphs where the result is not larger",
+        stage=10,
     ),
     Method(
         name="compact",

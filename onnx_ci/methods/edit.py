@@ -28,6 +28,13 @@ def remove_sites(removed: Iterable[Site], front: Mapping[Scope, Sequence[NodePro
             drop_named(scope.body, initializers, constants | initializers)
 
 
+def move_to_front(site: Site, front: dict[Scope, list[NodeProto]]) -> None:
+    """Put a copy of a Constant where all can read it; its site is to be removed along with others."""
+    copy = NodeProto()
+    copy.CopyFrom(site.node)
+    front[site.scope].append(copy)
+
+
 def drop_named(graph: GraphProto, initializers: set[str], infos: set[str]) -> None:
     """Remove initializers and value infos by name."""
     if initializers:

@@ -13,6 +13,13 @@ class NoOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dedupe:
+    """`transposed` also stores a tensor once that is there as its own transpose."""
+
+    transposed: bool = flag()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fp16Weights:
     """Tensors with fewer elements stay as they are: their bytes don't matter, their values might."""
 
