@@ -8,7 +8,7 @@ from onnx_ci.model.graphs import bodies
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
 
 # Ops that compute with quantized values: whatever they read is part of an encoding, not a plain weight.
-QUANTIZED_OP = re.compile(r"^Q[A-Z]|Quantize|Integer|NBits|BlockQuantized")
+QUANTIZED_OP = re.compile(r"^Q[A-Z]|[Qq]uantize|Integer|NBits")
 
 
 def quantization_parameters(model: ModelProto) -> set[str]:

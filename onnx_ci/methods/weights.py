@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any
+from fnmatch import fnmatchcase
 
 import numpy as np
 
 from onnx_ci.methods.edit import constant_node, remove_sites
+from onnx_ci.methods.options import WeightOptions
 from onnx_ci.methods.quantized import encoding_parts
 from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
+from onnx_ci.methods.slices import BLOCK, Array
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.graphs import all_names, fresh_name, opset
 from onnx_ci.model.proto import NodeProto, TensorProto
 
-Array = np.ndarray[Any, np.dtype[Any]]
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
 FLT_MIN = np.finfo(np.float32).tiny
-BLOCK = 1 << 16  # elements at a time, so that what is computed from them stays in the cache
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
 Encode = Callable[["Encoder", Array], list[NodeProto] | None]
 
@@ -52,8 +52,8 @@ class Encoder:
         return fresh_name(f"{self.site.name}.{suffix}", self.taken)
 
 
-def encode_weights(model: Model, *, min_elements: int, min_opset: int, encode: Encode) -> int:
-    """Encode every float32 weight that is large enough; the number of weights that were."""
+def encode_weights(model: Model, options: WeightOptions, *, min_opset: int, encode: Encode) -> int:
+    """Encode every float32 weight that the options choose; the number of weights that were."""
     if opset(model.proto) < min_opset:
         return 0
     taken = all_names(model.proto)
@@ -64,7 +64,7 @@ def encode_weights(model: Model, *, min_elements: int, min_opset: int, encode: E
         front: dict[Scope, list[NodeProto]] = defaultdict(list)
         renames: dict[Scope, dict[str, str]] = defaultdict(dict)
         shadowed = defined_twice(root)
-        for site in list(_weights(root, left_alone, min_elements)):
+        for site in list(weight_sites(root, left_alone, options)):
             encoder = Encoder(model, site, taken, rename=site.name in shadowed)
             nodes = encode(encoder, model.array(site.tensor))
             if nodes is not None:
@@ -93,11 +93,24 @@ def plain_weight(values: Array) -> bool:
     return not all(np.array_equal(block, np.rint(block)) for block in blocks)
 
 
-def _weights(root: Scope, left_alone: set[str], min_elements: int) -> Iterator[Site]:
+def weight_sites(root: Scope, left_alone: set[str], options: WeightOptions) -> Iterator[Site]:
+    """The stored float32 tensors that the options choose."""
     for scope in root.nested():
         for site in sites(scope, left_alone):
-            if site.tensor.data_type == TensorProto.FLOAT and element_count(site.tensor) >= min_elements:
+            large = element_count(site.tensor) >= options.min_elements
+            if site.tensor.data_type == TensorProto.FLOAT and large and _chosen(site.name, options):
                 yield site
+
+
+def _chosen(name: str, options: WeightOptions) -> bool:
+    """By patterns of names in which `*` stands for anything, slashes and dots too."""
+    wanted = not options.only or any(fnmatchcase(name, pattern) for pattern in options.only)
+    return wanted and not any(fnmatchcase(name, pattern) for pattern in options.skip)
+
+
+def kept_note(kept: list[str], why: str) -> str:
+    """What a step says of the weights it left alone."""
+    return f"{len(kept)} kept as float32 ({why}): {', '.join(kept[:3])}" if kept else ""
 
 
 def _place(encoder: Encoder, nodes: list[NodeProto], front: dict[Scope, list[NodeProto]]) -> None:
