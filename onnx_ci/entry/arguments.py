@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 
 from onnx_ci.errors import UsageError
@@ -25,7 +26,8 @@ def _method(text: str) -> MethodChoice:
         raise UsageError(
             f"there is no method {name!r}{did_you_mean(name, names)}", hint=f"methods: {', '.join(names)}"
         )
-    options = dict(_setting(setting, name) for setting in settings)
+    kinds = {item.name: item.metadata["kind"] for item in fields(method(name).option_class)}
+    options = dict(_setting(setting, name, kinds) for setting in settings)
     try:
         method(name).read_options(options)
     except ValueError as error:
@@ -33,10 +35,15 @@ def _method(text: str) -> MethodChoice:
     return MethodChoice(name=name, options=options)
 
 
-def _setting(text: str, name: str) -> tuple[str, Scalar]:
+def _setting(text: str, name: str, kinds: Mapping[str, str]) -> tuple[str, Scalar]:
+    """`option=value`; several names are joined with `+`, as commas part methods."""
     key, separator, value = text.partition("=")
     if not separator:
         raise UsageError(f"{name}: expected option=value, found {text!r}")
+    if kinds.get(key) == "texts":
+        return key, value.split("+")
+    if kinds.get(key) == "flag" and value in ("true", "false"):
+        return key, value == "true"
     return key, int(value) if value.isdigit() else value
 
 
