@@ -34,7 +34,7 @@ def _method(text: str) -> MethodChoice:
 
 
 def _options(settings: list[str], name: str) -> dict[str, Scalar]:
-    """Each option=value; one that takes a list is given once for each item."""
+    """Each option=value; one that takes a list is given several times, or its items are joined by `+`."""
     kinds = {item.name: item.metadata["kind"] for item in fields(method(name).option_class)}
     options: dict[str, Scalar] = {}
     for text in settings:
@@ -43,7 +43,8 @@ def _options(settings: list[str], name: str) -> dict[str, Scalar]:
             raise UsageError(f"{name}: expected option=value, found {text!r}")
         given = options.get(key)
         listed = kinds.get(key) == "texts"
-        options[key] = [*(given if isinstance(given, list) else []), value] if listed else _value(value)
+        earlier = given if isinstance(given, list) else []
+        options[key] = [*earlier, *value.split("+")] if listed else _value(value)
     return options
 
 

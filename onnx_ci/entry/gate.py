@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="models, their data files, or folders")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--since", type=_ref, default="", metavar="REF", help="models changed since the merge base with REF"
+        "--since", type=_ref, metavar="REF", help="models changed since the merge base with REF"
     )
     which.add_argument("--staged", action="store_true", help="models staged for the next commit")
     which.add_argument("--all", action="store_true", help="every model")
@@ -58,7 +58,7 @@ def _select(context: Context, options: argparse.Namespace) -> Selection:
             "PATH and --since, --staged or --all can't be given together", hint="choose one of them"
         )
     wanted = Wanted(
-        paths=tuple(options.paths), since=options.since, staged=options.staged, everything=options.all
+        paths=tuple(options.paths), since=options.since or "", staged=options.staged, everything=options.all
     )
     return select_models(context, wanted)
 

@@ -19,7 +19,8 @@ from onnx_ci.methods.forms.table import Table, table
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.quantized import quantized_inputs
 from onnx_ci.methods.scopes import Site, fixed_names
-from onnx_ci.methods.weights import Array, Encoder, encode_tensors
+from onnx_ci.methods.slices import Array
+from onnx_ci.methods.weights import Encoder, encode_tensors
 from onnx_ci.model.container import NUMPY_TYPES, Model
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graphs import opset
@@ -41,7 +42,8 @@ def apply(model: Model, _: NoOptions) -> Applied:
         form = smaller_form(values, opset=_opset(model, encoder.site))
         return None if form is None else _Rebuild(encoder, _opset(model, encoder.site)).nodes(form, values)
 
-    def wanted(tensor: TensorProto) -> bool:
+    def wanted(site: Site) -> bool:
+        tensor = site.tensor
         # Numbers that are stored one by one (int64_data) are compact already, if they are small.
         plain = tensor.HasField("raw_data") or model.span(tensor) is not None
         size = stored_bytes(tensor.data_type, tensor.dims) or 0

@@ -20,18 +20,30 @@ class Dedupe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fp16Weights:
-    """Tensors with fewer elements stay as they are: their bytes don't matter, their values might."""
+class WeightOptions:
+    """Which tensors a method takes: large ones, by name those of `only` (all if empty) but not of `skip`.
+
+    Small tensors stay as they are: their bytes don't matter, their values might.
+    """
 
     min_elements: int = count(1024, least=1)
+    only: tuple[str, ...] = texts()
+    skip: tuple[str, ...] = texts()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Int8Weights:
-    """`channel` gives each slice along the best axis its own scale; `tensor` one scale for all."""
+class Fp16Weights(WeightOptions):
+    """Nothing but the choice of tensors."""
 
-    granularity: str = choice("channel", "tensor")
-    min_elements: int = count(1024, least=1)
+
+@dataclass(frozen=True, kw_only=True)
+class Int8Weights(WeightOptions):
+    """`channel`: a scale for each slice along the best axis; `tensor`: one for all; `block`: one for
+    each run of `block_size`. `fold` is decoded when a session starts, `dq` by DequantizeLinear."""
+
+    granularity: str = choice("channel", "tensor", "block")
+    block_size: int = count(64, least=16, most=4096)
+    encoding: str = choice("fold", "dq")
 
 
 @dataclass(frozen=True, kw_only=True)

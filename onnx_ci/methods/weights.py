@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from fnmatch import fnmatchcase
 
 import numpy as np
 
 from onnx_ci.methods.edit import constant_node, remove_sites
+from onnx_ci.methods.options import WeightOptions
 from onnx_ci.methods.quantized import encoding_parts
 from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
+from onnx_ci.methods.slices import BLOCK, Array
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.graphs import all_names, fresh_name, opset
 from onnx_ci.model.proto import NodeProto, TensorProto
 
-Array = np.ndarray[Any, np.dtype[Any]]
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
 FLT_MIN = np.finfo(np.float32).tiny
-BLOCK = 1 << 16  # elements at a time, so that what is computed from them stays in the cache
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
 Encode = Callable[["Encoder", Array], list[NodeProto] | None]
 
@@ -56,21 +56,20 @@ class Encoder:
         return fresh_name(f"{self.site.name}.{suffix}", self.taken)
 
 
-def encode_weights(model: Model, *, min_elements: int, min_opset: int, encode: Encode) -> int:
-    """Encode every float32 weight that is large enough; the number of weights that were."""
+def encode_weights(model: Model, options: WeightOptions, *, min_opset: int, encode: Encode) -> int:
+    """Encode every float32 weight that the options choose; the number of weights that were."""
     if opset(model.proto) < min_opset:
         return 0
 
-    def wanted(tensor: TensorProto) -> bool:
-        return tensor.data_type == TensorProto.FLOAT and element_count(tensor) >= min_elements
+    def wanted(site: Site) -> bool:
+        large = element_count(site.tensor) >= options.min_elements
+        return site.tensor.data_type == TensorProto.FLOAT and large and _chosen(site.name, options)
 
     left_alone = fixed_names(model.proto) | encoding_parts(model.proto)
     return encode_tensors(model, left_alone, wanted, encode)
 
 
-def encode_tensors(
-    model: Model, left_alone: set[str], wanted: Callable[[TensorProto], bool], encode: Encode
-) -> int:
+def encode_tensors(model: Model, left_alone: set[str], wanted: Callable[[Site], bool], encode: Encode) -> int:
     """Encode every wanted tensor that only nodes read; the number of tensors that were."""
     taken = all_names(model.proto)
     count = 0
@@ -79,8 +78,8 @@ def encode_tensors(
         front: dict[Scope, list[NodeProto]] = defaultdict(list)
         renames: dict[Scope, dict[str, str]] = defaultdict(dict)
         shadowed = defined_twice(root)
-        found = (site for scope in root.nested() for site in sites(scope, left_alone))
-        for site in [site for site in found if wanted(site.tensor)]:
+        found = [site for scope in root.nested() for site in sites(scope, left_alone)]
+        for site in filter(wanted, found):
             encoder = Encoder(model, site, taken, rename=site.name in shadowed)
             nodes = encode(encoder, model.array(site.tensor))
             if nodes is not None:
@@ -107,6 +106,17 @@ def plain_weight(values: Array) -> bool:
     if any((np.abs(block) == FLT_MIN).any() for block in blocks):
         return False
     return not all(np.array_equal(block, np.rint(block)) for block in blocks)
+
+
+def _chosen(name: str, options: WeightOptions) -> bool:
+    """By patterns of names in which `*` stands for anything, slashes and dots too."""
+    wanted = not options.only or any(fnmatchcase(name, pattern) for pattern in options.only)
+    return wanted and not any(fnmatchcase(name, pattern) for pattern in options.skip)
+
+
+def kept_note(kept: list[str], why: str) -> str:
+    """What a step says of the weights it left alone."""
+    return f"{len(kept)} kept as float32 ({why}): {', '.join(kept[:3])}" if kept else ""
 
 
 def _place(encoder: Encoder, nodes: list[NodeProto], front: dict[Scope, list[NodeProto]]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnx_ci.methods.weights import BLOCK, Array
+from onnx_ci.methods.slices import BLOCK, Array
 from onnx_ci.model.proto import TensorProto
 
 BFLOAT16_OPSET = 13  # the first in which Cast knows bfloat16

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnx_ci.methods.weights import BLOCK, Array
+from onnx_ci.methods.slices import BLOCK, Array
 
 MIN_OPSET = 8  # the first with Expand
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnx_ci.methods.forms.repeat import prime_factors
-from onnx_ci.methods.weights import BLOCK, Array
+from onnx_ci.methods.slices import BLOCK, Array
 
 MIN_OPSET = 6  # Cast, for the indices
 MOST = 1 << 16  # entries of a table: an index takes two bytes at most
