@@ -25,6 +25,12 @@ NOT_A_MODEL = "export it again, or exclude the path with `ignore: true` if it is
 def open_model(path: Path, *, root: Path | None = None) -> Model:
     """The model at `path`. External data must lie inside `root` (by default the model's own folder)."""
     _refuse_other_files(path)
+    if root is not None and not path.resolve().is_relative_to(root.resolve()):
+        raise ModelError(
+            f"{display_path(path)}: is a link that leads outside the repository",
+            hint="replace the link by the file itself",
+            code="OCI012",
+        )
     store = Store()
     try:
         source = store.add_file(path)
