@@ -26,6 +26,7 @@ CODES = {
     "OCI019": "unpacked by another tool after it was shrunk",
     "OCI020": "stored otherwise than its rule asks",
     "OCI021": "data files that are shared, or left behind",
+    "OCI022": "a method failed on it and was left out",
 }
 
 

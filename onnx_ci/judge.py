@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -30,12 +30,13 @@ from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, candidates
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override, Policy, Rule
-from onnx_ci.results import NOT_RUN, Alternative, Latency, Measure, Outcome, Proof, Verification
+from onnx_ci.results import NOT_RUN, Alternative, Latency, Measure, Outcome, Proof, Step, Verification
 
 if TYPE_CHECKING:
     from onnx_ci.prove import Prover
     from onnx_ci.verify.client import Runner
 
+LEAVE_OUT = "leave the method out for this model, or report the failure to the library it comes from"
 Say = Callable[[str], None]
 Write = Callable[[Model, Model, str], Path]  # candidate, original, the candidate's digest: where it now is
 
@@ -86,6 +87,7 @@ class Choice:
     verification: Verification
     alternatives: tuple[Alternative, ...]
     failed_exact: bool = False
+    misled: bool = False  # a library's "the same mathematics" was not: it is worth trying without
     latency: Latency | None = None
 
 
@@ -171,6 +173,7 @@ class Gate:
         self.limits = limits_of(job.rule, job.base_size)
         self.lineage = lineage(model, job.rule)
         self.count = 0
+        self.idle: dict[tuple[str, str], Step] = {}  # methods that gained nothing, and why
 
     @cached_property
     def before(self) -> Measure:
@@ -204,11 +207,12 @@ class Gate:
             verdict=verdict,
             before=self.before,
             after=facts.after,
-            steps=choice.staged.candidate.steps if choice.staged else (),
+            steps=choice.staged.candidate.steps if choice.staged else tuple(self.idle.values()),
             verification=choice.verification,
             findings=(
                 *self.lineage.findings(self.job.name, over=verdict == "over_budget"),
                 *self._about_sharers(),
+                *self._failures(),
                 *findings,
             ),
             alternatives=choice.alternatives,
@@ -258,14 +262,30 @@ class Gate:
             return None
         return override_for(policy, self.job.name, self.before.sha256, date.today())
 
+    def _failures(self) -> Iterator[Finding]:
+        """Libraries that broke down on the model; the other methods went on without them."""
+        for step in self.idle.values():
+            if step.failed:
+                message = f"{self.job.name}: {step.note}"
+                yield Finding(code="OCI022", severity="warning", message=message, hint=LEAVE_OUT)
+
     def choose(self) -> Choice:
         """Try candidates in the order the rule wants until one is proven."""
         if not self.methods or self.override is not None or self.sharers:
             return Choice(None, NOT_RUN, ())
+        choice = self._try(self.methods)
+        own = [one for one in self.methods if method(one.name).fidelity != "exact*"]
+        if choice.staged is None and choice.misled and len(own) < len(self.methods):
+            again = self._try(own)
+            tried = (*choice.alternatives, *again.alternatives)
+            choice = replace(again if again.staged else choice, alternatives=tried)
+        return choice
+
+    def _try(self, methods: Sequence[MethodChoice]) -> Choice:
         tried: list[Alternative] = []
         failed: Verification | None = None
-        failed_exact = False
-        for staged in self._in_order(tried):
+        failed_exact = misled = False
+        for staged in self._in_order(methods, tried):
             if not self._worth_it(staged):
                 continue
             proof = self._prove(staged)
@@ -273,10 +293,11 @@ class Gate:
                 return Choice(staged, proof.verification, tuple(tried), latency=proof.latency)
             tried.append(_alternative(staged, f"refused: {proof.verification.reason}"))
             failed = failed or proof.verification
-            failed_exact = failed_exact or (staged.candidate.exact and proof.verification.status == "failed")
             if proof.verification.status == "not_run":
                 break  # no other candidate can be verified either
-        return Choice(None, failed or NOT_RUN, tuple(tried), failed_exact)
+            failed_exact = failed_exact or staged.candidate.bitwise
+            misled = misled or (staged.candidate.exact and not staged.candidate.bitwise)
+        return Choice(None, failed or NOT_RUN, tuple(tried), failed_exact, misled)
 
     @cached_property
     def methods(self) -> tuple[MethodChoice, ...]:
@@ -303,16 +324,10 @@ class Gate:
         made = staged.candidate
         return self.prover.prove(staged.path, staged.model, bitwise=made.bitwise, changes=made.changes)
 
-    def _in_order(self, tried: list[Alternative]) -> Iterator[Staged]:
+    def _in_order(self, methods: Sequence[MethodChoice], tried: list[Alternative]) -> Iterator[Staged]:
         """to-budget: the mildest that fits, else the exact one. smallest: the smallest first."""
         mode = self.job.rule.mode
-        found = candidates(
-            self.model,
-            self.methods,
-            size=self.size,
-            exact_only=mode == "exact-only" or self.lineage.lossy,
-            feeds=self.prover.feeds if self.prover else no_feeds,
-        )
+        found = self._gaining(methods, exact_only=mode == "exact-only" or self.lineage.lossy)
         if mode == "smallest":
             yield from map(self._stage, sorted(found, key=lambda candidate: candidate.size))
             return
@@ -331,6 +346,16 @@ class Gate:
                 yield staged
         if exact is not None:
             yield exact
+
+    def _gaining(self, methods: Sequence[MethodChoice], *, exact_only: bool) -> Iterator[Candidate]:
+        feeds = self.prover.feeds if self.prover else no_feeds
+        for candidate in candidates(self.model, methods, size=self.size, exact_only=exact_only, feeds=feeds):
+            idle = [
+                step for step in candidate.steps if not step.tensors and step.size_after == step.size_before
+            ]
+            self.idle.update({(step.method, step.note): step for step in idle})
+            if candidate.gained:
+                yield candidate
 
     def _stage(self, candidate: Candidate) -> Staged:
         """Write the candidate, receipt included, into the scratch folder and measure it there."""

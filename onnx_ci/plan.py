@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnx_ci.methods.catalogue import method
@@ -24,6 +24,7 @@ class Candidate:
     runs: tuple[Run, ...]
     steps: tuple[Step, ...]
     size: int
+    gained: bool = True  # False: its methods found nothing to do, or no more than those of another candidate
 
     @property
     def exact(self) -> bool:
@@ -60,7 +61,7 @@ def candidates(
     Within one candidate methods run by their stage, not by the order of the policy. What one method
     has encoded the next leaves alone, so nothing is rounded twice. Exact encodings run after the lossy
     ones of a candidate (a weight that is fp16 without loss would be out of reach for int8 otherwise), and
-    what only moves bytes comes last.
+    what only moves bytes comes last. Those that gained nothing are among them: their steps say why.
     """
     runs = [Run(method(choice.name), choice.options) for choice in choices]
     exact = sorted((run for run in runs if run.method.exact), key=_stage)
@@ -70,15 +71,13 @@ def candidates(
     late = [run for run in exact if run.method.stage >= first]
     start = _extended(Candidate(model, (), (), size), early, feeds)
     base = _extended(start, late, feeds)
-    if base.runs:
-        yield base
+    yield replace(base, gained=bool(base.runs))
     combinations = [[run] for run in lossy] + ([lossy] if len(lossy) > 1 else [])
     seen = [base.runs]
     for combination in combinations:
         made = _extended(start, sorted([*combination, *late], key=_stage), feeds)
-        if made.runs not in seen:  # a method that found nothing to do makes no candidate of its own
-            seen.append(made.runs)
-            yield made
+        yield replace(made, gained=made.runs not in seen)
+        seen.append(made.runs)
 
 
 def _stage(run: Run) -> int:

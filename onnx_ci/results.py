@@ -29,6 +29,7 @@ class Step:
     tensors: int
     seconds: float
     note: str = ""  # why the step was undone, or what it left alone
+    failed: bool = False  # the method broke down, as the note says; the model stayed as it was
 
 
 @dataclass(frozen=True, kw_only=True)

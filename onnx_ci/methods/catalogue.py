@@ -44,6 +44,28 @@ METHODS = (
         stage=76,
     ),
     Method(
+        name="simplify",
+        fidelity="exact*",
+        summary="onnxslim or onnxsim, extra `simplify`",
+        stage=4,
+        options="Simplify",
+    ),
+    Method(
+        name="optimize",
+        fidelity="exact*",
+        summary="onnxoptimizer passes, extra `simplify`",
+        stage=6,
+        options="Optimize",
+    ),
+    Method(
+        name="ort-optimize",
+        fidelity="exact*",
+        summary="onnxruntime's own graph optimizations",
+        stage=8,
+        options="OrtOptimize",
+        changes=("opset",),
+    ),
+    Method(
         name="fp16-weights",
         fidelity="approximate",
         summary="weights stored as fp16, computed in float32",

@@ -66,7 +66,8 @@ def _step(run: Run, applied: Applied, before: int, after: int, seconds: float, *
         note = note or "nothing to move"
     elif not keep:
         grew = applied.tensors and after > before
-        note = f"undone: it would have added {after - before:,} bytes" if grew else "nothing to gain"
+        undone = f"undone: it would have added {after - before:,} bytes"
+        note = undone if grew else note or "nothing to gain"
     return Step(
         method=run.method.name,
         size_before=before,
@@ -74,4 +75,5 @@ def _step(run: Run, applied: Applied, before: int, after: int, seconds: float, *
         tensors=applied.tensors if keep else 0,
         seconds=round(seconds, 3),
         note=note,
+        failed=applied.failed,
     )

@@ -13,6 +13,27 @@ class NoOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Simplify:
+    """Which library does the work."""
+
+    engine: str = choice("onnxslim", "onnxsim")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimize:
+    """Passes of onnxoptimizer by name; none means its own set that fuses and eliminates."""
+
+    passes: tuple[str, ...] = texts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrtOptimize:
+    """How far onnxruntime goes: beyond `basic` the result runs in onnxruntime only."""
+
+    level: str = choice("basic", "extended", "layout")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Dedupe:
     """`transposed` also stores a tensor once that is there as its own transpose."""
 

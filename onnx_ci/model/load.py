@@ -33,18 +33,30 @@ def open_model(path: Path, *, root: Path | None = None) -> Model:
         )
     store = Store()
     try:
-        source = store.add_file(path)
-        proto = _parse(path, store.key, source)
-        _refuse_unreadable_names(path, proto)
-        external.resolve(proto, store, path, root or path.parent)
-        files = [path, *(path.parent / name for name in external.data_files(proto))]
-        model = Model(path, proto, store, {file: file_state(file) for file in files})
-        for tensor in tensors(proto):
-            _check_tensor(model, tensor)
-            _settle(model, tensor)
+        return _read(path, store, root or path.parent)
     except BaseException:
         store.close()
         raise
+
+
+def adopt(store: Store, path: Path) -> ModelProto:
+    """The skeleton of another file over a store that is there already: what a tool made of a model.
+
+    The file has to stay until the store is closed.
+    """
+    _refuse_other_files(path)
+    return _read(path, store, path.parent).proto
+
+
+def _read(path: Path, store: Store, root: Path) -> Model:
+    proto = _parse(path, store.key, store.add_file(path))
+    _refuse_unreadable_names(path, proto)
+    external.resolve(proto, store, path, root)
+    files = [path, *(path.parent / name for name in external.data_files(proto))]
+    model = Model(path, proto, store, {file: file_state(file) for file in files})
+    for tensor in tensors(proto):
+        _check_tensor(model, tensor)
+        _settle(model, tensor)
     return model
 
 

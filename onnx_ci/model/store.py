@@ -47,10 +47,16 @@ class Store:
         self._sources: list[Source] = []
         self._scratch: int | None = None
         self._scratch_end = 0
+        self._folders: list[tempfile.TemporaryDirectory[str]] = []
 
     def add_file(self, path: Path) -> int:
         self._sources.append(Source(path.open("rb", buffering=0), path.name))
         return len(self._sources) - 1
+
+    def folder(self) -> Path:
+        """A new scratch folder for files that are to be added; it goes when the store is closed."""
+        self._folders.append(tempfile.TemporaryDirectory(prefix="onnx-ci-"))
+        return Path(self._folders[-1].name)
 
     def put(self, data: bytes | memoryview) -> Span:
         """Keep new bytes in the scratch file; memory is free again once they are written."""
@@ -96,6 +102,8 @@ class Store:
     def close(self) -> None:
         for source in self._sources:
             source.file.close()
+        for folder in self._folders:
+            folder.cleanup()
 
 
 def write_all(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:

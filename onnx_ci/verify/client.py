@@ -10,19 +10,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onnx_ci.child.launch import memory_for
+from onnx_ci.child.process import ChildProcess, Died
+from onnx_ci.child.wording import clean
 from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.policy.schema import Limits
 from onnx_ci.results import Latency
 from onnx_ci.verify.dtypes import Array
 from onnx_ci.verify.exchange import Value, read_samples, write_samples
-from onnx_ci.verify.launch import memory_for
-from onnx_ci.verify.process import Died, WorkerProcess
-from onnx_ci.verify.wording import clean
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Feeds = Mapping[str, Value]
+WORKER = "onnx_ci.verify.worker"
 
 
 class RunFailed(ModelError):
@@ -39,7 +40,7 @@ class Runner:
     """A worker, started when first needed and replaced when it dies. Not for several threads at once."""
 
     def __init__(self) -> None:
-        self._worker: WorkerProcess | None = None
+        self._worker: ChildProcess | None = None
         self._temp: Path | None = None
         self._numbers = itertools.count()
 
@@ -86,12 +87,12 @@ class Runner:
 
     def _ask(self, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> dict[str, Any]:
         paths = [os.path.abspath(path) for path in models]  # noqa: PTH100 - a symlink stays what it is
-        worker = self._started(memory_for(models, limits))
+        worker = self._started(memory_for(models, limits.memory))
         try:
             answer = worker.ask({"job": job, "models": paths, **more}, seconds=limits.seconds)
         except Died as death:
             self._stop()
-            raise RunFailed(death.kind, death.message) from None
+            raise RunFailed(death.kind, death.said("onnxruntime")) from None
         except BaseException:  # interrupted halfway: the next answer would belong to this question
             self._stop()
             raise
@@ -109,11 +110,11 @@ class Runner:
             message = f"it needs more memory than the limit allows ({message})"
         raise RunFailed(answer["kind"], message, stage=answer["stage"])
 
-    def _started(self, memory: int) -> WorkerProcess:
+    def _started(self, memory: int) -> ChildProcess:
         if self._worker is not None and (self._worker.memory != memory or not self._worker.alive):
             self._stop()
         if self._worker is None:
-            self._worker = WorkerProcess(memory, self._home())
+            self._worker = ChildProcess(WORKER, memory, self._home())
         return self._worker
 
     def _stop(self) -> None:

@@ -4,39 +4,38 @@ Requests come as JSON lines on stdin, answers go as JSON lines to what was stdou
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import queue
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from onnx_ci.child.serve import limit, private_channel, requests, runtime_errors, send
+
 _THREADS = 8  # more cost address space and gain little on one small sample
 _ENOUGH = 2.0  # seconds of timing for a fast model
 _PATIENCE = 20.0  # seconds after which a slow one has been timed enough
 _ROUNDS = (5, 200)  # at least, at most
+_ERRORS = (RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, ArithmeticError)  # bad values
 _OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "allocate memory", "out of memory")
 
 
 def main(memory: int) -> None:
     """Answer requests until stdin ends. `memory` is in bytes."""
-    channel = _private_channel()
-    _limit(memory)
-    requests = _requests()
+    channel = private_channel()
+    limit(memory)
+    waiting = requests()
     try:
         import onnxruntime as ort
     except ImportError as error:
-        _send(channel, {"kind": "environment", "message": f"onnxruntime can't be loaded: {error}"})
+        send(channel, {"kind": "environment", "message": f"onnxruntime can't be loaded: {error}"})
         return
     ort.set_default_logger_severity(4)
     while True:
-        _send(channel, answer(ort, requests.get()))
+        send(channel, answer(ort, waiting.get()))
 
 
 def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +47,7 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
         return {"kind": "ok", **_JOBS[request["job"]](ort, sessions, request)}
     except MemoryError:
         return {"kind": "memory", "message": "not enough memory for an array", "stage": stage}
-    except _errors(ort) as error:
+    except runtime_errors(*_ERRORS) as error:
         text = str(error) or type(error).__name__
         kind = "memory" if any(sign in text for sign in _OUT_OF_MEMORY) else "error"
         return {"kind": kind, "message": text[:4000], "stage": stage}
@@ -108,51 +107,6 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _errors(ort: Any) -> tuple[type[Exception], ...]:
-    """Whatever onnxruntime raises (its exceptions share no base), and what bad values lead to."""
-    state = ort.capi.onnxruntime_pybind11_state
-    own = [e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)]
-    return (*own, RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, ArithmeticError)
-
-
-def _private_channel() -> int:
-    """Keep stdout for the answers and point fd 1 at nothing: native code may print there."""
-    channel = os.dup(1)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.close(nothing)
-    return channel
-
-
-def _send(channel: int, message: dict[str, Any]) -> None:
-    data = (json.dumps(message) + "\n").encode("ascii")
-    while data:
-        data = data[os.write(channel, data) :]
-
-
-def _requests() -> queue.SimpleQueue[dict[str, Any]]:
-    """Requests, read by a thread of its own: when our parent is gone, even a busy worker ends at once."""
-    waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-
-    def read() -> None:
-        for line in sys.stdin:
-            waiting.put(json.loads(line))
-        os._exit(0)
-
-    threading.Thread(target=read, daemon=True).start()
-    return waiting
-
-
-def _limit(memory: int) -> None:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
-    for name, value in (("RLIMIT_AS", memory), ("RLIMIT_FSIZE", memory), ("RLIMIT_CORE", 0)):
-        with contextlib.suppress(ValueError, OSError, AttributeError):  # macOS refuses some of them
-            resource.setrlimit(getattr(resource, name), (value, value))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How the worker is started: which modules it can see, which variables, how much memory it gets."""
+"""How a child is started: which modules it can see, which variables, how much memory it gets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from verify_models import LINEAR, model, save
 
 import onnx_ci
+from onnx_ci.child import launch
+from onnx_ci.child.launch import environment, memory_for, module_path
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify import launch
 from onnx_ci.verify.client import Runner
-from onnx_ci.verify.launch import environment, memory_for, module_path
 
 HOME = str(Path(onnx_ci.__file__).resolve().parent.parent)
 GIB = 1 << 30
@@ -59,17 +59,17 @@ def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(launch, "_physical", lambda: 64 * GIB)
     path = tmp_path / "model.onnx"
     path.write_bytes(b"x")
-    assert memory_for([path], Limits(memory=GIB)) == GIB
-    assert memory_for([path], Limits(memory=123)) == GIB // 2
-    assert memory_for([path], Limits()) == 4 * GIB
+    assert memory_for([path], GIB) == GIB
+    assert memory_for([path], 123) == GIB // 2
+    assert memory_for([path]) == 4 * GIB
     with (tmp_path / "model.onnx.data").open("wb") as file:
         file.truncate(GIB)
-    assert memory_for([path], Limits()) == 8 * (GIB + 1)
+    assert memory_for([path]) == 8 * (GIB + 1)
     monkeypatch.setattr(launch, "_physical", lambda: 5 * GIB)
-    assert memory_for([path], Limits()) == 4 * GIB
+    assert memory_for([path]) == 4 * GIB
     monkeypatch.setattr(launch, "_physical", lambda: None)
-    assert memory_for([path, path], Limits()) == 16 * (GIB + 1)
-    assert memory_for([tmp_path / "gone" / "m.onnx"], Limits()) == 4 * GIB
+    assert memory_for([path, path]) == 16 * (GIB + 1)
+    assert memory_for([tmp_path / "gone" / "m.onnx"]) == 4 * GIB
 
 
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="POSIX")

@@ -1,4 +1,4 @@
-"""One worker process: started in a group of its own, asked, timed, killed and reaped."""
+"""One child process: started in a group of its own, asked, timed, killed and reaped."""
 
 from __future__ import annotations
 
@@ -11,30 +11,35 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.verify.launch import command, environment
-from onnx_ci.verify.wording import clean
+from onnx_ci.child.launch import command, environment
+from onnx_ci.child.wording import clean
 
 _TAIL = 4096  # bytes of its last words that are looked at
 
 
 class Died(Exception):
-    """The worker ended before it answered."""
+    """The child ended before it answered: "crash", "timeout" or "memory"."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
 
+    def said(self, culprit: str) -> str:
+        """What happened, in words; a crash is put down to the library that ran."""
+        return f"{culprit} {self.message}" if self.kind == "crash" else f"it {self.message}"
 
-class WorkerProcess:
-    """Owns the process and its pipes; `home` is a private folder, also its working folder."""
 
-    def __init__(self, memory: int, home: Path) -> None:
+class ChildProcess:
+    """Owns the process and its pipes; `entry` is the module whose `main` it runs,
+    `home` a private folder, also its working folder."""
+
+    def __init__(self, entry: str, memory: int, home: Path, *, repeatable: bool = False) -> None:
         self.memory = memory
         self._stderr = home / "stderr.txt"
         with self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
-                command(memory),
+                command(entry, memory, repeatable=repeatable),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -99,13 +104,13 @@ class WorkerProcess:
     def _death(self, seconds: float) -> Died:
         code = self._process.wait()
         if self._expired:
-            return Died("timeout", f"it did not finish within {seconds:.3g} s")
+            return Died("timeout", f"did not finish within {seconds:.3g} s")
         words = self._last_words()
         if "bad_alloc" in words or "MemoryError" in words:
-            return Died("memory", "it needs more memory than the limit allows")
+            return Died("memory", "needs more memory than the limit allows")
         how = _signal_name(-code) if code < 0 else f"exit code {code}"
         last = clean(words.strip().splitlines()[-1]) if words.strip() else ""
-        return Died("crash", f"onnxruntime crashed ({how})" + (f": {last}" if last else ""))
+        return Died("crash", f"crashed ({how})" + (f": {last}" if last else ""))
 
     def _last_words(self) -> str:
         with self._stderr.open("rb") as file:

@@ -1,4 +1,4 @@
-"""How the worker is started: which Python path, which environment, how much memory."""
+"""How a child is started: which Python path, which environment, how much memory."""
 
 from __future__ import annotations
 
@@ -7,25 +7,30 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from onnx_ci.policy.schema import Limits
-
 _GIB = 1 << 30
 _FLOOR = _GIB // 2  # address space: with 8 threads a session that does nothing takes 0.4 GiB
 _LEAST = 4 * _GIB
 _PER_BYTE = 8  # a model in memory, its optimized copy, and its activations
 _SHARE = 0.8  # of the machine's memory
 _BOOT = (
-    "import sys; sys.path[:] = sys.argv[2:]; from onnx_ci.verify.worker import main; main(int(sys.argv[1]))"
+    "import sys; sys.path[:] = sys.argv[3:]; import importlib;"
+    " importlib.import_module(sys.argv[1]).main(int(sys.argv[2]))"
 )
 _DATA = (".data", "_data", ".bin", ".weights")
 _HAZARDS = ("PYTHON", "ORT_", "ONNX")
 _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "_KEY")
 
 
-def command(memory: int) -> list[str]:
-    """The worker isolated (-I) from the folder it is started in and from PYTHON* variables, with our own
-    module path in place of the default: that finds a checkout, a user's site and site-packages alike."""
-    return [sys.executable, "-I", "-c", _BOOT, str(memory), *module_path(sys.path, Path.cwd())]
+def command(entry: str, memory: int, *, repeatable: bool = False) -> list[str]:
+    """Python running `main` of a module, with our own module path in place of the default: that finds a
+    checkout, a user's site and site-packages alike.
+
+    -I isolates it from the folder it is started in and from PYTHON* variables. It also makes the order of
+    sets a matter of chance; where that shows, `repeatable` leaves isolation to `environment`, which passes
+    none of these variables on but the one that fixes the order.
+    """
+    flag = "-s" if repeatable else "-I"
+    return [sys.executable, flag, "-c", _BOOT, entry, str(memory), *module_path(sys.path, Path.cwd())]
 
 
 def module_path(path: Iterable[str], cwd: Path) -> list[str]:
@@ -40,14 +45,14 @@ def environment(current: Mapping[str, str]) -> dict[str, str]:
     """What is inherited: no variable that changes Python or onnxruntime, and no secret."""
     kept = {name: value for name, value in current.items() if not _is_unwanted(name.upper())}
     # Each malloc arena and each BLAS thread reserves address space that counts against the limit.
-    return {**kept, "MALLOC_ARENA_MAX": "4", "OPENBLAS_NUM_THREADS": "1"}
+    return {**kept, "MALLOC_ARENA_MAX": "4", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 
 
-def memory_for(models: Iterable[Path], limits: Limits) -> int:
-    """Bytes the worker may use: what the limits say, or enough for these models but not all there is.
+def memory_for(models: Iterable[Path], limit: int | None = None) -> int:
+    """Bytes a child may use: the limit, or enough for these models but not all there is.
     With less than the floor onnxruntime itself would not start."""
-    if limits.memory is not None:
-        return max(_FLOOR, limits.memory)
+    if limit is not None:
+        return max(_FLOOR, limit)
     wanted = max(_LEAST, _PER_BYTE * sum(map(_stored, models)))
     total = _physical()
     return wanted if total is None else min(wanted, int(total * _SHARE))

@@ -1,0 +1,21 @@
+"""onnxoptimizer on a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnxoptimizer
+
+from onnx_ci.tools.files import load, save
+from onnx_ci.tools.repeat import until_settled
+
+NOT_ITS_WORK = {"eliminate_duplicate_initializer"}  # it takes -0.0 for 0.0; dedupe does not
+
+
+def run(source: Path, target: Path, options: dict[str, Any]) -> str:
+    safe = [name for name in onnxoptimizer.get_fuse_and_elimination_passes() if name not in NOT_ITS_WORK]
+    passes = options["passes"] or safe
+    model = until_settled(lambda one: onnxoptimizer.optimize(one, passes, fixed_point=True), load(source))
+    save(model, target)
+    return ""
