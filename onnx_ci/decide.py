@@ -14,6 +14,14 @@ from onnx_ci.sizes import format_percent, format_size
 LIMIT_CODES = {"growth": "OCI002", "params": "OCI014", "latency": "OCI010"}
 
 
+DEFAULT_HINT = "loosen the tolerance, or allow milder methods"
+REFUSED_HINTS = {
+    "OCI010": "allow more time (budget: {latency: ...}), or milder methods",
+    "OCI013": "give the model more room: limits: {seconds: ..., memory: ...}",
+    "OCI016": "allow a larger difference (evaluate: {max_increase: ...}), or milder methods",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """All that the verdict depends on. `after` is the verified candidate, if there is one."""
@@ -25,6 +33,7 @@ class Facts:
     before: Measure
     after: Measure | None = None
     methods: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()  # what would be stored elsewhere, in words
     verification: Verification
     writes: bool = False
     insists: bool = False  # the user named the methods: that none holds is an error, not a choice
@@ -56,7 +65,7 @@ def decide(facts: Facts) -> tuple[str, tuple[Finding, ...]]:
     verdict, findings = _decide(facts)
     if facts.rule.severity == "warning":
         findings = [replace(f, severity="warning") if f.severity == "error" else f for f in findings]
-    if facts.override is not None and any(f.severity == "error" for f in findings):
+    if facts.override is not None:
         findings = _accepted(findings, facts.override)
     return verdict, tuple(findings)
 
@@ -79,9 +88,10 @@ def _decide(facts: Facts) -> tuple[str, list[Finding]]:
 
 def _over_budget(facts: Facts, broken: Mapping[str, int]) -> Iterator[Finding]:
     tried = min(facts.alternatives, key=lambda a: a.size, default=None)
-    closest = f"; the closest was {format_size(tried.size)} with {', '.join(tried.methods)}" if tried else ""
+    nearest = f"; the closest was {format_size(tried.size)} with {', '.join(tried.methods)}" if tried else ""
     for name, value in broken.items():
         limit = facts.limits[name]
+        closest = nearest if name in ("size", "growth") else ""
         yield Finding(
             code=LIMIT_CODES.get(name, "OCI001"),
             severity="error",
@@ -100,7 +110,8 @@ def _limit_name(name: str) -> str:
 
 
 def _budget_hint(facts: Facts) -> str:
-    if not facts.methods and facts.verification.status != "failed":
+    approximate = any(choice.name.endswith(("-weights", "-int8")) for choice in facts.rule.methods)
+    if not approximate and facts.verification.status != "failed":
         return (
             "allow a stronger method in the rule (for example methods: [dedupe, drop-unused, int8-weights]),"
             " raise the budget, or accept this content with an override"
@@ -109,6 +120,10 @@ def _budget_hint(facts: Facts) -> str:
 
 
 def _would_shrink(facts: Facts, after: Measure) -> Finding:
+    hint = f"run: onnx-ci fix {facts.call or facts.name}"
+    if facts.moved and after.size >= facts.before.size:
+        message = f"{facts.name}: would move {' and '.join(facts.moved)}{_where(facts)}"
+        return Finding(code="OCI020", severity="error", message=message, hint=hint)
     saved = 1 - after.size / facts.before.size
     over = over_limits(facts.before, facts.limits)
     why = f"is over its {' and '.join(map(_limit_name, over))}{_where(facts)}, but " if over else ""
@@ -117,7 +132,7 @@ def _would_shrink(facts: Facts, after: Measure) -> Finding:
         severity="error",
         message=f"{facts.name}: {why}can be {format_size(after.size)} instead of"
         f" {format_size(facts.before.size)} (-{format_percent(saved)}) with {', '.join(facts.methods)}",
-        hint=f"run: onnx-ci fix {facts.call or facts.name}",
+        hint=hint,
     )
 
 
@@ -128,7 +143,7 @@ def _left_out(facts: Facts, severity: str) -> Iterator[Finding]:
             code=facts.verification.code or "OCI004",
             severity=severity,
             message=f"{facts.name}: {facts.verification.reason}",
-            hint=facts.verification.hint or "loosen the tolerance, or allow milder methods",
+            hint=facts.verification.hint or REFUSED_HINTS.get(facts.verification.code, DEFAULT_HINT),
         )
         return
     refused = [alternative for alternative in facts.alternatives if alternative.verdict.startswith("refused")]

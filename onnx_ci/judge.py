@@ -18,12 +18,14 @@ from onnx_ci.findings import Finding
 from onnx_ci.lineage import lineage, stamp
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import no_feeds
-from onnx_ci.model.container import Model
+from onnx_ci.model.container import Model, display_path
+from onnx_ci.model.digest import model_digest
 from onnx_ci.model.hashing import BackgroundHash, file_sha256
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import files_of, measure, parameters
-from onnx_ci.model.replace import replace_model
+from onnx_ci.model.ownership import sharers
+from onnx_ci.model.replace import is_unfinished, left_behind, replace_model
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, candidates
 from onnx_ci.policy.match import override_for
@@ -54,6 +56,12 @@ class Job:
     base_size: int | None = None
     hashing: BackgroundHash | None = None
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
+
+    @property
+    def call(self) -> str:
+        """How to name the model on the command line, from here."""
+        path = os.path.relpath(self.path)
+        return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
     @property
     def compressed(self) -> list[str]:
@@ -98,10 +106,49 @@ def judge(job: Job, runner: Runner | None, say: Say = lambda _: None) -> Outcome
     try:
         hashing = job.hashing or (BackgroundHash(job.path) if job.identify else None)
         with open_model(job.path, root=job.root) as model, tempfile.TemporaryDirectory() as scratch:
-            return Gate(job, model, hashing, Path(scratch), say, runner).run(outcome)
+            if not is_unfinished(model):
+                return Gate(job, model, hashing, Path(scratch), say, runner).run(outcome)
+            if job.write is None:
+                return replace(outcome, verdict="would_shrink", findings=(_unfinished(job),))
+            job.write(model.copy(), model, model_digest(model))
+        return judge(replace(job, hashing=None), runner, say)
     except ModelError as error:
         finding = Finding(code=error.code, severity=job.rule.severity, message=error.message, hint=error.hint)
         return replace(outcome, findings=(finding,))
+    except OSError as error:
+        return replace(outcome, verdict="unverified", findings=(_disk_trouble(job, error),))
+
+
+def _disk_trouble(job: Job, error: OSError) -> Finding:
+    return Finding(
+        code="OCI017",
+        severity="error",
+        message=f"{job.name}: could not be worked on: {error.strerror or error}; it is as it was",
+        hint=f"candidates are tried out in {tempfile.gettempdir()}: make room there, or set TMPDIR",
+    )
+
+
+def _left_behind(job: Job, original: Model, written: Path) -> Iterator[Finding]:
+    """Files that are not called after the model are never touched; say so, and how to be rid of them."""
+    names = left_behind(original, written) if original.path.resolve() == written else []
+    if names:
+        files = " ".join(shlex.quote(name) for name in names)
+        yield Finding(
+            code="OCI021",
+            severity="note",
+            message=f"{job.name}: no longer needs {', '.join(names)}; onnx-ci removes only data files that"
+            " are called after their model",
+            hint=f"if nothing else needs it, in {display_path(written.parent)}: git rm {files}",
+        )
+
+
+def _unfinished(job: Job) -> Finding:
+    return Finding(
+        code="OCI018",
+        severity=job.rule.severity,
+        message=f"{job.name}: a fix was interrupted before its data file got its name; the model still loads",
+        hint=f"run: onnx-ci fix {job.call}",
+    )
 
 
 class Gate:
@@ -138,12 +185,13 @@ class Gate:
         choice = self.choose()
         facts = Facts(
             name=self.job.name,
-            call=shlex.quote(os.path.relpath(self.job.path)),
+            call=self.job.call,
             rule=self.job.rule,
             policy_file=self.job.policy.file if self.job.policy else "",
             before=self.before,
             after=choice.staged.measure if choice.staged else None,
             methods=choice.staged.candidate.names if choice.staged else (),
+            moved=choice.staged.candidate.moved if choice.staged else (),
             verification=choice.verification,
             writes=self.job.write is not None,
             insists=self.job.insists,
@@ -151,7 +199,7 @@ class Gate:
             latency=choice.latency,
             alternatives=choice.alternatives,
             failed_exact=choice.failed_exact,
-            override=self._override(),
+            override=self.override,
         )
         verdict, findings = decide(facts)
         done = replace(
@@ -163,6 +211,7 @@ class Gate:
             verification=choice.verification,
             findings=(
                 *self.lineage.findings(self.job.name, over=verdict == "over_budget"),
+                *self._about_sharers(),
                 *self._failures(),
                 *findings,
             ),
@@ -185,27 +234,48 @@ class Gate:
         after = choice.staged.measure
         if self.job.identify and not after.sha256:
             after = replace(after, sha256=file_sha256(written))
-        return replace(outcome, after=after, written=True)
+        findings = (*outcome.findings, *_left_behind(self.job, self.model, written))
+        return replace(outcome, after=after, written=True, findings=findings)
 
-    def _override(self) -> Override | None:
+    @cached_property
+    def sharers(self) -> list[Path]:
+        """Models that have a data file in common with this one: shrinking one would store it twice."""
+        return sharers(self.model, self.job.root)
+
+    def _about_sharers(self) -> tuple[Finding, ...]:
+        if not self.sharers:
+            return ()
+        others = ", ".join(display_path(path) for path in self.sharers[:3])
+        finding = Finding(
+            code="OCI021",
+            severity="note",
+            message=f"{self.job.name}: has a data file in common with {others}, so it is left as it is:"
+            " shrunk alone it would need data of its own",
+        )
+        return (finding,)
+
+    @cached_property
+    def override(self) -> Override | None:
+        """What accepts this very content as it is: then it is neither judged nor changed."""
         policy = self.job.policy
-        return override_for(policy, self.job.name, self.before.sha256, date.today()) if policy else None
+        if policy is None or not policy.overrides:
+            return None
+        return override_for(policy, self.job.name, self.before.sha256, date.today())
 
     def _failures(self) -> Iterator[Finding]:
         """Libraries that broke down on the model; the other methods went on without them."""
         for step in self.idle.values():
             if step.failed:
                 message = f"{self.job.name}: {step.note}"
-                yield Finding(code="OCI018", severity="warning", message=message, hint=LEAVE_OUT)
+                yield Finding(code="OCI022", severity="warning", message=message, hint=LEAVE_OUT)
 
     def choose(self) -> Choice:
         """Try candidates in the order the rule wants until one is proven."""
-        if self.lineage.current:
+        if not self.methods or self.override is not None or self.sharers:
             return Choice(None, NOT_RUN, ())
-        methods = self.job.rule.methods
-        choice = self._try(methods)
-        own = [one for one in methods if method(one.name).fidelity != "exact*"]
-        if choice.staged is None and choice.misled and len(own) < len(methods):
+        choice = self._try(self.methods)
+        own = [one for one in self.methods if method(one.name).fidelity != "exact*"]
+        if choice.staged is None and choice.misled and len(own) < len(self.methods):
             again = self._try(own)
             tried = (*choice.alternatives, *again.alternatives)
             choice = replace(again if again.staged else choice, alternatives=tried)
@@ -228,6 +298,14 @@ class Gate:
             failed_exact = failed_exact or staged.candidate.bitwise
             misled = misled or (staged.candidate.exact and not staged.candidate.bitwise)
         return Choice(None, failed or NOT_RUN, tuple(tried), failed_exact, misled)
+
+    @cached_property
+    def methods(self) -> tuple[MethodChoice, ...]:
+        """Those of the rule. Where they were run already, only what says where bytes are kept: a model
+        may have been stored otherwise since, and still be the same model."""
+        chosen = self.job.rule.methods
+        moving = tuple(choice for choice in chosen if method(choice.name).gains == "layout")
+        return moving if self.lineage.current else chosen
 
     @cached_property
     def prover(self) -> Prover | None:
@@ -272,7 +350,9 @@ class Gate:
     def _gaining(self, methods: Sequence[MethodChoice], *, exact_only: bool) -> Iterator[Candidate]:
         feeds = self.prover.feeds if self.prover else no_feeds
         for candidate in candidates(self.model, methods, size=self.size, exact_only=exact_only, feeds=feeds):
-            idle = [step for step in candidate.steps if step.size_after == step.size_before]
+            idle = [
+                step for step in candidate.steps if not step.tensors and step.size_after == step.size_before
+            ]
             self.idle.update({(step.method, step.note): step for step in idle})
             if candidate.gained:
                 yield candidate
@@ -294,11 +374,13 @@ class Gate:
         return Staged(candidate, model, digest, path, found)
 
     def _worth_it(self, staged: Staged) -> bool:
-        if staged.measure.size >= self.size:
-            return False
+        if staged.candidate.moved and staged.candidate.exact:
+            return True  # where bytes are kept is what was asked for
+        before, after = over_limits(self.before, self.limits), over_limits(staged.measure, self.limits)
+        if staged.measure.size >= self.size or after.keys() - before.keys():
+            return False  # no gain, or paid for with a limit that was kept until now
         saved = 1 - staged.measure.size / self.size
-        helps = over_limits(self.before, self.limits) and not over_limits(staged.measure, self.limits)
-        return bool(helps) or saved >= self.job.rule.minimum_gain
+        return bool(before and not after) or saved >= self.job.rule.minimum_gain
 
 
 def _alternative(staged: Staged, verdict: str) -> Alternative:

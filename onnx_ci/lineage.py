@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 from onnx_ci.findings import Finding
 from onnx_ci.methods.chain import Run
+from onnx_ci.methods.quantized import encoding_parts
 from onnx_ci.model.container import Model
 from onnx_ci.model.digest import model_digest
 from onnx_ci.model.external import data_files
@@ -21,11 +22,13 @@ from onnx_ci.version import __version__
 
 @dataclass(frozen=True)
 class Lineage:
-    """`receipt` is the one the model carries, if it is valid; `data` are its data files."""
+    """`receipt` is the one the model carries, if it is valid; `data` the sha256
+    of each of its files, where it has more than one."""
 
     policy: str
     data: dict[str, str]
     receipt: Receipt | None = None
+    unpacked: tuple[str, ...] = ()  # methods whose encodings are no longer there
 
     @property
     def current(self) -> bool:
@@ -39,6 +42,8 @@ class Lineage:
 
     def findings(self, name: str, *, over: bool) -> tuple[Finding, ...]:
         """What to say where the rule asks for something that only the original can give."""
+        if self.unpacked:
+            return (_unpacked(name, self.unpacked),)
         if self.receipt is None or self.current or not self.lossy:
             return ()
         methods = ", ".join(entry["name"] for entry in self.receipt.methods)
@@ -70,8 +75,27 @@ def lineage(model: Model, rule: Rule) -> Lineage:
     """Read the receipt, and believe it only if the model is still as it was when that was written."""
     receipt = read_receipt(model.proto)
     valid = receipt is not None and receipt.digest == model_digest(model)
-    data = {} if valid else {name: file_sha256(model.path.parent / name) for name in data_files(model.proto)}
-    return Lineage(fingerprint(rule), data, receipt if valid else None)
+    outside = data_files(model.proto)
+    files = [model.path, *(model.path.parent / name for name in outside)] if outside and not valid else []
+    data = {file.name: file_sha256(file) for file in files}
+    unpacked = _lost_encodings(model, receipt) if receipt and not valid else ()
+    return Lineage(fingerprint(rule), data, receipt if valid else None, unpacked)
+
+
+def _lost_encodings(model: Model, receipt: Receipt) -> tuple[str, ...]:
+    """The methods that stored weights small, if no weight is stored that way any more."""
+    methods = tuple(str(entry["name"]) for entry in receipt.methods)
+    stored = tuple(name for name in methods if name.endswith("-weights"))
+    return stored if stored and not encoding_parts(model.proto) else ()
+
+
+def _unpacked(name: str, methods: Sequence[str]) -> Finding:
+    return Finding(
+        code="OCI019",
+        severity="warning",
+        message=f"{name}: was shrunk with {', '.join(methods)}; another tool has unpacked its weights",
+        hint="simplify a model before it is shrunk, not after: restore the original and run onnx-ci fix last",
+    )
 
 
 def stamp(model: Model, runs: Sequence[Run], line: Lineage, source: Measure, *, verified: bool) -> str:

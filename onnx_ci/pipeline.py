@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -12,12 +14,13 @@ from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
 from onnx_ci.judge import Job, judge, write_in_place
 from onnx_ci.model.load import read_skeleton
-from onnx_ci.model.measure import files_of, measure
+from onnx_ci.model.measure import compressed_size, files_of
+from onnx_ci.model.ownership import data_of
 from onnx_ci.policy.match import ended_override, group_members, rule_for
 from onnx_ci.policy.schema import Group, Policy, Rule
 from onnx_ci.results import Outcome, RunReport
 from onnx_ci.sizes import format_size
-from onnx_ci.targets.git import blob_size
+from onnx_ci.targets.git import blob, blob_size
 from onnx_ci.verify.client import Runner
 
 Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
@@ -63,14 +66,24 @@ def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:
 
 
 def _in_parallel(plan: Plan, progress: Progress) -> Iterator[Outcome]:
+    """Each thread keeps its worker process for all the models it gets."""
     from concurrent.futures import ThreadPoolExecutor
+    from queue import SimpleQueue
 
-    def work(numbered: tuple[int, Path]) -> Outcome:
-        with Runner() as runner:
-            return _one(plan, numbered[1], runner, numbered[0], progress)
+    with ExitStack() as stack:
+        free: SimpleQueue[Runner] = SimpleQueue()
+        for _ in range(plan.jobs):
+            free.put(stack.enter_context(Runner()))
 
-    with ThreadPoolExecutor(plan.jobs) as pool:
-        yield from pool.map(work, enumerate(plan.models))
+        def work(numbered: tuple[int, Path]) -> Outcome:
+            runner = free.get()
+            try:
+                return _one(plan, numbered[1], runner, numbered[0], progress)
+            finally:
+                free.put(runner)
+
+        with ThreadPoolExecutor(plan.jobs) as pool:
+            yield from pool.map(work, enumerate(plan.models))
 
 
 def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progress) -> Outcome:
@@ -110,16 +123,28 @@ def _ignored(plan: Plan, name: str, rule: Rule | None) -> Outcome:
 
 
 def _base_size(plan: Plan, path: Path, rule: Rule) -> int | None:
-    """What the model and its data took in the commit this run is compared with."""
+    """What the model and the data it named then took in the commit this run is compared with."""
     if rule.budget.growth is None or not plan.base or plan.repository is None:
         return None
-    try:
-        files = files_of(path, read_skeleton(path))
-    except ModelError:
+    name = path.relative_to(plan.repository).as_posix()
+    size = blob_size(plan.repository, plan.base, name)
+    if size is None:
         return None
-    names = [file.relative_to(plan.repository).as_posix() for file in files]
-    sizes = [blob_size(plan.repository, plan.base, name) for name in names]
-    return sum(size or 0 for size in sizes) if sizes[0] is not None else None
+    folder = Path(name).parent
+    data = [(folder / item).as_posix() for item in _data_in_commit(plan.repository, plan.base, name)]
+    return size + sum(blob_size(plan.repository, plan.base, item) or 0 for item in data)
+
+
+def _data_in_commit(repository: Path, commit: str, name: str) -> list[str]:
+    """The data files that the model of that commit names."""
+    content = blob(repository, commit, name)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "model.onnx"
+        copy.write_bytes(content or b"")
+        try:
+            return data_of(copy)
+        except ModelError:  # a pointer of Git LFS, or broken: its size is all there is
+            return []
 
 
 def _with_ended_override(plan: Plan, outcome: Outcome) -> Outcome:
@@ -145,16 +170,19 @@ def _group_findings(plan: Plan) -> Iterator[Finding]:
             yield from _over_group(plan, group, [everything[name] for name in members])
 
 
+def _files(path: Path) -> list[Path]:
+    try:
+        return [file for file in files_of(path, read_skeleton(path)) if file.exists()]
+    except ModelError:  # reported where the model itself is judged
+        return [path]
+
+
 def _over_group(plan: Plan, group: Group, members: list[Path]) -> Iterator[Finding]:
-    totals = dict.fromkeys(group.budget.size_like, 0)
-    for path in members:
-        try:
-            compressed = [name for name in totals if name != "size"]
-            found = measure(path, read_skeleton(path), hashing=None, compressed=compressed)
-        except (ModelError, OSError):
-            continue  # reported where the model itself is judged
-        for name in totals:
-            totals[name] += getattr(found, name)
+    files = {file for path in members for file in _files(path)}  # data that two models share counts once
+    totals = {
+        name: sum(file.stat().st_size for file in files) if name == "size" else compressed_size(name, files)
+        for name in group.budget.size_like
+    }
     for name, limit in group.budget.size_like.items():
         if totals[name] > limit:
             yield Finding(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnx_ci.methods.catalogue import method
-from onnx_ci.methods.chain import Chained, Run, no_feeds, run_chain
+from onnx_ci.methods.chain import Run, no_feeds, run_chain
 from onnx_ci.model.container import Model
 from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import Step
@@ -24,7 +24,7 @@ class Candidate:
     runs: tuple[Run, ...]
     steps: tuple[Step, ...]
     size: int
-    gained: bool  # by the methods that set it apart from the candidate before it
+    gained: bool = True  # False: its methods found nothing to do, or no more than those of another candidate
 
     @property
     def exact(self) -> bool:
@@ -42,6 +42,13 @@ class Candidate:
         return tuple(topic for run in self.runs for topic in run.method.changes)
 
     @property
+    def moved(self) -> tuple[str, ...]:
+        """What was moved out of the model or into it, in words."""
+        layout = {run.method.name for run in self.runs if run.method.gains == "layout"}
+        steps = (step for step in self.steps if step.method in layout)
+        return tuple(f"{step.tensors} tensor{'s'[: step.tensors != 1]}: {step.note}" for step in steps)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(run.method.name for run in self.runs)
 
@@ -49,36 +56,40 @@ class Candidate:
 def candidates(
     model: Model, choices: Sequence[MethodChoice], *, size: int, exact_only: bool, feeds: Feeds = no_feeds
 ) -> Iterator[Candidate]:
-    """Mildest first: the exact methods, then each approximate one after them, then all together.
+    """Mildest first: the exact methods, then each approximate one with them, then all together.
 
     Within one candidate methods run by their stage, not by the order of the policy. What one method
-    has encoded the next leaves alone, so nothing is rounded twice. Those that gained nothing are among
-    them: their steps say why.
+    has encoded the next leaves alone, so nothing is rounded twice. Exact encodings run after the lossy
+    ones of a candidate (a weight that is fp16 without loss would be out of reach for int8 otherwise), and
+    what only moves bytes comes last. Those that gained nothing are among them: their steps say why.
     """
     runs = [Run(method(choice.name), choice.options) for choice in choices]
     exact = sorted((run for run in runs if run.method.exact), key=_stage)
     lossy = [] if exact_only else [run for run in runs if not run.method.exact]
-    base = _candidate(run_chain(model, exact, size=size, feeds=feeds), exact)
-    yield base
-    combinations = [[run] for run in lossy] + ([sorted(lossy, key=_stage)] if len(lossy) > 1 else [])
+    first = min((run.method.stage for run in lossy), default=0)
+    early = [run for run in exact if run.method.stage < first]
+    late = [run for run in exact if run.method.stage >= first]
+    start = _extended(Candidate(model, (), (), size), early, feeds)
+    base = _extended(start, late, feeds)
+    yield replace(base, gained=bool(base.runs))
+    combinations = [[run] for run in lossy] + ([lossy] if len(lossy) > 1 else [])
+    seen = [base.runs]
     for combination in combinations:
-        chained = run_chain(base.model, combination, size=base.size, feeds=feeds)
-        yield _candidate(chained, combination, before=base)
+        made = _extended(start, sorted([*combination, *late], key=_stage), feeds)
+        yield replace(made, gained=made.runs not in seen)
+        seen.append(made.runs)
 
 
 def _stage(run: Run) -> int:
     return run.method.stage
 
 
-def _candidate(chained: Chained, runs: Sequence[Run], before: Candidate | None = None) -> Candidate:
-    """Only the methods that saved something count as having made the candidate."""
-    useful = [
-        run for run, step in zip(runs, chained.steps, strict=True) if step.size_after < step.size_before
-    ]
+def _extended(before: Candidate, runs: Sequence[Run], feeds: Feeds) -> Candidate:
+    """Only the methods that were of use count as having made the candidate."""
+    chained = run_chain(before.model, runs, size=before.size, feeds=feeds)
     return Candidate(
         model=chained.model,
-        runs=(*(before.runs if before else ()), *useful),
-        steps=(*(before.steps if before else ()), *chained.steps),
+        runs=(*before.runs, *chained.kept),
+        steps=(*before.steps, *chained.steps),
         size=chained.size,
-        gained=bool(useful),
     )

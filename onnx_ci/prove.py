@@ -9,15 +9,16 @@ from typing import Any
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model
+from onnx_ci.model.embed import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Rule, Tolerance
-from onnx_ci.results import Proof, Verification
+from onnx_ci.results import Latency, Proof, Verification
 from onnx_ci.verify.client import RunFailed, Runner
 from onnx_ci.verify.damage import damaged
 from onnx_ci.verify.evaluate import evaluate
 from onnx_ci.verify.verifier import Verifier
 
-PROTOBUF_LIMIT = (1 << 31) - 1  # onnxruntime reads no larger .onnx file
+LATENCY_RETRIES = 2
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
 
@@ -76,28 +77,22 @@ class Prover:
         path = self.scratch / "damaged" / "model.onnx"
         path.parent.mkdir(exist_ok=True)
         write_model(broken, path)
-        sensitive = self.verifier.sensitivity(path, tolerance)
-        if sensitive is None:
+        shown = self.verifier.sensitivity(path, tolerance)
+        if shown is None:
             return passed
-        outputs = tuple(replace(o, sensitive=sensitive.get(o.name, True)) for o in passed.outputs)
-        if any(sensitive.values()):
+        outputs = tuple(replace(o, sensitive=shown.get(o.name) != "unmoved") for o in passed.outputs)
+        missed = [name for name, state in shown.items() if state == "missed"]
+        if not missed and "noticed" in shown.values():
             return replace(passed, outputs=outputs)
-        return replace(
-            passed,
-            status="not_run",
-            outputs=outputs,
-            code="OCI005",
-            reason="the check would pass whatever is done to the weights:"
-            " no output moved beyond the tolerance when they were damaged on purpose",
-            hint="give inputs that matter (inputs: {samples: [...]}) or tighten the tolerance",
-        )
+        reason, hint = _blindness(missed)
+        return replace(passed, status="not_run", outputs=outputs, code="OCI005", reason=reason, hint=hint)
 
     def _scored(self, path: Path, passed: Verification) -> Proof:
         allowed = self.rule.budget.latency
         if allowed is None:
             return self._evaluated(Proof(accepted=True, verification=passed), path)
         try:
-            latency = self.verifier.latency(path)
+            latency = self._latency(path, allowed)
         except RunFailed as error:
             failed = replace(passed, status="failed", reason=str(error), code="OCI013")
             return Proof(accepted=False, verification=failed)
@@ -106,6 +101,15 @@ class Prover:
             failed = replace(passed, status="failed", reason=reason, code="OCI010")
             return Proof(accepted=False, verification=failed, latency=latency)
         return self._evaluated(Proof(accepted=True, verification=passed, latency=latency), path)
+
+    def _latency(self, path: Path, allowed: float) -> Latency:
+        """The best of three where the first is over the limit: a busy machine only ever adds time."""
+        best = self.verifier.latency(path)
+        for _ in range(LATENCY_RETRIES):
+            if best.ratio <= allowed:
+                break
+            best = min(best, self.verifier.latency(path), key=lambda found: found.ratio)
+        return best
 
     def _evaluated(self, proof: Proof, path: Path) -> Proof:
         if self.rule.evaluate is None:
@@ -127,6 +131,21 @@ class Prover:
             worse = replace(proof.verification, status="failed", reason=score.problem, code="OCI016")
             return replace(proof, accepted=False, verification=worse)
         return proof
+
+
+def _blindness(missed: Sequence[str]) -> tuple[str, str]:
+    """Why a pass means nothing, and what to do: the tolerance does not see damage, or no output shows any."""
+    if missed:
+        reason = (
+            f"the tolerance is blind to output {', '.join(map(repr, missed[:3]))}:"
+            " it moved when the weights were damaged on purpose, and still passed"
+        )
+        return reason, "add a stricter measure, for example tolerance: {sqnr: 25} or max_rel"
+    reason = (
+        "the check would pass whatever is done to the weights:"
+        " no output moved when they were damaged on purpose"
+    )
+    return reason, "give inputs that matter: inputs: {samples: [...]}"
 
 
 def _is_text(path: Path) -> bool:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from onnx_ci.methods.base import Method
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Tolerance
+
+ENCODINGS = 60  # the first stage of methods that encode weights
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to do to one model. Without methods: the exact ones, or all of them if there is a budget."""
+    """What to do to one model. Without methods: the exact ones, and the encodings of weights if there is a
+    budget; never those that call other libraries or only move bytes to other files."""
 
     source: Path
     target: Path
@@ -23,8 +27,13 @@ class Request:
 
     @property
     def choices(self) -> tuple[MethodChoice, ...]:
-        wanted = (known for known in METHODS if known.exact or self.budget is not None)
+        wanted = (known for known in METHODS if known.gains == "size" and self._is_default(known))
         return self.methods or tuple(MethodChoice(name=known.name) for known in wanted)
+
+    def _is_default(self, known: Method) -> bool:
+        """Our own methods: other libraries are slow, and may not be installed."""
+        encodes = not known.exact and known.stage >= ENCODINGS
+        return known.bitwise or (encodes and self.budget is not None)
 
     @property
     def identify(self) -> bool:

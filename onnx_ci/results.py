@@ -35,7 +35,7 @@ class Step:
 @dataclass(frozen=True, kw_only=True)
 class OutputDelta:
     """How far one output moved, the worst over all samples. `sensitive` is False for an output
-    that did not move when the weights were damaged on purpose: it proves nothing."""
+    that did not move at all when the weights were damaged on purpose: it proves nothing."""
 
     name: str
     max_abs: float

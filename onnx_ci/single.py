@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -13,11 +14,12 @@ from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
 from onnx_ci.judge import Job, Write, judge, write_in_place
 from onnx_ci.model.container import Model
-from onnx_ci.model.external import data_files
+from onnx_ci.model.external import SUFFIX, data_files
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import measure
-from onnx_ci.model.save import SUFFIX, publish
+from onnx_ci.model.ownership import data_of
+from onnx_ci.model.replace import write_new
 from onnx_ci.policy.schema import (
     Budget,
     InputSpec,
@@ -88,6 +90,8 @@ def _rule(request: Request) -> Rule:
 
 
 def _check_target(source: Path, target: Path) -> None:
+    if source.exists() and target.exists() and target.resolve() in _data_files(source):
+        raise UsageError(f"{target} holds the weights of {source}", hint="name another file to write")
     if target.is_dir():
         raise UsageError(f"{target} is a folder", hint=f"name the file to write: {target / source.name}")
     if not target.parent.is_dir():
@@ -96,23 +100,29 @@ def _check_target(source: Path, target: Path) -> None:
         )
 
 
+def _data_files(source: Path) -> set[Path]:
+    try:
+        return {(source.parent / name).resolve() for name in data_of(source)}
+    except ModelError:
+        return set()
+
+
 def _write_to(target: Path) -> Write:
-    """A new model keeps its external data in one file that is named after it."""
-
-    def write(candidate: Model, _: Model, digest: str) -> Path:
-        names = dict.fromkeys(data_files(candidate.proto), f"{target.name}.data")
-        publish(candidate, target.resolve(), digest=digest, names=names)
-        return target
-
-    return write
+    return lambda candidate, original, digest: write_new(candidate, original, target.resolve(), digest=digest)
 
 
 def copy_model(source: Path, target: Path) -> None:
     """A copy byte for byte, external data included where it goes to another folder."""
     same_folder = source.resolve().parent == target.resolve().parent
     for name in [] if same_folder else data_files(read_skeleton(source)):
-        (target.parent / name).parent.mkdir(parents=True, exist_ok=True)
-        _copy(source.parent / name, target.parent / name)
+        other = target.parent / name
+        if other.exists() and not filecmp.cmp(source.parent / name, other, shallow=False):
+            raise EnvironmentFault(
+                f"{other} is there already with other content",
+                hint="write to another folder, or remove it first",
+            )
+        other.parent.mkdir(parents=True, exist_ok=True)
+        _copy(source.parent / name, other)
     _copy(source, target)
 
 

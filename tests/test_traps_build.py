@@ -167,8 +167,12 @@ def test_hostile(tmp_path: Path) -> None:
         children[trap.name] = subprocess.Popen(
             arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-    deadline = time.monotonic() + 6
-    ends = {name: _end(child, deadline) for name, child in children.items()}
+    began = time.monotonic()
+    # What is not meant to hang is given all the time a busy machine may need.
+    ends = {
+        name: _end(child, began + (6 if name.startswith("hangs") else 120))
+        for name, child in children.items()
+    }
     x86 = platform.machine() == "x86_64"
     crash = "killed" if x86 else "ran"
     assert ends == {

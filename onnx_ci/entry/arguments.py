@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from onnx_ci.errors import UsageError
-from onnx_ci.methods.catalogue import METHODS, method
+from onnx_ci.errors import PolicyError, UsageError
+from onnx_ci.methods.catalogue import METHODS, Catalogue, method
 from onnx_ci.policy.schema import MethodChoice, Scalar, Tolerance
 from onnx_ci.policy.suggest import did_you_mean
-from onnx_ci.sizes import parse_fraction, parse_size
+from onnx_ci.sizes import parse_size
 
 EXAMPLE_TOLERANCE = "for example: --tolerance cosine=0.999,max_abs=1e-2"
 
@@ -23,9 +23,9 @@ def _method(text: str) -> MethodChoice:
     names = [known.name for known in METHODS]
     if name not in names:
         raise UsageError(
-            f"there is no method {name!r}{did_you_mean(name, names)}", hint=f"methods: {', '.join(names)}"
+            f"there is no method {name!r}, {did_you_mean(name, names)}", hint=f"methods: {', '.join(names)}"
         )
-    options = dict(_setting(setting, name) for setting in settings)
+    options = _options(settings, name)
     try:
         method(name).read_options(options)
     except ValueError as error:
@@ -33,37 +33,53 @@ def _method(text: str) -> MethodChoice:
     return MethodChoice(name=name, options=options)
 
 
-def _setting(text: str, name: str) -> tuple[str, Scalar]:
-    key, separator, value = text.partition("=")
-    if not separator:
-        raise UsageError(f"{name}: expected option=value, found {text!r}")
-    return key, int(value) if value.isdigit() else value
+def _options(settings: list[str], name: str) -> dict[str, Scalar]:
+    """Each option=value; one that takes a list is given several times, or its items are joined by `+`."""
+    kinds = {item.name: item.metadata["kind"] for item in fields(method(name).option_class)}
+    options: dict[str, Scalar] = {}
+    for text in settings:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise UsageError(f"{name}: expected option=value, found {text!r}")
+        given = options.get(key)
+        listed = kinds.get(key) == "texts"
+        earlier = given if isinstance(given, list) else []
+        options[key] = [*earlier, *value.split("+")] if listed else _value(value)
+    return options
+
+
+def _value(text: str) -> Scalar:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.isdigit() else text
 
 
 def read_tolerance(text: str) -> Tolerance:
-    """`cosine=0.999,max_abs=1e-2,exact` as the policy would have it."""
+    """`cosine=0.999,max_abs=1e-2,exact` as the policy would have it, checked by the policy's own rules."""
     known = [item.name for item in fields(Tolerance)]
-    found: dict[str, float | bool] = {}
+    found: dict[str, str] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name, _, value = part.partition("=")
         if name not in known:
             raise UsageError(
-                f"there is no tolerance {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}",
-                hint=EXAMPLE_TOLERANCE,
+                f"there is no tolerance {name!r}, {did_you_mean(name, known)}", hint=EXAMPLE_TOLERANCE
             )
-        found[name] = _tolerance_value(name, value)
+        found[name] = value.strip() or "true"
     if not found:
         raise UsageError("the tolerance is empty", hint=EXAMPLE_TOLERANCE)
-    return Tolerance(**found)  # type: ignore[arg-type]
+    return _by_the_policy(found)
 
 
-def _tolerance_value(name: str, value: str) -> float | bool:
-    if name == "exact":
-        return value.lower() not in ("false", "0")
+def _by_the_policy(values: dict[str, str]) -> Tolerance:
+    from onnx_ci.policy.load import parse_policy
+
+    lines = "".join(f"      {name}: {value}\n" for name, value in values.items())
+    policy = f"version: 1\nmodels:\n  - path: model.onnx\n    tolerance:\n{lines}"
     try:
-        return parse_fraction(value) if name == "top1" else float(value)
-    except ValueError:
-        raise UsageError(f"{name}: expected a number, found {value!r}", hint=EXAMPLE_TOLERANCE) from None
+        return parse_policy(policy, file="--tolerance", methods=Catalogue()).rules[0].tolerance
+    except PolicyError as error:
+        message = error.message.split(": ", 1)[1]
+        raise UsageError(f"--tolerance: {message}", hint=EXAMPLE_TOLERANCE) from None
 
 
 def read_budget(text: str) -> int:

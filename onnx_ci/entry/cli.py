@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.version import __version__
@@ -34,17 +36,20 @@ def run() -> NoReturn:
 
 def main(arguments: Sequence[str]) -> int:
     """One call of the program. Everything it raises ends here."""
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     try:
-        return _dispatch(list(arguments))
+        return _dispatch(list(map(_named_like_an_option, arguments)))
     except OnnxCiError as error:
         _complain(error.message, error.hint)
         return error.exit_code
     except KeyboardInterrupt:
         _complain("interrupted; no model was left half written")
         return 130
-    except BrokenPipeError:
-        _silence_stdout()
-        return 1
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        _complain(f"{error.strerror or error}{where}", "check the disk, the folder and its permissions")
+        return 3
     except Exception as error:  # noqa: BLE001 - the one place: a bug of ours must not look like a verdict
         from onnx_ci.entry.crash import report_crash
 
@@ -113,8 +118,9 @@ def _complain(message: str, hint: str = "") -> None:
     sys.stderr.write(f"{mark} " + "\n".join(map(one_line, lines)) + "\n")
 
 
-def _silence_stdout() -> None:
-    """Whoever read our output has gone; the interpreter must not complain about it when it ends."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _named_like_an_option(argument: str) -> str:
+    """A hook passes file names as they are, `-x.onnx` too."""
+    is_file = (
+        argument.startswith("-") and argument.lower().endswith((".onnx", "data")) and Path(argument).exists()
+    )
+    return f"./{argument}" if is_file else argument

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from onnx_ci.entry.context import Context, open_context
-from onnx_ci.entry.output import add_format_arguments, write_run
+from onnx_ci.entry.output import add_format_arguments, write_run, write_to
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.targets.select import Selection, Wanted, all_models, select
 
@@ -20,13 +19,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="models, their data files, or folders")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--since", default="", metavar="REF", help="models changed since the merge base with REF"
+        "--since", type=_ref, metavar="REF", help="models changed since the merge base with REF"
     )
     which.add_argument("--staged", action="store_true", help="models staged for the next commit")
     which.add_argument("--all", action="store_true", help="every model")
     parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
     parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="models at a time (default 1)")
     add_format_arguments(parser)
+
+
+def _ref(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("expected a git revision, found nothing")
+    return text
 
 
 def _jobs(text: str) -> int:
@@ -40,7 +45,7 @@ def run_gate(command: str, options: argparse.Namespace) -> int:
     selection = _select(context, options)
     if not selection.models and not options.formats:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
-        sys.stdout.write("".join(f"{note}\n" for note in (*context.notes, selection.note) if note))
+        write_to("".join(f"{note}\n" for note in (*context.notes, selection.note) if note), "")
         return 0
     report = judge_selection(command, context, selection, jobs=options.jobs)
     write_run(report, options.formats)
@@ -53,7 +58,7 @@ def _select(context: Context, options: argparse.Namespace) -> Selection:
             "PATH and --since, --staged or --all can't be given together", hint="choose one of them"
         )
     wanted = Wanted(
-        paths=tuple(options.paths), since=options.since, staged=options.staged, everything=options.all
+        paths=tuple(options.paths), since=options.since or "", staged=options.staged, everything=options.all
     )
     return select_models(context, wanted)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -83,12 +84,20 @@ def _write(formats: Sequence[Sequence[str]], text: Callable[[Style], str], json:
         write_to(json() if name == "json" else text(style), target)
 
 
-def write_to(content: str, target: str) -> None:
-    """To a file, or to standard output where none is named. Paths may hold bytes that are no text."""
-    if not target:
+def _print(content: str) -> None:
+    try:
         sys.stdout.flush()
         sys.stdout.buffer.write(content.encode(errors="backslashreplace"))
         sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; the verdict stands all the same.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def write_to(content: str, target: str) -> None:
+    """To a file, or to standard output where none is named. Paths may hold bytes that are no text."""
+    if not target:
+        _print(content)
         return
     try:
         Path(target).write_text(content, encoding="utf-8", errors="backslashreplace")

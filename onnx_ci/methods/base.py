@@ -22,7 +22,7 @@ class Method:
     A plain class, and both loaded on first use: reading a policy must not load numpy or onnx.
     """
 
-    __slots__ = ("changes", "fidelity", "name", "options", "stage", "summary", "wants_feeds")
+    __slots__ = ("changes", "fidelity", "gains", "name", "options", "stage", "summary", "wants_feeds")
 
     def __init__(
         self,
@@ -32,6 +32,7 @@ class Method:
         summary: str,
         options: str = "NoOptions",
         stage: int,
+        gains: str = "size",
         changes: tuple[str, ...] = (),
         wants_feeds: bool = False,
     ) -> None:
@@ -40,6 +41,7 @@ class Method:
         self.summary = summary
         self.options = options
         self.stage = stage  # methods run in this order, whatever order a policy lists them in
+        self.gains = gains  # "size": a step is kept if bytes are saved; "layout": if anything was moved
         self.changes = changes  # parts of the model's interface that it is meant to change
         self.wants_feeds = wants_feeds  # apply() takes inputs to calibrate on as well
 

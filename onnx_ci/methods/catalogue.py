@@ -2,7 +2,7 @@
 
 Stages: below 20 what simplifies a graph (simplifiers would unpack stored encodings again), 20 to 39
 exact clean-up, 40 to 59 methods that change the graph's arithmetic, 60 to 79 encodings of weights, the
-strongest first, 80 and above what only moves bytes.
+strongest first (and exact ones last, for what those left or made), 80 and above what only moves bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ METHODS = (
         fidelity="exact",
         summary="store identical tensors once: initializers, Constants, subgraphs",
         stage=20,
+        options="Dedupe",
     ),
     Method(
         name="drop-unused",
@@ -29,6 +30,18 @@ METHODS = (
         fidelity="exact",
         summary="remove doc strings and node metadata, never model metadata",
         stage=28,
+    ),
+    Method(
+        name="fold-constants",
+        fidelity="exact",
+        summary="replace constant subgraphs where the result is not larger",
+        stage=10,
+    ),
+    Method(
+        name="compact",
+        fidelity="exact",
+        summary="tensors that a smaller form gives back bit for bit: few values, repeats, fp16- or int-exact",
+        stage=76,
     ),
     Method(
         name="simplify",
@@ -73,6 +86,14 @@ METHODS = (
         summary="8-bit weights with a scale per channel, computed in float32",
         stage=64,
         options="Int8Weights",
+    ),
+    Method(
+        name="external-data",
+        fidelity="exact",
+        summary="large tensors to a standard external data file, or back into the model",
+        stage=80,
+        options="ExternalData",
+        gains="layout",
     ),
 )
 

@@ -34,10 +34,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Chained:
-    """The model after the steps that stayed, those steps, and those that were undone."""
+    """The model after the runs that were kept; `steps` tells of all of them, the undone ones too."""
 
     model: Model
     steps: tuple[Step, ...]
+    kept: tuple[Run, ...]
     size: int
 
 
@@ -45,29 +46,33 @@ def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no
     """`size` is what the model takes on disk now; the model itself is left as it is."""
     current = model.copy()
     steps: list[Step] = []
+    kept: list[Run] = []
     for run in runs:
         began = time.perf_counter()
         tried = current.copy()
         applied = run.method.apply(tried, run.options, feeds)
         after = lay_out(tried).size
-        step = _step(run, applied, size, after, time.perf_counter() - began)
-        if after < size:
+        keep = applied.tensors > 0 if run.method.gains == "layout" else after < size
+        steps.append(_step(run, applied, size, after, time.perf_counter() - began, keep=keep))
+        if keep:
             current, size = tried, after
-        steps.append(step)
-    return Chained(current, tuple(steps), size)
+            kept.append(run)
+    return Chained(current, tuple(steps), tuple(kept), size)
 
 
-def _step(run: Run, applied: Applied, before: int, after: int, seconds: float) -> Step:
+def _step(run: Run, applied: Applied, before: int, after: int, seconds: float, *, keep: bool) -> Step:
     note = applied.note
-    if after >= before:
+    if not keep and run.method.gains == "layout":
+        note = note or "nothing to move"
+    elif not keep:
         grew = applied.tensors and after > before
         undone = f"undone: it would have added {after - before:,} bytes"
         note = undone if grew else note or "nothing to gain"
     return Step(
         method=run.method.name,
         size_before=before,
-        size_after=min(after, before),
-        tensors=applied.tensors if after < before else 0,
+        size_after=after if keep else before,
+        tensors=applied.tensors if keep else 0,
         seconds=round(seconds, 3),
         note=note,
         failed=applied.failed,

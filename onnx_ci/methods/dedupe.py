@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.edit import constant_node, remove_sites
-from onnx_ci.methods.options import NoOptions
-from onnx_ci.methods.quantized import quantization_parameters
+from onnx_ci.methods.edit import constant_node, move_to_front, remove_sites
+from onnx_ci.methods.options import Dedupe
+from onnx_ci.methods.quantized import quantization_parameters, quantized_inputs
 from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.digest import tensor_key
@@ -16,7 +16,7 @@ from onnx_ci.model.graphs import all_names, fresh_name
 from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
 
-def apply(model: Model, _: NoOptions) -> Applied:
+def apply(model: Model, options: Dedupe) -> Applied:
     taken = all_names(model.proto)
     fixed = fixed_names(model.proto) | quantization_parameters(model.proto)
     merged = 0
@@ -25,7 +25,15 @@ def apply(model: Model, _: NoOptions) -> Applied:
         groups = list(_identical(model, found))
         merged += sum(len(group) - 1 for group in groups)
         _merge(model, root, groups, taken)
-    return Applied(merged)
+    return Applied(merged + (_merge_transposed(model, fixed, taken) if options.transposed else 0))
+
+
+def _merge_transposed(model: Model, fixed: set[str], taken: set[str]) -> int:
+    """In scopes that are read anew: the copies are gone by now."""
+    from onnx_ci.methods.transposed import merge_transposed  # it computes, so it needs numpy
+
+    left_alone = fixed | quantized_inputs(model.proto)
+    return sum(merge_transposed(model, root, left_alone, taken) for root in roots(model.proto))
 
 
 def _identical(model: Model, found: Iterable[Site]) -> Iterator[list[Site]]:
@@ -57,7 +65,7 @@ def _merge(model: Model, root: Scope, groups: list[list[Site]], taken: set[str])
         else:
             name = keeper.name
             if keeper.node is not None:
-                front[home].append(_copy(keeper.node))
+                move_to_front(keeper, front)
                 removed.append(keeper)
         for site in group:
             if site is not keeper:
@@ -88,9 +96,3 @@ def _hoist(model: Model, site: Site, home: Scope, name: str, front: dict[Scope, 
         return
     # Before IR 4 every initializer is an input as well; in a function there are none at all.
     front[home].append(constant_node(name, site.tensor))
-
-
-def _copy(node: NodeProto) -> NodeProto:
-    copy = NodeProto()
-    copy.CopyFrom(node)
-    return copy

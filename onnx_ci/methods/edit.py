@@ -28,6 +28,13 @@ def remove_sites(removed: Iterable[Site], front: Mapping[Scope, Sequence[NodePro
             drop_named(scope.body, initializers, constants | initializers)
 
 
+def move_to_front(site: Site, front: dict[Scope, list[NodeProto]]) -> None:
+    """Put a copy of a Constant where all can read it; its site is to be removed along with others."""
+    copy = NodeProto()
+    copy.CopyFrom(site.node)
+    front[site.scope].append(copy)
+
+
 def drop_named(graph: GraphProto, initializers: set[str], infos: set[str]) -> None:
     """Remove initializers and value infos by name."""
     if initializers:
@@ -62,6 +69,10 @@ def constant_node(name: str, tensor: TensorProto) -> NodeProto:
 
 
 def cast_to_float(source: str, output: str, name: str) -> NodeProto:
+    return cast(source, output, name, TensorProto.FLOAT)
+
+
+def cast(source: str, output: str, name: str, data_type: int) -> NodeProto:
     node = NodeProto(op_type="Cast", input=[source], output=[output], name=name)
-    node.attribute.add(name="to", type=AttributeProto.INT, i=TensorProto.FLOAT)
+    node.attribute.add(name="to", type=AttributeProto.INT, i=data_type)
     return node

@@ -7,7 +7,8 @@ import numpy as np
 from onnx_ci.methods.applied import Applied
 from onnx_ci.methods.edit import cast_to_float
 from onnx_ci.methods.options import Fp16Weights
-from onnx_ci.methods.weights import Array, Encoder, encode_weights, plain_weight
+from onnx_ci.methods.slices import Array
+from onnx_ci.methods.weights import Encoder, encode_weights, kept_note, plain_weight
 from onnx_ci.model.container import Model
 from onnx_ci.model.proto import NodeProto
 
@@ -26,11 +27,8 @@ def apply(model: Model, options: Fp16Weights) -> Applied:
         stored = encoder.store("f16", half)
         return [cast_to_float(stored, encoder.output, encoder.name("cast"))]
 
-    count = encode_weights(model, min_elements=options.min_elements, min_opset=MIN_OPSET, encode=encode)
-    note = (
-        f"{len(kept)} kept as float32 (masks, indices or out of range): {', '.join(kept[:3])}" if kept else ""
-    )
-    return Applied(count, note)
+    count = encode_weights(model, options, min_opset=MIN_OPSET, encode=encode)
+    return Applied(count, kept_note(kept, "masks, indices or out of range"))
 
 
 def _to_half(values: Array) -> Array | None:

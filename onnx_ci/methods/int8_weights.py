@@ -1,105 +1,137 @@
 """Stores float32 weights as 8-bit integers with scales, rebuilt in float32 when a session starts.
 
-Each slice along one axis has its own scale; which axis is decided by the error it leaves.
+Slices along an axis, or runs of elements, share a scale; a zero point is stored where it pays.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.edit import cast_to_float
+from onnx_ci.methods.encodings import dequantize, dequantize_blocks, fold, rounded, summed_axis
 from onnx_ci.methods.options import Int8Weights
-from onnx_ci.methods.weights import BLOCK, Array, Encoder, encode_weights, plain_weight
+from onnx_ci.methods.rounding import Levels, asymmetric, clipped, codes, errors, in_half, symmetric
+from onnx_ci.methods.slices import Array, bounds, by_axis, by_block
+from onnx_ci.methods.weights import Encoder, encode_weights, kept_note, plain_weight
 from onnx_ci.model.container import Model
+from onnx_ci.model.graphs import opset
 from onnx_ci.model.proto import NodeProto
 
-MIN_OPSET = 7  # Mul broadcasts as numpy does from here on
-LEVELS = 127  # symmetric: -128 is not used
-MIN_SLICE = 32  # elements that share a scale; with fewer, scales eat into what the integers save
-TINY = float(np.finfo(np.float32).tiny)
+FOLD_OPSET = 7  # Mul broadcasts as numpy does from here on
+DQ_OPSETS = {"block": 21, "channel": 13, "tensor": 10}  # from which DequantizeLinear can do that
+NODE_BITS = 1600  # what two more nodes take in the file, about
+RUNS = -1  # instead of an axis: runs of elements
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to share scales: along an axis, for all (None), or in runs; and what it costs in bits."""
+
+    axis: int | None
+    grid: Array
+    levels: Levels
+
+    def handicap(self) -> float:
+        """What the bits for scales have to gain: a fair price would be 4 for one bit more per weight.
+
+        Small slices are cheap at that: tensors that have them (depthwise convolutions) are a small
+        part of any file, and each of their weights matters more than others.
+        """
+        per_slice = (16 if self.axis == RUNS else 32) + (0 if self.levels.zero is None else 8)
+        nodes = (self.axis == RUNS) + (self.levels.zero is not None)
+        bits = (per_slice * self.levels.scale.size + NODE_BITS * nodes) / self.grid.size
+        return float(2 ** (bits / 2))
 
 
 def apply(model: Model, options: Int8Weights) -> Applied:
     kept: list[str] = []
+    granularity, note = _possible(options, opset(model.proto))
+    if not granularity:
+        return Applied(0, note)
 
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
         if not plain_weight(values):
             kept.append(encoder.site.name)
             return None
-        scale = best_scale(values, per_channel=options.granularity == "channel")
-        return _rebuild(encoder, quantize(values, scale), scale)
+        if options.encoding == "dq":
+            return _as_dq(encoder, values, granularity, options.block_size)
+        return _as_fold(encoder, values, granularity, options.block_size)
 
-    count = encode_weights(model, min_elements=options.min_elements, min_opset=MIN_OPSET, encode=encode)
-    note = (
-        f"{len(kept)} kept as float32 (masks, indices or not finite): {', '.join(kept[:3])}" if kept else ""
-    )
-    return Applied(count, note)
+    count = encode_weights(model, options, min_opset=FOLD_OPSET, encode=encode)
+    return Applied(count, "; ".join(filter(None, [note, kept_note(kept, "masks, indices or not finite")])))
 
 
-def _rebuild(encoder: Encoder, integers: Array, scale: Array) -> list[NodeProto]:
-    stored, factor, cast = encoder.store("i8", integers), encoder.store("scale", scale), encoder.name("cast")
-    return [
-        cast_to_float(stored, cast, cast),
-        NodeProto(op_type="Mul", input=[cast, factor], output=[encoder.output], name=encoder.name("mul")),
-    ]
+def _possible(options: Int8Weights, version: int) -> tuple[str, str]:
+    """The granularity that the model's opset allows, and what to say where it is not the one asked for."""
+    if options.encoding == "fold" or version >= DQ_OPSETS[options.granularity]:
+        return options.granularity, ""
+    needed = f"{options.granularity} scales in DequantizeLinear need opset {DQ_OPSETS[options.granularity]}"
+    for other in ("channel", "tensor"):
+        if version >= DQ_OPSETS[other]:
+            return other, f"{needed}, this is {version}: one scale a {other}"
+    return "", f"{needed}, this is {version}"
 
 
-def best_scale(values: Array, *, per_channel: bool = True) -> Array:
-    """The scales that leave the least error: one for all, or one a slice along the best axis.
+def _as_fold(encoder: Encoder, values: Array, granularity: str, block: int) -> list[NodeProto]:
+    choice = best_choice(_choices(values, granularity, block))
+    runs = choice.axis == RUNS
+    found = codes(choice.grid, choice.levels)
+    stored = (-1, block) if runs else values.shape
+    shape = (-1, 1) if runs else _along(choice.axis, values.ndim)
+    return fold(encoder, rounded(found, choice.levels, shape, stored), values.shape, half=runs)
 
-    Slices of few elements cost many scales, so they have to be better by far.
-    """
+
+def _along(axis: int | None, ndim: int) -> tuple[int, ...]:
+    """The shape in which the scales of an axis broadcast."""
+    return tuple(-1 if at == axis else 1 for at in range(ndim)) if axis is not None else ()
+
+
+def _as_dq(encoder: Encoder, values: Array, granularity: str, block: int) -> list[NodeProto]:
+    if granularity == "block" and values.ndim:
+        axis = summed_axis(encoder.site, values.ndim)
+        choice = best_choice(_run_choices(np.moveaxis(values, axis, -1), block))
+        return dequantize_blocks(
+            encoder, codes(choice.grid, choice.levels), choice.levels, values.shape, axis, block
+        )
+    choice = best_choice(_axis_choices(values, per_channel=granularity != "tensor"))
+    shape = () if choice.axis is None else (-1,)
+    found = rounded(codes(choice.grid, choice.levels), choice.levels, shape, values.shape)
+    return dequantize(encoder, found, choice.axis)
+
+
+def best_choice(choices: Iterable[Choice]) -> Choice:
+    """The way that leaves the least error: the two most promising are tried, and extremes clipped."""
+    ranked = sorted(choices, key=lambda c: c.levels.noise * c.handicap())[:2]
+    if len(ranked) > 1:
+        ranked.sort(key=lambda c: float(errors(c.grid, c.levels).sum()) * c.handicap())
+    best = ranked[0]
+    return Choice(best.axis, best.grid, clipped(best.grid, best.levels))
+
+
+def _choices(values: Array, granularity: str, block: int) -> Iterator[Choice]:
+    """A tensor with one axis has no channels, and a single scale is far too coarse for most: runs, then."""
+    flat = not any(1 < size < values.size for size in values.shape)
+    if granularity == "block" or (granularity == "channel" and flat):
+        yield from _run_choices(values.reshape(-1), block)
+    if granularity != "block":
+        yield from _axis_choices(values, per_channel=granularity == "channel")
+
+
+def _axis_choices(values: Array, *, per_channel: bool) -> Iterator[Choice]:
     axes = [axis for axis, size in enumerate(values.shape) if 1 < size < values.size] if per_channel else []
-    choices = [_scale(values, axis) for axis in [None, *axes]]
-    if len(choices) == 1:
-        return choices[0]
-    return min(choices, key=lambda scale: squared_error(values, scale) * _handicap(values, scale))
+    for axis in [None, *axes]:
+        grid = by_axis(values, axis)
+        yield from (Choice(axis, grid, levels) for levels in _levels(grid))
 
 
-def _handicap(values: Array, scale: Array) -> float:
-    return 1.0 if values.size // scale.size >= MIN_SLICE else 4.0
+def _run_choices(values: Array, block: int) -> Iterator[Choice]:
+    grid = by_block(values, block)
+    yield from (Choice(RUNS, grid, in_half(levels)) for levels in _levels(grid))
 
 
-def _scale(values: Array, axis: int | None) -> Array:
-    """The largest magnitude of each slice, kept as a shape that broadcasts, over the number of levels."""
-    others = tuple(other for other in range(values.ndim) if other != axis)
-    keep = axis is not None
-    largest = np.maximum(values.max(axis=others, keepdims=keep), -values.min(axis=others, keepdims=keep))
-    scale: Array = np.maximum(largest / np.float32(LEVELS), np.float32(TINY))
-    return scale
-
-
-def quantize(values: Array, scale: Array) -> Array:
-    out = np.empty(values.shape, np.int8)
-    for rows in _blocks(values):
-        block = values[rows] / _part(scale, rows, values)
-        np.rint(block, out=block)
-        out[rows] = block
-    return out
-
-
-def squared_error(values: Array, scale: Array) -> float:
-    total = 0.0
-    for rows in _blocks(values):
-        factor = _part(scale, rows, values)
-        block = values[rows] / factor
-        np.rint(block, out=block)
-        block *= factor
-        block -= values[rows]
-        total += float(np.vdot(block, block))
-    return total
-
-
-def _blocks(values: Array) -> list[slice]:
-    """Runs of rows small enough that a block and what is computed from it stay in the cache."""
-    rows = values.shape[0] if values.ndim else 1
-    step = max(1, BLOCK // max(1, math.prod(values.shape[1:])))
-    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
-
-
-def _part(scale: Array, rows: slice, values: Array) -> Array:
-    """The scales of some rows: all of them unless each row has its own."""
-    return scale[rows] if scale.ndim and scale.shape[0] == values.shape[0] > 1 else scale
+def _levels(grid: Array) -> list[Levels]:
+    least, largest = bounds(grid)
+    return [symmetric(least, largest, 127), asymmetric(least, largest, 255)]

@@ -32,6 +32,11 @@ def text(default: str = "") -> Any:
     return field(default=default, metadata={"kind": "text"})
 
 
+def file_name() -> Any:
+    """The name of a file beside the model; empty for the usual one."""
+    return field(default="", metadata={"kind": "file"})
+
+
 def texts() -> Any:
     """A list of texts."""
     return field(default=(), metadata={"kind": "texts"})
@@ -74,6 +79,12 @@ def _not_a_text(value: object, _: Mapping[str, Any]) -> str:
     return "" if isinstance(value, str) else "text"
 
 
+def _not_a_file(value: object, _: Mapping[str, Any]) -> str:
+    plain = isinstance(value, str) and value.isprintable() and not set(value) & set("/\\:")
+    fits = plain and value not in (".", "..") and not str(value).endswith(".onnx")
+    return "" if fits else "the name of a data file beside the model, without folders"
+
+
 def _not_texts(value: object, _: Mapping[str, Any]) -> str:
     listed = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
     return "" if listed else "a list of names"
@@ -82,6 +93,7 @@ def _not_texts(value: object, _: Mapping[str, Any]) -> str:
 _CHECKS = {
     "choice": _not_a_choice,
     "count": _not_a_count,
+    "file": _not_a_file,
     "flag": _not_a_flag,
     "size": _not_a_size,
     "text": _not_a_text,
@@ -89,6 +101,7 @@ _CHECKS = {
 }
 _SCHEMAS: dict[str, dict[str, object]] = {
     "count": {"type": "integer"},
+    "file": {"type": "string"},
     "flag": {"type": "boolean"},
     "size": {"type": ["string", "integer"]},
     "text": {"type": "string"},

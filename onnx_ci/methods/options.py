@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnx_ci.methods.option_kinds import choice, count, flag, texts
+from onnx_ci.methods.option_kinds import choice, count, file_name, flag, size, texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +44,45 @@ class DynamicInt8:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fp16Weights:
-    """Tensors with fewer elements stay as they are: their bytes don't matter, their values might."""
+class Dedupe:
+    """`transposed` also stores a tensor once that is there as its own transpose."""
 
-    min_elements: int = count(1024, least=1)
+    transposed: bool = flag()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Int8Weights:
-    """`channel` gives each slice along the best axis its own scale; `tensor` one scale for all."""
+class WeightOptions:
+    """Which tensors a method takes: large ones, by name those of `only` (all if empty) but not of `skip`.
 
-    granularity: str = choice("channel", "tensor")
+    Small tensors stay as they are: their bytes don't matter, their values might.
+    """
+
     min_elements: int = count(1024, least=1)
+    only: tuple[str, ...] = texts()
+    skip: tuple[str, ...] = texts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fp16Weights(WeightOptions):
+    """Nothing but the choice of tensors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Int8Weights(WeightOptions):
+    """`channel`: a scale for each slice along the best axis; `tensor`: one for all; `block`: one for
+    each run of `block_size`. `fold` is decoded when a session starts, `dq` by DequantizeLinear."""
+
+    granularity: str = choice("channel", "tensor", "block")
+    block_size: int = count(64, least=16, most=4096)
+    encoding: str = choice("fold", "dq")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExternalData:
+    """What goes out: tensors from `threshold` on, or those that `tensors` and `ops` name instead."""
+
+    threshold: str = size("1 MB")
+    file: str = file_name()
+    tensors: tuple[str, ...] = texts()
+    ops: tuple[str, ...] = texts()
+    embed: bool = flag()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 from onnx_ci.model.graphs import bodies
-from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
+from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 
 # Ops that compute with quantized values: whatever they read is part of an encoding, not a plain weight.
-QUANTIZED_OP = re.compile(r"^Q[A-Z]|Quantize|Integer|NBits|BlockQuantized")
+QUANTIZED_OP = re.compile(r"^Q[A-Z]|[Qq]uantize|Integer|NBits")
+# Ops that decode what was cast up from a smaller type: scales, offsets, tables, and the shape at the end.
+DECODERS = ("Mul", "Add", "Sub", "Reshape", "Slice", "Gather", "Concat")
 
 
 def quantization_parameters(model: ModelProto) -> set[str]:
@@ -21,28 +23,44 @@ def quantization_parameters(model: ModelProto) -> set[str]:
     return names
 
 
+def quantized_inputs(model: ModelProto) -> set[str]:
+    """All that quantized ops read: kernels and fusions expect it stored as it is."""
+    nodes = (node for body in bodies(model) for node in body.node)
+    return {name for node in nodes if QUANTIZED_OP.search(node.op_type) for name in node.input}
+
+
 def encoding_parts(model: ModelProto) -> set[str]:
-    """Every name that is part of a stored encoding: read by a quantized op, or a scale that is
-    multiplied with (or an offset added to) a weight that was cast up from a smaller type."""
-    names: set[str] = set()
-    decoded = _stored_names(model)
+    """Every name that is part of a stored encoding: read by a quantized op, cast up from a smaller type,
+    looked up in a table by stored codes, repeated, or combined with such a value by ops that decode."""
+    names = quantized_inputs(model)
+    stored = _stored_names(model)
+    indices: set[str] = set()
     for body in bodies(model):
         for node in body.node:
-            if QUANTIZED_OP.search(node.op_type):
-                names.update(node.input)
-            elif node.op_type in ("Cast", "CastLike") and node.input[0] in decoded:
+            if node.op_type in ("Cast", "CastLike") and node.input[0] in stored:
                 names.update(node.output)
-                decoded.update(node.output)
-            elif _rescales(node, names, decoded):
+                stored.update(node.output)
+                indices.update(node.output if _to_int32(node) else ())
+            elif _decodes(node, names, stored) or _compacted(node, stored, indices):
                 names.update([*node.input, *node.output])
-                decoded.update(node.output)
+                stored.update(node.output)
     return names
 
 
-def _rescales(node: NodeProto, cast: set[str], decoded: set[str]) -> bool:
-    """Whether a node multiplies or shifts a cast weight by another stored tensor."""
-    arithmetic = node.op_type in ("Mul", "Add", "Sub")
-    return arithmetic and bool(cast.intersection(node.input)) and decoded.issuperset(node.input)
+def _decodes(node: NodeProto, encoded: set[str], stored: set[str]) -> bool:
+    """Whether a node only turns stored tensors into another, and one of them is part of an encoding."""
+    return node.op_type in DECODERS and stored.issuperset(node.input) and not encoded.isdisjoint(node.input)
+
+
+def _compacted(node: NodeProto, stored: set[str], indices: set[str]) -> bool:
+    """Whether a node rebuilds what `compact` stored: a block, or a table with small indices."""
+    if not stored.issuperset(node.input):
+        return False
+    return node.op_type == "Expand" or (node.op_type == "Gather" and node.input[1] in indices)
+
+
+def _to_int32(node: NodeProto) -> bool:
+    return any(entry.name == "to" and entry.i == TensorProto.INT32 for entry in node.attribute)
 
 
 def _stored_names(model: ModelProto) -> set[str]:

@@ -7,22 +7,22 @@ result: the session then runs the original float graph, at its speed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 
 import numpy as np
 
 from onnx_ci.methods.edit import constant_node, remove_sites
+from onnx_ci.methods.options import WeightOptions
 from onnx_ci.methods.quantized import encoding_parts
 from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
+from onnx_ci.methods.slices import BLOCK, Array
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.graphs import all_names, fresh_name, opset
 from onnx_ci.model.proto import NodeProto, TensorProto
 
-Array = np.ndarray[Any, np.dtype[Any]]
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
 FLT_MIN = np.finfo(np.float32).tiny
-BLOCK = 1 << 16  # elements at a time, so that what is computed from them stays in the cache
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
 Encode = Callable[["Encoder", Array], list[NodeProto] | None]
 
@@ -40,11 +40,15 @@ class Encoder:
         self.output = fresh_name(site.name, taken) if rename else site.name
         self.parts: list[TensorProto] = []
 
-    def store(self, suffix: str, values: Array) -> str:
-        """A stored part; it goes where the weight was, into the same external file if it had one."""
+    def store(self, suffix: str, values: Array, data_type: int = 0) -> str:
+        """A stored part; it goes where the weight was, into the same external file if it had one.
+
+        `data_type` is given where the values are the bits of a type that numpy does not have.
+        """
         tensor = TensorProto(name=fresh_name(f"{self.site.name}.{suffix}", self.taken))
         tensor.external_data.extend(self.site.tensor.external_data)
         self.model.set_array(tensor, values)
+        tensor.data_type = data_type or tensor.data_type
         self.parts.append(tensor)
         return tensor.name
 
@@ -52,19 +56,30 @@ class Encoder:
         return fresh_name(f"{self.site.name}.{suffix}", self.taken)
 
 
-def encode_weights(model: Model, *, min_elements: int, min_opset: int, encode: Encode) -> int:
-    """Encode every float32 weight that is large enough; the number of weights that were."""
+def encode_weights(model: Model, options: WeightOptions, *, min_opset: int, encode: Encode) -> int:
+    """Encode every float32 weight that the options choose; the number of weights that were."""
     if opset(model.proto) < min_opset:
         return 0
-    taken = all_names(model.proto)
+
+    def wanted(site: Site) -> bool:
+        large = element_count(site.tensor) >= options.min_elements
+        return site.tensor.data_type == TensorProto.FLOAT and large and _chosen(site.name, options)
+
     left_alone = fixed_names(model.proto) | encoding_parts(model.proto)
+    return encode_tensors(model, left_alone, wanted, encode)
+
+
+def encode_tensors(model: Model, left_alone: set[str], wanted: Callable[[Site], bool], encode: Encode) -> int:
+    """Encode every wanted tensor that only nodes read; the number of tensors that were."""
+    taken = all_names(model.proto)
     count = 0
     for root in roots(model.proto):
         removed: list[Site] = []
         front: dict[Scope, list[NodeProto]] = defaultdict(list)
         renames: dict[Scope, dict[str, str]] = defaultdict(dict)
         shadowed = defined_twice(root)
-        for site in list(_weights(root, left_alone, min_elements)):
+        found = [site for scope in root.nested() for site in sites(scope, left_alone)]
+        for site in filter(wanted, found):
             encoder = Encoder(model, site, taken, rename=site.name in shadowed)
             nodes = encode(encoder, model.array(site.tensor))
             if nodes is not None:
@@ -93,11 +108,15 @@ def plain_weight(values: Array) -> bool:
     return not all(np.array_equal(block, np.rint(block)) for block in blocks)
 
 
-def _weights(root: Scope, left_alone: set[str], min_elements: int) -> Iterator[Site]:
-    for scope in root.nested():
-        for site in sites(scope, left_alone):
-            if site.tensor.data_type == TensorProto.FLOAT and element_count(site.tensor) >= min_elements:
-                yield site
+def _chosen(name: str, options: WeightOptions) -> bool:
+    """By patterns of names in which `*` stands for anything, slashes and dots too."""
+    wanted = not options.only or any(fnmatchcase(name, pattern) for pattern in options.only)
+    return wanted and not any(fnmatchcase(name, pattern) for pattern in options.skip)
+
+
+def kept_note(kept: list[str], why: str) -> str:
+    """What a step says of the weights it left alone."""
+    return f"{len(kept)} kept as float32 ({why}): {', '.join(kept[:3])}" if kept else ""
 
 
 def _place(encoder: Encoder, nodes: list[NodeProto], front: dict[Scope, list[NodeProto]]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,20 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
-NUMPY_TYPES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 10: "float16", 11: "float64"}
+NUMPY_TYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+}
 LARGE = 1024  # bytes from which a tensor stays out of the skeleton
 
 
@@ -27,12 +41,13 @@ class Model:
     path: Path
     proto: ModelProto
     store: Store
+    seen: Mapping[Path, tuple[int, int, int]] = field(default_factory=dict)  # its files when it was opened
 
     def copy(self) -> Model:
         """A second skeleton over the same bytes: editing one leaves the other as it is."""
         proto = ModelProto()
         proto.CopyFrom(self.proto)
-        return Model(self.path, proto, self.store)
+        return Model(self.path, proto, self.store, self.seen)
 
     def close(self) -> None:
         self.store.close()

@@ -14,6 +14,7 @@ from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
 
 CODE = "OCI012"
+SUFFIX = ".onnx-ci-tmp"  # of files on their way to their name
 LFS_HEADER = b"version https://git-lfs.github.com/spec/v1"
 
 
@@ -38,6 +39,12 @@ def data_files(proto: ModelProto) -> list[str]:
     return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
 
 
+def own_data(path: Path) -> str:
+    """What a model's external data is called unless something else was asked for, as a location can be."""
+    text = path.name.encode(errors="replace").decode().replace("\\", "_")
+    return f"{text}.data"
+
+
 def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
     """A Git LFS pointer stands where the content should be: say how to get it."""
     if not head.startswith(LFS_HEADER):
@@ -55,20 +62,21 @@ def _has_mark(tensor: TensorProto, store: Store) -> bool:
     return any(entry.key == store.key for entry in tensor.external_data)
 
 
+def is_inside(name: str) -> bool:
+    """Whether a location stays in the model's folder, and out of what is hidden there, `.git` above all."""
+    pure = PurePosixPath(name)
+    hidden = any(part.startswith(".") and not part.endswith(SUFFIX) for part in pure.parts)
+    strange = "\\" in name or "\0" in name or PureWindowsPath(name).drive
+    return bool(name) and not (pure.is_absolute() or hidden or strange)
+
+
 def _data_file(model: Path, name: str, root: Path, where: str) -> Path:
     if not name:
         raise ModelError(f"{where} is external but names no file", hint="export the model again", code=CODE)
-    pure = PurePosixPath(name)
-    if (
-        pure.is_absolute()
-        or ".." in pure.parts
-        or PureWindowsPath(name).drive
-        or "\\" in name
-        or "\0" in name
-    ):
+    if not is_inside(name):
         raise ModelError(
-            f"{where} names external data at {name!r}, which is outside the model's folder",
-            hint="external data must lie beside the model or below it; export the model again",
+            f"{where} names external data at {name!r}, where a model's data can't be",
+            hint="external data must lie beside the model or below it, not in a hidden folder or file",
             code=CODE,
         )
     file = model.parent / name
@@ -79,8 +87,13 @@ def _data_file(model: Path, name: str, root: Path, where: str) -> Path:
             hint="replace the link by the file itself",
             code=CODE,
         )
-    with file.open("rb") as opened:
-        refuse_pointer(file, opened.read(1024), f"{where}: ")
+    try:
+        with file.open("rb") as opened:
+            refuse_pointer(file, opened.read(1024), f"{where}: ")
+    except OSError as error:
+        raise ModelError(
+            f"{where} is stored in {name!r}, which can't be read: {error.strerror}", code=CODE
+        ) from None
     return file
 
 

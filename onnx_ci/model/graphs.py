@@ -87,8 +87,8 @@ def fresh_name(wanted: str, taken: set[str]) -> str:
     return name
 
 
-def opset(model: ModelProto, domain: str = "") -> int:
-    """The version of a domain the model imports; of two imports the last counts, 0 if none."""
+def opset(model: ModelProto | FunctionProto, domain: str = "") -> int:
+    """The version of a domain the model or function imports; of two imports the last counts, 0 if none."""
     wanted = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
     versions = [entry.version for entry in model.opset_import if entry.domain in wanted]
     return versions[-1] if versions else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 # Large, since a thread that hashes has to ask for the interpreter's lock after every piece.
@@ -18,6 +19,23 @@ def file_sha256(path: Path) -> str:
         while count := file.readinto(buffer):
             digest.update(buffer[:count])
     return digest.hexdigest()
+
+
+def file_state(path: Path) -> tuple[int, int, int]:
+    """Enough to see that a file was replaced or written to; zeros where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def combined_sha256(digests: Mapping[str, str]) -> str:
+    """One digest for a model: its file's own, or that of all names and digests where it has several files."""
+    if len(digests) == 1:
+        return next(iter(digests.values()))
+    lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
+    return hashlib.sha256(lines.encode(errors="surrogateescape")).hexdigest()
 
 
 class BackgroundHash:

@@ -12,7 +12,8 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model import external
 from onnx_ci.model.container import LARGE, Model, display_path, location
 from onnx_ci.model.dtypes import stored_bytes
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graphs import all_names, tensors
+from onnx_ci.model.hashing import file_state
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.skeleton import WireError, strip
 from onnx_ci.model.store import Store
@@ -24,6 +25,12 @@ NOT_A_MODEL = "export it again, or exclude the path with `ignore: true` if it is
 def open_model(path: Path, *, root: Path | None = None) -> Model:
     """The model at `path`. External data must lie inside `root` (by default the model's own folder)."""
     _refuse_other_files(path)
+    if root is not None and not path.resolve().is_relative_to(root.resolve()):
+        raise ModelError(
+            f"{display_path(path)}: is a link that leads outside the repository",
+            hint="replace the link by the file itself",
+            code="OCI012",
+        )
     store = Store()
     try:
         return _read(path, store, root or path.parent)
@@ -43,8 +50,10 @@ def adopt(store: Store, path: Path) -> ModelProto:
 
 def _read(path: Path, store: Store, root: Path) -> Model:
     proto = _parse(path, store.key, store.add_file(path))
+    _refuse_unreadable_names(path, proto)
     external.resolve(proto, store, path, root)
-    model = Model(path, proto, store)
+    files = [path, *(path.parent / name for name in external.data_files(proto))]
+    model = Model(path, proto, store, {file: file_state(file) for file in files})
     for tensor in tensors(proto):
         _check_tensor(model, tensor)
         _settle(model, tensor)
@@ -100,6 +109,16 @@ def _parse(path: Path, key: str, source: int) -> ModelProto:
     if not proto.opset_import and proto.ir_version >= 3:
         raise ModelError(f"{name}: names no opset version; it may be cut short", hint=NOT_A_MODEL)
     return proto
+
+
+def _refuse_unreadable_names(path: Path, proto: ModelProto) -> None:
+    """Protobuf lets bytes through that are no text, and complains whenever they are looked at."""
+    try:
+        all_names(proto)
+    except UnicodeDecodeError:
+        raise ModelError(
+            f"{display_path(path)}: holds a name that is not UTF-8 text", hint=NOT_A_MODEL
+        ) from None
 
 
 def _check_tensor(model: Model, tensor: TensorProto) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.container import element_count
-from onnx_ci.model.external import data_files
+from onnx_ci.model.external import data_files, is_inside
 from onnx_ci.model.graphs import tensors
-from onnx_ci.model.hashing import BackgroundHash
+from onnx_ci.model.hashing import BackgroundHash, combined_sha256, file_sha256
 from onnx_ci.model.proto import ModelProto
 from onnx_ci.model.store import CHUNK
 from onnx_ci.results import Measure
@@ -38,15 +38,22 @@ def measure(
     sizes: dict[str, Any] = {name: compressed_size(name, files) for name in compressed}
     return Measure(
         size=sum(file.stat().st_size for file in files),
-        sha256=hashing.result() if hashing else "",
+        sha256=_sha256(files, hashing) if hashing else "",
         params=parameters(proto),
         **sizes,
     )
 
 
+def _sha256(files: Sequence[Path], hashing: BackgroundHash) -> str:
+    """Of the file, or of all files where there is external data: other data is another content."""
+    others = {file.name: file_sha256(file) for file in files[1:]}
+    return combined_sha256({files[0].name: hashing.result(), **others})
+
+
 def files_of(path: Path, proto: ModelProto) -> list[Path]:
-    """The .onnx file and its external data, each file once."""
-    return list(dict.fromkeys([path, *(path.parent / name for name in data_files(proto))]))
+    """The .onnx file and its external data, each file once; names that no data may have are left out."""
+    names = filter(is_inside, data_files(proto))
+    return list(dict.fromkeys([path, *(path.parent / name for name in names)]))
 
 
 def parameters(proto: ModelProto) -> int:

@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
+import signal
 import stat
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.digest import model_digest
-from onnx_ci.model.external import data_files
+from onnx_ci.model.external import SUFFIX, data_files
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.store import Store, write_all
 from onnx_ci.model.wire import Piece, Span
-
-SUFFIX = ".onnx-ci-tmp"
 
 
 def write_model(model: Model, path: Path, *, all_to: str = "") -> None:
@@ -37,52 +36,55 @@ def write_model(model: Model, path: Path, *, all_to: str = "") -> None:
     _write(path, layout.model, model.store)
 
 
-def publish(model: Model, target: Path, *, digest: str, names: Mapping[str, str] | None = None) -> None:
+def publish(
+    model: Model,
+    target: Path,
+    *,
+    digest: str,
+    names: Mapping[str, str] | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
     """Replace the model at `target`, and the external data beside it, by this one. Closes the model.
 
     `digest` is the model's own, which what is read back must have; `names` gives other names to data
-    files (those that belong to another model too).
+    files; `ready` is asked first and again at the last moment, and may refuse by raising.
     """
+    ready()
     finals = _final_names(model, names or {})
     layout = lay_out(model, names=finals)
     data = {name: _temporary(target.parent / name) for name in layout.data}
+    copies = {name: _temporary(target.parent / name) for name in layout.data}
     bridge_names = {old: _relative(data[new], target) for old, new in finals.items() if new in data}
     final, bridge = _temporary(target), _temporary(target)
-    with _cleaned_up([*data.values(), bridge, final]) as temporary, _disk_errors(target):
+    with _cleaned_up([*data.values(), *copies.values(), bridge, final]) as temporary, _disk_errors(target):
         for name, pieces in layout.data.items():
             data[name].parent.mkdir(parents=True, exist_ok=True)
-            _write(data[name], pieces, model.store, mode_of=target.parent / name)
+            for file in (data[name], copies[name]):
+                _write(file, pieces, model.store, mode_of=target.parent / name)
         _write(final, layout.model, model.store, mode_of=target)
         if data:
             _write(bridge, lay_out(model, names=bridge_names).model, model.store, mode_of=target)
         _compare(bridge if data else final, digest)
         model.close()
-        if data:
-            # From here to the end the model needs the temporary data: a failure must not remove it.
-            temporary[:] = [final, bridge]
-            bridge.replace(target)
+        # All bytes are on disk: what follows are renames only, and they are not interrupted.
+        with _uninterrupted():
+            ready()
+            if data:
+                # From here to the end the model needs the temporary data: a failure must not remove it.
+                temporary[:] = [final, bridge, *copies.values()]
+                bridge.replace(target)
+                _flush(target.parent)
+                for name, copy in copies.items():
+                    copy.replace(target.parent / name)
+                    _flush((target.parent / name).parent)
+            final.replace(target)
             _flush(target.parent)
-            for name, file in data.items():
-                _take_name(file, target.parent / name)
-        final.replace(target)
-        _flush(target.parent)
-        temporary[:] = data.values()
+            temporary[:] = data.values()
 
 
 def _final_names(model: Model, names: Mapping[str, str]) -> dict[str, str]:
     """Data files by their present name. A temporary name left by a killed run gets its real one back."""
     return {name: names.get(name, without_temporary(name)) for name in data_files(model.proto)}
-
-
-def _take_name(temporary: Path, final: Path) -> None:
-    """Put a copy of a file at its final name. The first stays until the model has moved on."""
-    second = _temporary(final)
-    with _cleaned_up([second]):
-        shutil.copyfile(temporary, second)
-        shutil.copymode(temporary, second)
-        _flush(second)
-        second.replace(final)
-    _flush(final.parent)
 
 
 def _compare(path: Path, digest: str) -> None:
@@ -137,6 +139,22 @@ def _flush(path: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C until a few renames are done. Only the main thread may, and need."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

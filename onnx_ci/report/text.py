@@ -19,6 +19,7 @@ WORDS = {
     "unreadable": "not readable",
     "ignored": "ignored",
 }
+MOVED = {"shrunk": "changed", "would_shrink": "would change"}
 COLOURS = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
 MARKS = {"error": "red", "warning": "yellow", "note": "dim"}
 
@@ -51,15 +52,26 @@ def _table(report: RunReport, style: Style) -> Iterator[str]:
 
 def _row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
     before, after = outcome.before, outcome.after
-    saved = f"-{format_percent(1 - after.size / before.size)}" if before and after else ""
+    saved = _change(before.size, after.size) if before and after else ""
     return (
         one_line(outcome.path),
         format_size(before.size) if before else "",
         format_size(after.size) if after else "",
         saved,
         proof_words(outcome.verification),
-        WORDS[outcome.verdict],
+        _word(outcome),
     )
+
+
+def _change(before: int, after: int) -> str:
+    return f"-{format_percent(1 - after / before)}" if after < before else f"+{after - before:,} B"
+
+
+def _word(outcome: Outcome) -> str:
+    """Moving bytes elsewhere is no shrinking, and is not called so."""
+    before, after = outcome.before, outcome.after
+    grew = before is not None and after is not None and after.size >= before.size
+    return MOVED.get(outcome.verdict, WORDS[outcome.verdict]) if grew else WORDS[outcome.verdict]
 
 
 def proof_words(verification: Verification) -> str:
@@ -67,7 +79,7 @@ def proof_words(verification: Verification) -> str:
     if verification.status == "not_run":
         return "not verified" if verification.code else ""
     if verification.status == "failed":
-        return "outside tolerance"
+        return {"OCI010": "too slow", "OCI016": "scores worse"}.get(verification.code, "outside tolerance")
     telling = [output for output in verification.outputs if output.sensitive]
     if all(output.exact for output in telling):
         return "identical"
@@ -88,10 +100,11 @@ def _summary(report: RunReport, style: Style) -> Iterator[str]:
     outcomes = report.outcomes
     if not outcomes:
         return
-    count = f"{len(outcomes)} model{'s' if len(outcomes) != 1 else ''}"
+    judged = sum(outcome.verdict != "ignored" for outcome in outcomes)
+    count = f"{judged} model{'s' if judged != 1 else ''}"
     saved = report.size_before - report.size_after
     verb = "saved" if report.command == "fix" else "could be saved"
-    gain = f", {format_size(saved)} of {format_size(report.size_before)} {verb}" if saved else ""
+    gain = f", {format_size(saved)} of {format_size(report.size_before)} {verb}" if saved > 0 else ""
     state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
     yield f"{count} checked{gain}: {state}"
 
@@ -149,7 +162,9 @@ def _reason(verification: Verification) -> str:
 
 
 def _output_row(output: OutputDelta) -> tuple[str, ...]:
-    note = one_line(output.problem) or ("" if output.sensitive else "does not depend on the weights")
+    note = one_line(output.problem) or (
+        "" if output.sensitive else "did not move when the weights were damaged"
+    )
     return (
         one_line(output.name),
         f"{output.max_abs:.3g}",

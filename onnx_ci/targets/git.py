@@ -40,7 +40,7 @@ def has_commits(root: Path) -> bool:
 
 
 def changed_since_head(root: Path) -> list[str] | None:
-    """Files that differ from HEAD, new ones included, in one call; None where there is no commit yet."""
+    """Files that differ from HEAD, new and deleted ones too, in one call; None where there is no commit."""
     output = run_git(
         root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames"
     )
@@ -50,27 +50,29 @@ def changed_since_head(root: Path) -> list[str] | None:
 
 
 def _status_name(line: str) -> str:
-    """The path in one line of `git status --porcelain=v2`; empty for headers and deleted files."""
+    """The path in one line of `git status --porcelain=v2`; empty for headers."""
     if line.startswith("? "):
         return line[2:]
     if line.startswith("1 "):
-        parts = line.split(" ", 8)
-        return "" if parts[1][1] == "D" or parts[1] == "D." else parts[8]
+        return line.split(" ", 8)[8]
     return line.split(" ", 10)[10] if line.startswith("u ") else ""
 
 
 def changed_since(root: Path, base: str) -> list[str]:
-    """Files of the work tree that differ from a commit, new ones included, deleted ones not."""
-    changed = run_git(root, "diff", "--name-only", "-z", "--no-renames", "--diff-filter=d", base, "--")
+    """Files of the work tree that differ from a commit, new and deleted ones included."""
+    changed = run_git(root, "diff", "--name-only", "-z", "--no-renames", base, "--")
     new = run_git(root, "ls-files", "-z", "--others", "--exclude-standard")
     return sorted({*_names(changed), *_names(new)})
 
 
 def staged(root: Path) -> list[str]:
     base = "HEAD" if has_commits(root) else _empty_tree(root)
-    return _names(
-        run_git(root, "diff", "--cached", "--name-only", "-z", "--no-renames", "--diff-filter=d", base)
-    )
+    return _names(run_git(root, "diff", "--cached", "--name-only", "-z", "--no-renames", base))
+
+
+def unstaged(root: Path) -> list[str]:
+    """Files whose content in the work tree is not what is staged."""
+    return _names(run_git(root, "diff", "--name-only", "-z", "--no-renames"))
 
 
 def _empty_tree(root: Path) -> str:
@@ -99,6 +101,12 @@ def merge_base(root: Path, ref: str) -> str:
             hint="run: git fetch --unshallow   (in a GitHub workflow: fetch-depth: 0)",
         )
     return base.strip()
+
+
+def blob(root: Path, commit: str, path: str) -> bytes | None:
+    """The content of a file in a commit."""
+    text = run_git(root, "cat-file", "blob", f"{commit}:{path}")
+    return None if text is None else os.fsencode(text)
 
 
 def blob_size(root: Path, commit: str, path: str) -> int | None:

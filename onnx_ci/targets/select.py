@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from onnx_ci.errors import UsageError
+from onnx_ci.errors import EnvironmentFault, UsageError
+from onnx_ci.model.endings import DATA_ENDINGS
 from onnx_ci.targets import git
 
-# Endings of files that may be a model's external data; others are never looked into.
-DATA_ENDINGS = (".data", "_data", ".bin", ".weights", ".weight", ".dat", ".raw", ".pb")
 SKIPPED_FOLDERS = {".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox"}
 # Asks whether a model names a data file; given by the caller, since looking needs onnx.
 Owns = Callable[[Path, Path], bool]
@@ -42,29 +41,65 @@ def select(wanted: Wanted, *, here: Path, root: Path, policy: Path | None, owns:
     """`root` is the top of the repository, or the policy's folder outside of git."""
     repository = git.find_root(here)
     if wanted.paths:
-        named = [path for text in wanted.paths for path in _expand(here / text, text, repository)]
-        base = "HEAD" if repository and git.has_commits(repository) else ""
-        return Selection(models=_models(named, root, owns), base=base)
+        return _named(wanted.paths, here, root, policy, owns)
     if repository is None or wanted.everything:
         if wanted.since or wanted.staged:
             raise UsageError("--since and --staged need a git repository", hint="name the models to check")
-        base = "HEAD" if repository and git.has_commits(repository) else ""
-        return Selection(models=all_models(root), base=base)
+        return _whole(root, _last_commit(repository))
     return _changed(wanted, repository, root, policy, owns)
+
+
+def _named(texts: Sequence[str], here: Path, root: Path, policy: Path | None, owns: Owns) -> Selection:
+    repository = git.find_root(here)
+    base = _last_commit(repository)
+    named = {text: _expand(here / text, text, repository) for text in texts}
+    if policy is not None and any(policy in paths for paths in named.values()):
+        return _whole(root, base, note="the policy itself is named, so every model is checked")
+    found = {text: _models(paths, root, owns) for text, paths in named.items()}
+    empty = [text for text, models in found.items() if not models]
+    note = f"no model, nor the data of one: {', '.join(empty)}" if empty else ""
+    models = sorted({model for models in found.values() for model in models})
+    return Selection(models=models, base=base, note=note)
+
+
+def _whole(root: Path, base: str, note: str = "") -> Selection:
+    models = all_models(root)
+    return Selection(models=models, base=base, note=note or ("" if models else "there is no model here"))
+
+
+def _last_commit(repository: Path | None) -> str:
+    """What sizes are compared with; nothing where there is no commit, or no git to ask."""
+    try:
+        return "HEAD" if repository and git.has_commits(repository) else ""
+    except EnvironmentFault:
+        return ""
 
 
 def _changed(wanted: Wanted, repository: Path, root: Path, policy: Path | None, owns: Owns) -> Selection:
     base, names, since = _changed_names(wanted, repository)
     if names is None:
-        return Selection(models=all_models(root))
+        return _whole(root, "")
     changed = [repository / name for name in names]
-    if policy is not None and policy in changed and not wanted.staged:
+    if policy is not None and policy in changed:
         # Other rules, other verdicts: every model has to be looked at again.
-        note = f"the policy itself changed since {since}, so every model is checked"
-        return Selection(models=all_models(root), base=base, note=note)
-    models = _models([path for path in changed if path.is_relative_to(root)], root, owns)
+        return _whole(root, base, f"the policy itself changed since {since}, so every model is checked")
+    inside = [path for path in changed if path.is_relative_to(root)]
+    models = [path for path in _models(inside, root, owns) if path.exists() or path.is_symlink()]
+    if wanted.staged:
+        _refuse_unstaged(models, repository, root, owns)
     note = "" if models else f"no model changed since {since}; --all checks every model"
     return Selection(models=models, base=base, note=note)
+
+
+def _refuse_unstaged(models: Sequence[Path], repository: Path, root: Path, owns: Owns) -> None:
+    """What is staged is judged by the files in the work tree, so they must be the same."""
+    other = _models([repository / name for name in git.unstaged(repository)], root, owns)
+    clash = [path.relative_to(repository).as_posix() for path in other if path in models]
+    if clash:
+        raise UsageError(
+            f"what is staged of {', '.join(clash)} is not what is in the work tree",
+            hint="stage it (git add), or put the other changes away (git stash --keep-index)",
+        )
 
 
 def _changed_names(wanted: Wanted, repository: Path) -> tuple[str, list[str] | None, str]:
@@ -123,4 +158,6 @@ def _owners(data: Path, root: Path, owns: Owns) -> Iterator[Path]:
     for folder in data.parents:
         if folder != root and not folder.is_relative_to(root):
             return
-        yield from (model for model in sorted(folder.glob("*.onnx")) if owns(model, data))
+        if folder.is_dir():
+            near = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".onnx")
+            yield from (model for model in near if owns(model, data))

@@ -13,6 +13,7 @@ from onnx_ci.verify.dtypes import Array, is_complex, is_text
 
 BLOCK = 1 << 20  # elements in float64 at a time: outputs can be far larger than memory allows twice
 SQNR_CAP = 300.0  # dB; stands for "identical" where JSON knows no infinity
+FEW = 8  # elements below which a cosine is blind: of one positive number and another it is always 1
 _FLOOR = 1e-6  # of the largest reference value: below it, a relative error means nothing
 
 
@@ -56,7 +57,7 @@ def distance(reference: Array, candidate: Array) -> Distance:
         max_abs=_finite(largest),
         max_rel=_finite(relative),
         mean_abs=_finite(total / max(count, 1.0) * scale),
-        cosine=_cosine(dot, ours, theirs),
+        cosine=_cosine(dot, ours, theirs) if count >= FEW else _closeness(ours, noise),
         sqnr=_sqnr(ours, noise),
         top1=top1,
     )
@@ -123,6 +124,13 @@ def _relative(moved: Array, reference: Array, floor: float) -> float:
     if np.any((base == 0) & (moved > 0)):
         return math.inf
     return float(ratio.max(initial=0.0))
+
+
+def _closeness(ours: float, noise: float) -> float:
+    """What the cosine would be if all of the error stood at a right angle to the reference."""
+    if ours == 0.0:
+        return 1.0 if noise == 0.0 else 0.0
+    return math.sqrt(max(0.0, 1.0 - noise / ours))
 
 
 def _cosine(dot: float, ours: float, theirs: float) -> float:

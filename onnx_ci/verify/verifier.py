@@ -81,14 +81,18 @@ class Verifier:
             return replace(failed, code="" if error.kind == "error" else error.code)
         return self._judged(compare_outputs(reference, outputs, tolerance))
 
-    def sensitivity(self, damaged: Path, tolerance: Tolerance) -> dict[str, bool] | None:
-        """For each output, whether it left the tolerance when the weights were damaged on purpose."""
+    def sensitivity(self, damaged: Path, tolerance: Tolerance) -> dict[str, str] | None:
+        """What each output showed when the weights were damaged on purpose: "noticed" if it left the
+        tolerance, "missed" if it moved and the tolerance did not see it, "unmoved" if it did not move."""
         try:
             outputs = self.runner.run(damaged, self.feeds(), limits=self.limits)
         except RunFailed:
             return None
         deltas = compare_outputs(self.reference(), outputs, tolerance)
-        return {delta.name: bool(delta.problem) for delta in deltas}
+        return {
+            delta.name: "noticed" if delta.problem else "unmoved" if delta.exact else "missed"
+            for delta in deltas
+        }
 
     def latency(self, candidate: Path) -> Latency:
         return self.runner.time(self.original, candidate, self.feeds(), limits=self.limits)
@@ -179,6 +183,8 @@ def _unrunnable(error: RunFailed, on: str, hint: str) -> ModelError:
         message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
     else:
         message = f"it could not be run {on}: {error.message}"
+        if error.kind in ("timeout", "memory"):
+            hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
     return ModelError(message, hint=hint, code=error.code)
 
 

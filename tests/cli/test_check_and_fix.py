@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -289,6 +291,9 @@ def test_an_override_holds_for_one_content_until_its_day(tmp_path: Path, until: 
     done = onnx_ci("check", cwd=tmp_path)
     assert done.code == code, done.out
     assert "OCI009" in done.out
+    onnx_ci("fix", cwd=tmp_path)
+    kept = hashlib.sha256((tmp_path / "model.onnx").read_bytes()).hexdigest() == digest
+    assert kept is (code == 0), "what is accepted is left as it is"
     onnx.save(bloated(seed=1), tmp_path / "model.onnx")
     assert onnx_ci("check", cwd=tmp_path).code == 1
 
@@ -346,3 +351,199 @@ def test_a_check_that_proves_nothing_is_not_a_pass(tmp_path: Path) -> None:
     assert (done.code, model["verdict"]) == (1, "unverified")
     assert "whatever is done to the weights" in model["verification"]["reason"]
     assert (tmp_path / "model.onnx").read_bytes() == before
+
+
+def test_an_interrupted_fix_is_said_and_finished(tmp_path: Path) -> None:
+    """The state in which kill -9 can leave a model: its data under a temporary name, and it loads."""
+    write(tmp_path)
+    name = ".m.onnx.data.0a1b2c3d.onnx-ci-tmp"
+    onnx.save(lean(), tmp_path / "m.onnx", save_as_external_data=True, location=name, size_threshold=0)
+    before = onnx.load(tmp_path / "m.onnx")
+    checked = onnx_ci("check", cwd=tmp_path)
+    assert checked.code == 1
+    assert "OCI018" in checked.out
+    assert onnx_ci("fix", cwd=tmp_path).code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".onnx-ci.yaml", "m.onnx", "m.onnx.data"]
+    after = onnx.load(tmp_path / "m.onnx")
+    assert [t.raw_data for t in after.graph.initializer] == [t.raw_data for t in before.graph.initializer]
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+
+
+def test_a_model_that_another_tool_unpacked_is_noticed(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    methods: [int8-weights]\n", model=lean())
+    assert onnx_ci("fix", cwd=tmp_path).code == 0
+    shrunk = onnx.load(tmp_path / "model.onnx")
+    unpacked = lean()
+    unpacked.metadata_props.extend(shrunk.metadata_props)
+    write(tmp_path, f"{POLICY}    methods: [dedupe]\n", model=unpacked)
+    done = onnx_ci("check", cwd=tmp_path)
+    assert "OCI019" in done.out
+    assert "int8-weights" in done.out
+
+
+def test_no_room_for_candidates_is_a_finding(tmp_path: Path) -> None:
+    """No file may grow past 8 KiB: what a full disk does, without filling one."""
+    write(tmp_path, model=bloated())
+    before = snapshot(tmp_path)
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
+        "from onnx_ci.entry.cli import main; sys.exit(main(['fix']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "OCI017" in done.stdout
+    assert snapshot(tmp_path) == before
+
+
+def two_heads(path: Path) -> None:
+    """A wide output that shows damage, and an offset so large that its second output hides it."""
+    text = """
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[1,64] x) => (float[1,64] features, float[1,64] score) {
+            features = MatMul(x, w)
+            part = MatMul(x, v)
+            score = Add(part, offset)
+        }"""
+    model = onnx.parser.parse_model(text)
+    random = np.random.default_rng(0)
+    for name, values in (
+        ("w", random.standard_normal((64, 64)) / 8),
+        ("v", random.standard_normal((64, 64)) / 8),
+        ("offset", np.full(64, 1e6)),
+    ):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(values.astype(np.float32), name))
+    onnx.save(model, path)
+
+
+def test_one_output_does_not_vouch_for_another(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    methods: [int8-weights]\n")
+    two_heads(tmp_path / "model.onnx")
+    before = snapshot(tmp_path)
+    done = onnx_ci("fix", "--format", "json", cwd=tmp_path)
+    (model,) = done.json["models"]
+    assert (done.code, model["verdict"]) == (1, "unverified")
+    assert "'score'" in model["verification"]["reason"]
+    assert snapshot(tmp_path) == before
+
+
+def test_external_data_in_hidden_folders_is_refused(tmp_path: Path) -> None:
+    Repository(tmp_path)
+    write(tmp_path, model=bloated())
+    model = onnx.load(tmp_path / "model.onnx")
+    onnx.save(model, tmp_path / "evil.onnx", save_as_external_data=True, location="d", size_threshold=0)
+    evil = onnx.load(tmp_path / "evil.onnx", load_external_data=False)
+    (tmp_path / ".git" / "victim").write_bytes((tmp_path / "d").read_bytes())
+    for tensor in evil.graph.initializer:
+        tensor.external_data[0].value = ".git/victim"
+    (tmp_path / "evil.onnx").write_bytes(evil.SerializeToString())
+    before = (tmp_path / ".git" / "victim").read_bytes()
+    done = onnx_ci("fix", "evil.onnx", cwd=tmp_path)
+    assert done.code == 1
+    assert "OCI012" in done.out
+    assert (tmp_path / ".git" / "victim").read_bytes() == before
+
+
+def test_models_that_share_their_data_are_left_as_they_are(tmp_path: Path) -> None:
+    write(tmp_path)
+    onnx.save(
+        bloated(), tmp_path / "a.onnx", save_as_external_data=True, location="a.onnx.data", size_threshold=0
+    )
+    shutil.copy(tmp_path / "a.onnx", tmp_path / "b.onnx")
+    before = snapshot(tmp_path)
+    done = onnx_ci("fix", cwd=tmp_path)
+    assert done.code == 0
+    assert "OCI021" in done.out
+    assert snapshot(tmp_path) == before
+
+
+def test_a_limit_that_was_kept_is_not_broken_for_size(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    budget: {{params: 8192}}\n    methods: [int8-weights]\n", model=lean())
+    before = snapshot(tmp_path)
+    assert onnx_ci("fix", cwd=tmp_path).code == 0
+    assert snapshot(tmp_path) == before
+
+
+def test_naming_the_policy_means_every_model(tmp_path: Path) -> None:
+    """What a hook does when a commit changes nothing but the policy."""
+    write(tmp_path, model=bloated())
+    assert onnx_ci("check", ".onnx-ci.yaml", cwd=tmp_path).code == 1
+
+
+def test_what_is_staged_must_be_what_is_there(tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    write(tmp_path, model=lean())
+    repository.commit_all("good")
+    onnx.save(bloated(), tmp_path / "model.onnx")
+    repository.git("add", "model.onnx")
+    onnx.save(lean(), tmp_path / "model.onnx")
+    done = onnx_ci("check", "--staged", cwd=tmp_path)
+    assert done.code == 2
+    assert "git stash --keep-index" in done.err
+
+
+def test_a_deleted_data_file_is_a_change(tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    write(tmp_path)
+    onnx.save(
+        lean(), tmp_path / "m.onnx", save_as_external_data=True, location="m.onnx.data", size_threshold=0
+    )
+    repository.commit_all("models")
+    repository.git("rm", "--quiet", "m.onnx.data")
+    for arguments in ([], ["--staged"]):
+        done = onnx_ci("check", *arguments, cwd=tmp_path)
+        assert done.code == 1
+        assert "m.onnx.data" in done.out
+
+
+def test_an_override_covers_the_data_too(tmp_path: Path) -> None:
+    write(tmp_path)
+    where = {"save_as_external_data": True, "location": "m.onnx.data", "size_threshold": 0}
+    onnx.save(bloated(), tmp_path / "m.onnx", **where)
+    digest = onnx_ci("check", "--format", "json", cwd=tmp_path).json["models"][0]["before"]["sha256"]
+    override = f"overrides:\n  - {{path: m.onnx, sha256: '{digest}', reason: ships, until: 2999-01-01}}\n"
+    write(tmp_path, POLICY + override)
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+    onnx.save(bloated(seed=1), tmp_path / "m.onnx", **where)
+    assert onnx_ci("check", cwd=tmp_path).code == 1
+
+
+def test_files_named_like_options(tmp_path: Path) -> None:
+    write(tmp_path)
+    onnx.save(bloated(), tmp_path / "-x.onnx")
+    done = onnx_ci("fix", "-x.onnx", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "shrunk" in done.out
+
+
+def test_nothing_checked_is_said(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "README").write_text("hello")
+    (tmp_path / "empty").mkdir()
+    for name in ("README", "empty"):
+        assert name in onnx_ci("check", name, cwd=tmp_path).out
+
+
+def test_growth_follows_a_renamed_data_file(tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    write(tmp_path, f"{POLICY}    budget: {{growth: 5%}}\n")
+    options = {"save_as_external_data": True, "size_threshold": 0}
+    onnx.save(lean(), tmp_path / "m.onnx", location="m.onnx.data", **options)
+    repository.commit_all("models")
+    (tmp_path / "m.onnx.data").unlink()
+    onnx.save(lean(), tmp_path / "m.onnx", location="m_data", **options)
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+
+
+def test_where_output_can_not_go_the_exit_code_tells(tmp_path: Path) -> None:
+    write(tmp_path, model=lean())
+    command = [sys.executable, "-m", "onnx_ci", "check", "--all"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    assert subprocess.run(closed, cwd=tmp_path, check=False).returncode == 0

@@ -44,7 +44,7 @@ def apply(method: Method, path: Path, target: Path) -> Chained:
         target.parent.mkdir(exist_ok=True)
         write_model(chained.model, target)
         assert not contract_breaks(model.proto, chained.model.proto, allow=method.changes)
-        assert chained.size <= size
+        assert chained.size <= size or method.gains == "layout"
         return chained
 
 
@@ -53,8 +53,7 @@ def apply(method: Method, path: Path, target: Path) -> Chained:
 def test_method_keeps_its_promises(method: Method, trap: Trap, tmp_path: Path) -> None:
     path = trap.build(tmp_path)
     once, again = tmp_path / "once" / "model.onnx", tmp_path / "again" / "model.onnx"
-    step = apply(method, path, once).steps[0]
-    changed = step.size_after < step.size_before
+    changed = bool(apply(method, path, once).kept)
     apply(method, path, again)
     assert once.read_bytes() == again.read_bytes(), "the same input gave other bytes"
     if changed:  # otherwise the gate writes nothing

@@ -55,7 +55,7 @@ def weights_of(path: Path) -> list[bytes]:
     return [numpy_helper.to_array(tensor).tobytes() for tensor in onnx.load(path).graph.initializer]
 
 
-@pytest.mark.parametrize("external", ["", "model.onnx.data", "data/weights.bin"])
+@pytest.mark.parametrize("external", ["", "model.onnx.data", "data/model.weights"])
 def test_replaces_and_leaves_nothing_behind(tmp_path: Path, external: str) -> None:
     if "/" in external:
         (tmp_path / "data").mkdir()
@@ -66,6 +66,31 @@ def test_replaces_and_leaves_nothing_behind(tmp_path: Path, external: str) -> No
     assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*")} == files
     if external:
         assert (tmp_path / external).stat().st_size == len(before[0])
+
+
+@pytest.mark.parametrize("external", ["weights.bin", "train.py", "model.py"])
+def test_a_file_that_is_not_called_after_the_model_is_never_touched(tmp_path: Path, external: str) -> None:
+    """A model can name any file as its data; that does not make the file its own."""
+    path = make(tmp_path / "model.onnx", external=external)
+    before = (tmp_path / external).read_bytes()
+    weights = weights_of(path)
+    dedupe_in_place(path)
+    assert (tmp_path / external).read_bytes() == before
+    assert weights_of(path) == weights[:1]
+    assert (tmp_path / "model.onnx.data").exists()
+
+
+def test_a_model_that_changed_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    path = make(tmp_path / "model.onnx")
+    newer = make(tmp_path / "newer.onnx", seed=1).read_bytes()
+    with open_model(path) as model:
+        chained = run_chain(model, [Run(METHODS[0], {})], size=1 << 40)
+        digest = model_digest(chained.model)
+        path.write_bytes(newer)
+        with pytest.raises(ModelError, match="changed while"):
+            replace_model(chained.model, model, root=tmp_path, digest=digest)
+    assert path.read_bytes() == newer
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.onnx", "newer.onnx"]
 
 
 def test_keeps_the_file_mode(tmp_path: Path) -> None:
@@ -102,12 +127,13 @@ def test_follows_a_link_inside_the_repository_only(tmp_path: Path) -> None:
     assert outer.read_bytes() == before
 
 
-def test_data_of_another_model_is_left_alone(tmp_path: Path) -> None:
-    first = make(tmp_path / "first.onnx", external="shared.data")
-    shutil.copy(first, tmp_path / "second.onnx")
-    before = weights_of(tmp_path / "second.onnx")
+@pytest.mark.parametrize("second", ["second.onnx", "SECOND.ONNX"])
+def test_data_of_another_model_is_left_alone(tmp_path: Path, second: str) -> None:
+    first = make(tmp_path / "first.onnx", external="first.data")
+    shutil.copy(first, tmp_path / second)
+    before = weights_of(tmp_path / second)
     dedupe_in_place(first)
-    assert weights_of(tmp_path / "second.onnx") == before
+    assert weights_of(tmp_path / second) == before
     assert weights_of(first) == before[:1]
     assert (tmp_path / "first.onnx.data").exists()
 
@@ -147,7 +173,6 @@ def test_loads_at_every_step_of_a_replacement_that_fails(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", failing(Path.replace))
-        patch.setattr(shutil, "copyfile", failing(shutil.copyfile))
         patch.setattr(os, "fsync", failing(os.fsync))
         with contextlib.suppress(ModelError):
             dedupe_in_place(path)

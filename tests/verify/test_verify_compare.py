@@ -35,7 +35,7 @@ def test_identical():
 
 
 def test_the_numbers():
-    delta = one([3, 4, 0], [3, 4.5, 0], dtype=np.float64)
+    delta = one([[3, 4, 0]] * 4, [[3, 4.5, 0]] * 4, dtype=np.float64)
     assert delta.max_abs == 0.5
     assert delta.max_rel == 0.125
     assert delta.mean_abs == pytest.approx(0.5 / 3)
@@ -50,7 +50,7 @@ def test_relative_error_has_a_floor():
 
 def test_every_tolerance_is_named_with_number_and_limit():
     limits = Tolerance(max_abs=0.1, max_rel=0.1, mean_abs=0.1, cosine=0.999, sqnr=30, top1=1.0)
-    problem = one([[1.0, 2.0]], [[3.0, 2.0]], limits, np.float64).problem
+    problem = one([[1.0, 2.0]] * 4, [[3.0, 2.0]] * 4, limits, np.float64).problem
     for part in ("max_abs 2 is above 0.1", "max_rel 2 is above", "mean_abs 1 is above", "top1 0 is below 1"):
         assert part in problem
     assert "cosine 0.8682 is below 0.999" in problem
@@ -61,6 +61,14 @@ def test_a_number_next_to_its_limit_is_written_out():
     problem = one([1.0, 1.0], [1.0, 1.100001], Tolerance(max_abs=0.1), np.float64).problem
     assert problem.startswith("max_abs 0.10000")
     assert "0.1000 " not in problem
+
+
+def test_a_cosine_of_few_numbers_sees_their_size():
+    """Of one positive number and another the angle is always zero; what counts is how far it moved."""
+    assert one([0.99], [0.047]).cosine < 0.5
+    assert one([1.0, 1.0], [2.0, 2.0]).cosine < 0.5
+    assert one([1.0], [1.001]).cosine > 0.999
+    assert one([1.0], [1.0]).cosine == 1
 
 
 def test_zeros():
@@ -128,8 +136,9 @@ def test_text_of_another_width_is_the_same_type():
 
 
 def test_the_worst_sample_counts():
-    before = [{"y": np.array([1.0, 2.0])}] * 3
-    after = [{"y": np.array([1.0, 2.0])}, {"y": np.array([2.0, 1.0])}, {"y": np.array([1.5, 2.0])}]
+    rows = ([[1.0, 2.0]], [[2.0, 1.0]], [[1.5, 2.0]])
+    before = [{"y": np.array(rows[0] * 4)}] * 3
+    after = [{"y": np.array(row * 4)} for row in rows]
     (delta,) = compare_outputs(before, after, ANY)
     assert delta.max_abs == 1.0
     assert delta.top1 == 0.0
@@ -155,7 +164,7 @@ def test_empty_outputs_are_equal(dtype: Any):
 
 def test_the_ends_of_float64_stay_finite():
     top = np.finfo(np.float64).max
-    delta = one([top, 1], [-top, 1], dtype=np.float64)
+    delta = one([top, *[1] * 7], [-top, *[1] * 7], dtype=np.float64)
     assert delta.max_abs == top
     assert delta.cosine == pytest.approx(-1)
     assert one([5e-324, 0], [0, 5e-324], dtype=np.float64).cosine == pytest.approx(0)

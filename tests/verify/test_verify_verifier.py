@@ -88,7 +88,7 @@ def test_the_reference_is_computed_once(make, tmp_path: Path):
 def test_sensitivity_tells_echoes_apart(make, tmp_path: Path):
     verifier = make(model(EMBED))
     damaged = save(scaled(model(EMBED), -5), tmp_path / "damaged.onnx")
-    assert verifier.sensitivity(damaged, TIGHT) == {"y": True, "echo": False}
+    assert verifier.sensitivity(damaged, TIGHT) == {"y": "noticed", "echo": "unmoved"}
     (tmp_path / "broken.onnx").write_bytes(b"junk")
     assert verifier.sensitivity(tmp_path / "broken.onnx", TIGHT) is None
 

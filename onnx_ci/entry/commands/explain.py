@@ -13,7 +13,7 @@ from onnx_ci.entry.gate import judge_selection, select_models
 from onnx_ci.policy.match import matching_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.sizes import format_size
+from onnx_ci.sizes import format_percent, format_size
 from onnx_ci.targets.select import Wanted
 
 
@@ -70,9 +70,7 @@ def _described(rule: Rule) -> Iterator[str]:
     for item in fields(rule.budget):
         value = getattr(rule.budget, item.name)
         if value is not None:
-            size_like = item.name in rule.budget.size_like
-            words = f"{format_size(value)} ({value:,} bytes)" if size_like else f"{value:g}"
-            yield f"    budget {item.name}: {words}"
+            yield f"    budget {item.name}: {_limit(item.name, value)}"
     methods = (f"{m.name} {dict(m.options)}" if m.options else m.name for m in rule.methods)
     yield f"    methods, mildest first: {', '.join(methods) or 'none'}"
     yield f"    shrink: {rule.mode} ({MODES[rule.mode]})"
@@ -81,6 +79,14 @@ def _described(rule: Rule) -> Iterator[str]:
     source = f"samples {', '.join(rule.inputs.samples)}" if rule.inputs.samples else "derived from the graph"
     yield f"    inputs: {source}"
     yield f"    savings under {rule.minimum_gain:.1%} are left alone; severity {rule.severity}"
+
+
+def _limit(name: str, value: float) -> str:
+    if name == "params":
+        return f"{value:,}"
+    if name in ("growth", "latency"):
+        return format_percent(value)
+    return f"{format_size(int(value))} ({value:,} bytes)"
 
 
 MODES = {

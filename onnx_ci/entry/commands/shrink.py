@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="a,b",
         help="methods, mildest first, options after colons: dedupe,int8-weights:min_elements=4096"
-        " (default: the exact ones; with --budget all)",
+        " (default: the exact ones; with --budget those that encode weights too)",
     )
     parser.add_argument("--budget", metavar="SIZE", help="no more loss than this size needs: 25MB")
     parser.add_argument("--tolerance", metavar="T", help="cosine=0.999,max_abs=1e-2 (default: cosine=0.999)")

@@ -1,0 +1,1 @@
+"""What fold-constants computes: only ops whose result numpy gives bit for bit as onnxruntime does."""

@@ -1,0 +1,1 @@
+"""Smaller forms of a tensor that give it back bit for bit, one file each."""

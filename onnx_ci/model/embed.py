@@ -1,0 +1,31 @@
+"""Takes external data back into the model file."""
+
+from __future__ import annotations
+
+from onnx_ci.model.container import Model, clear_values, location
+from onnx_ci.model.graphs import tensors
+from onnx_ci.model.proto import TensorProto
+from onnx_ci.model.wire import Span
+
+PROTOBUF_LIMIT = (1 << 31) - 1  # no reader of ONNX takes a larger .onnx file
+
+
+def embedded_size(model: Model) -> int:
+    """About what the model takes as one file."""
+    spans = (model.span(tensor) for tensor in tensors(model.proto))
+    return int(model.proto.ByteSize()) + sum(span.length for span in spans if span)
+
+
+def embed(model: Model) -> int:
+    """Take all external tensors into the model; how many there were."""
+    outside = [tensor for tensor in tensors(model.proto) if location(tensor)]
+    for tensor in outside:
+        span = model.span(tensor)
+        if span is not None:
+            _take_in(model, tensor, span)
+    return len(outside)
+
+
+def _take_in(model: Model, tensor: TensorProto, span: Span) -> None:
+    clear_values(tensor)
+    model.set_span(tensor, span)
