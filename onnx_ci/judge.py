@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -16,6 +16,7 @@ from onnx_ci.decide import Facts, decide, limits_of, over_limits
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
 from onnx_ci.lineage import lineage, stamp
+from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import no_feeds
 from onnx_ci.model.container import Model
 from onnx_ci.model.hashing import BackgroundHash, file_sha256
@@ -55,7 +56,13 @@ class Job:
 
     @property
     def compressed(self) -> list[str]:
-        return [name for name in self.rule.budget.size_like if name != "size"]
+        """The compressed sizes that count: those with a budget, or gzip if the user named a method for it."""
+        limited = [name for name in self.rule.budget.size_like if name != "size"]
+        return limited or (["gzip"] if self.insists and self._rounds_for_compression else [])
+
+    @property
+    def _rounds_for_compression(self) -> bool:
+        return any(method(choice.name).gains == "compressed" for choice in self.rule.methods)
 
 
 @dataclass(frozen=True)
@@ -228,10 +235,11 @@ class Gate:
             self.job.rule.methods,
             size=self.size,
             exact_only=mode == "exact-only" or self.lineage.lossy,
+            compressed=bool(self.job.compressed),
             feeds=self.prover.feeds if self.prover else no_feeds,
         )
         if mode == "smallest":
-            yield from map(self._stage, sorted(found, key=lambda candidate: candidate.size))
+            yield from self._smallest_first(list(found))
             return
         exact: Staged | None = None
         fits_as_it_is = not over_limits(self.before, self.limits)
@@ -248,6 +256,15 @@ class Gate:
                 yield staged
         if exact is not None:
             yield exact
+
+    def _smallest_first(self, found: list[Candidate]) -> Iterable[Staged]:
+        """By size on disk; by compressed size where a candidate was made for that."""
+        if not any(candidate.for_compression for candidate in found):
+            return map(self._stage, sorted(found, key=lambda candidate: candidate.size))
+        return sorted(map(self._stage, found), key=lambda staged: self._compressed(staged.measure))
+
+    def _compressed(self, found: Measure) -> int:
+        return sum(getattr(found, name) for name in self.job.compressed)
 
     def _stage(self, candidate: Candidate) -> Staged:
         """Write the candidate, receipt included, into the scratch folder and measure it there."""
@@ -266,9 +283,12 @@ class Gate:
         return Staged(candidate, model, digest, path, found)
 
     def _worth_it(self, staged: Staged) -> bool:
-        if staged.measure.size >= self.size:
-            return False
         saved = 1 - staged.measure.size / self.size
+        if staged.candidate.for_compression and staged.candidate.size <= self.size:
+            # The receipt alone may make such a file larger; what is worth it shows when it is compressed.
+            saved = 1 - self._compressed(staged.measure) / self._compressed(self.before)
+        if saved <= 0:
+            return False
         helps = over_limits(self.before, self.limits) and not over_limits(staged.measure, self.limits)
         return bool(helps) or saved >= self.job.rule.minimum_gain
 

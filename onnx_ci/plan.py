@@ -41,19 +41,32 @@ class Candidate:
         return tuple(topic for run in self.runs for topic in run.method.changes)
 
     @property
+    def for_compression(self) -> bool:
+        """Whether it was made for a compressed size: the file itself may be as large as before."""
+        return any(run.method.gains == "compressed" for run in self.runs)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(run.method.name for run in self.runs)
 
 
 def candidates(
-    model: Model, choices: Sequence[MethodChoice], *, size: int, exact_only: bool, feeds: Feeds = no_feeds
+    model: Model,
+    choices: Sequence[MethodChoice],
+    *,
+    size: int,
+    exact_only: bool,
+    compressed: bool = False,
+    feeds: Feeds = no_feeds,
 ) -> Iterator[Candidate]:
     """Mildest first: the exact methods, then each approximate one after them, then all together.
 
     Within one candidate methods run by their stage, not by the order of the policy. What one method
-    has encoded the next leaves alone, so nothing is rounded twice.
+    has encoded the next leaves alone, so nothing is rounded twice. Methods that gain nothing but
+    compressed size run only where that is what counts.
     """
     runs = [Run(method(choice.name), choice.options) for choice in choices]
+    runs = [run for run in runs if compressed or run.method.gains != "compressed"]
     exact = sorted((run for run in runs if run.method.exact), key=_stage)
     lossy = [] if exact_only else [run for run in runs if not run.method.exact]
     base = _candidate(run_chain(model, exact, size=size, feeds=feeds), exact)
@@ -72,10 +85,8 @@ def _stage(run: Run) -> int:
 
 
 def _candidate(chained: Chained, runs: Sequence[Run], before: Candidate | None = None) -> Candidate:
-    """Only the methods that saved something count as having made the candidate."""
-    useful = [
-        run for run, step in zip(runs, chained.steps, strict=True) if step.size_after < step.size_before
-    ]
+    """Only the methods whose steps stayed count as having made the candidate."""
+    useful = [run for run, step in zip(runs, chained.steps, strict=True) if step.kept]
     return Candidate(
         model=chained.model,
         runs=(*(before.runs if before else ()), *useful),

@@ -23,7 +23,8 @@ class Request:
 
     @property
     def choices(self) -> tuple[MethodChoice, ...]:
-        wanted = (known for known in METHODS if known.exact or self.budget is not None)
+        lossy = self.budget is not None  # of the size on disk
+        wanted = (known for known in METHODS if known.exact or (lossy and known.gains == "size"))
         return self.methods or tuple(MethodChoice(name=known.name) for known in wanted)
 
     @property

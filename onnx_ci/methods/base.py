@@ -22,7 +22,7 @@ class Method:
     A plain class, and both loaded on first use: reading a policy must not load numpy or onnx.
     """
 
-    __slots__ = ("changes", "fidelity", "name", "options", "stage", "summary", "wants_feeds")
+    __slots__ = ("changes", "fidelity", "gains", "name", "options", "stage", "summary", "wants_feeds")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Method:
         options: str = "NoOptions",
         stage: int,
         changes: tuple[str, ...] = (),
+        gains: str = "size",
         wants_feeds: bool = False,
     ) -> None:
         self.name = name
@@ -41,6 +42,7 @@ class Method:
         self.options = options
         self.stage = stage  # methods run in this order, whatever order a policy lists them in
         self.changes = changes  # parts of the model's interface that it is meant to change
+        self.gains = gains  # "size": the file gets smaller; "compressed": only what a compressor makes of it
         self.wants_feeds = wants_feeds  # apply() takes inputs to calibrate on as well
 
     @property

@@ -44,6 +44,30 @@ METHODS = (
         stage=64,
         options="Int8Weights",
     ),
+    Method(
+        name="int4-weights",
+        fidelity="approximate",
+        summary="4-bit weights with a scale per block, computed in float32",
+        stage=60,
+        options="Int4Weights",
+        changes=("opset", "ir"),
+    ),
+    Method(
+        name="float-levels",
+        fidelity="approximate",
+        summary="weights rounded to evenly spaced levels, kept as float32, for compressed size",
+        stage=72,
+        options="FloatLevels",
+        gains="compressed",
+    ),
+    Method(
+        name="round-mantissa",
+        fidelity="approximate",
+        summary="weights rounded to fewer mantissa bits, kept as float32, for compressed size",
+        stage=76,
+        options="RoundMantissa",
+        gains="compressed",
+    ),
 )
 
 _BY_NAME = {method.name: method for method in METHODS}

@@ -50,23 +50,31 @@ def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no
         tried = current.copy()
         applied = run.method.apply(tried, run.options, feeds)
         after = lay_out(tried).size
-        step = _step(run, applied, size, after, time.perf_counter() - began)
-        if after < size:
+        keep = _gained(run.method, applied, size, after)
+        steps.append(_step(run, applied, size, after, time.perf_counter() - began, keep=keep))
+        if keep:
             current, size = tried, after
-        steps.append(step)
     return Chained(current, tuple(steps), size)
 
 
-def _step(run: Run, applied: Applied, before: int, after: int, seconds: float) -> Step:
+def _gained(method: Method, applied: Applied, before: int, after: int) -> bool:
+    """Methods for compressed size touch only what then compresses better; the file may stay as large."""
+    if method.gains == "compressed":
+        return bool(applied.tensors) and after <= before
+    return after < before
+
+
+def _step(run: Run, applied: Applied, before: int, after: int, seconds: float, *, keep: bool) -> Step:
     note = applied.note
-    if after >= before:
+    if not keep:
         grew = applied.tensors and after > before
-        note = f"undone: it would have added {after - before:,} bytes" if grew else "nothing to gain"
+        undone = f"undone: it would have added {after - before:,} bytes" if grew else "nothing to gain"
+        note = f"{undone}; {applied.note}" if applied.note else undone
     return Step(
         method=run.method.name,
         size_before=before,
         size_after=min(after, before),
-        tensors=applied.tensors if after < before else 0,
+        tensors=applied.tensors if keep else 0,
         seconds=round(seconds, 3),
         note=note,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.results import Measure, Outcome, OutputDelta, RunReport, Verification
+from onnx_ci.results import Measure, Outcome, OutputDelta, RunReport, Verification, gain
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {
@@ -51,7 +51,8 @@ def _table(report: RunReport, style: Style) -> Iterator[str]:
 
 def _row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
     before, after = outcome.before, outcome.after
-    saved = f"-{format_percent(1 - after.size / before.size)}" if before and after else ""
+    name, old, new = gain(before, after) if before and after else ("size", 0, 0)
+    saved = f"-{format_percent(1 - new / old)}{'' if name == 'size' else f' {name}'}" if old else ""
     return (
         one_line(outcome.path),
         format_size(before.size) if before else "",

@@ -24,14 +24,24 @@ from onnx_ci.verify.client import Runner
 from onnx_ci.verify.contract import contract_breaks
 
 MODELS = (*TRAPS, *GOOD_FILES)
-# Models for which any rounding is too much: differences of nearly equal weights, signs of zero.
+# Models for which any rounding is too much: differences of nearly equal weights, signs of zero, and what
+# depends on whether a number is above a limit.
 TOO_MUCH = {
+    ("float-levels", "cancellation"),
+    ("float-levels", "negative_zero_among_weights"),
+    ("float-levels", "variance_under_a_root"),
+    ("round-mantissa", "cancellation"),
     ("fp16-weights", "cancellation"),
     ("fp16-weights", "variance_under_a_root"),
+    ("int4-weights", "cancellation"),
+    ("int4-weights", "negative_zero_among_weights"),
+    ("int4-weights", "shape_from_values"),
     ("int8-weights", "cancellation"),
     ("int8-weights", "negative_zero_among_weights"),
     ("int8-weights", "variance_under_a_root"),
 }
+# How close outputs have to be: 4 bits leave an angle that 8 bits don't.
+CLOSE = {"int4-weights": 0.97}
 
 
 def apply(method: Method, path: Path, target: Path) -> Chained:
@@ -40,7 +50,7 @@ def apply(method: Method, path: Path, target: Path) -> Chained:
         chained = run_chain(model, [Run(method, {})], size=size)
         target.parent.mkdir(exist_ok=True)
         write_model(chained.model, target)
-        assert not contract_breaks(model.proto, chained.model.proto)
+        assert not contract_breaks(model.proto, chained.model.proto, allow=method.changes)
         assert chained.size <= size
         return chained
 
@@ -51,7 +61,7 @@ def test_method_keeps_its_promises(method: Method, trap: Trap, tmp_path: Path) -
     path = trap.build(tmp_path)
     once, again = tmp_path / "once" / "model.onnx", tmp_path / "again" / "model.onnx"
     step = apply(method, path, once).steps[0]
-    changed = step.size_after < step.size_before
+    changed = step.kept
     apply(method, path, again)
     assert once.read_bytes() == again.read_bytes(), "the same input gave other bytes"
     if changed:  # otherwise the gate writes nothing
@@ -79,10 +89,10 @@ def _computes_the_same(method: Method, trap: Trap, path: Path, made: Path, *, ch
         return
     for wanted, got in zip(expected, found, strict=True):
         for one, other in zip(wanted, got, strict=True):
-            _is_close(np.asarray(one), np.asarray(other))
+            _is_close(np.asarray(one), np.asarray(other), CLOSE.get(method.name, 0.99))
 
 
-def _is_close(one: np.ndarray, other: np.ndarray) -> None:
+def _is_close(one: np.ndarray, other: np.ndarray, least: float) -> None:
     """Approximate methods may round; they may not change what is an integer, infinite or missing."""
     assert (one.dtype, one.shape) == (other.dtype, other.shape)
     if one.dtype.kind not in "fc":
@@ -94,7 +104,7 @@ def _is_close(one: np.ndarray, other: np.ndarray) -> None:
     a, b = np.nan_to_num(a[~infinite]), np.nan_to_num(b[~infinite])
     if np.linalg.norm(a):
         cosine = float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b) or 1))
-        assert cosine > 0.99, f"cosine {cosine}"
+        assert cosine > least, f"cosine {cosine}"
 
 
 @pytest.mark.parametrize(("method", "trap"), sorted(TOO_MUCH))
@@ -104,7 +114,8 @@ def test_what_rounding_breaks_the_gate_refuses(method: str, trap: str, tmp_path:
     before = path.read_bytes()
     choice = MethodChoice(name=method)
     rule = Rule(pattern="*", methods=(choice,), tolerance=Tolerance(cosine=0.999))
-    job = Job(path=path, name=trap, rule=rule, root=tmp_path, home=tmp_path, write=write_in_place(tmp_path))
+    write = write_in_place(tmp_path)
+    job = Job(path=path, name=trap, rule=rule, root=tmp_path, home=tmp_path, write=write, insists=True)
     with Runner() as runner:
         outcome = judge(job, runner)
     assert not outcome.written
