@@ -8,6 +8,7 @@ from onnx_ci.methods.applied import Applied
 from onnx_ci.methods.decoder import Decoder
 from onnx_ci.methods.encodings import along_axis, dequantize_node, from_blocks, summed_axis
 from onnx_ci.methods.options import Int4Weights
+from onnx_ci.methods.raise_opset import raise_opset
 from onnx_ci.methods.rounding import asymmetric, clipped, codes
 from onnx_ci.methods.slices import Array, block_axis, bounds, by_block
 from onnx_ci.methods.table_levels import nearest_levels, pair_table
@@ -24,8 +25,9 @@ LARGEST = 65504.0  # of fp16, in which scales are stored
 
 def apply(model: Model, options: Int4Weights) -> Applied:
     kept: list[str] = []
-    if options.encoding == "dq" and not _has_blocks(model):
-        return Applied(0, f"DequantizeLinear of 4 bits needs opset {DQ_OPSET}, this is {opset(model.proto)}")
+    reason = _not_possible(model, options) if options.encoding == "dq" else ""
+    if reason:
+        return Applied(0, reason)
 
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
         if not plain_weight(values) or np.abs(values).max() > LARGEST:
@@ -38,8 +40,16 @@ def apply(model: Model, options: Int4Weights) -> Applied:
     return Applied(count, kept_note(kept, "masks, indices or out of range"))
 
 
-def _has_blocks(model: Model) -> bool:
-    return opset(model.proto) >= DQ_OPSET and model.proto.ir_version >= DQ_IR
+def _not_possible(model: Model, options: Int4Weights) -> str:
+    """Why the model can't have 4-bit blocks; its opset is raised where that is allowed and safe."""
+    version, ir = opset(model.proto), model.proto.ir_version
+    if version >= DQ_OPSET and ir >= DQ_IR:
+        return ""
+    if options.raise_opset:
+        return raise_opset(model.proto, DQ_OPSET, DQ_IR)
+    return (
+        f"DequantizeLinear of 4 bits needs opset {DQ_OPSET} (this is {version}) and IR {DQ_IR} (this is {ir})"
+    )
 
 
 def _as_fold(encoder: Encoder, values: Array, block: int) -> list[NodeProto]:

@@ -89,7 +89,7 @@ def test_dq_is_four_bit_blocks(tmp_path: Path) -> None:
 def test_dq_leaves_an_older_opset_alone_and_says_so(tmp_path: Path) -> None:
     path, chained = applied(lean(width=128), tmp_path, "int4-weights", encoding="dq")
     assert chained.steps[0].tensors == 0
-    assert "needs opset 21, this is 17" in chained.steps[0].note
+    assert "needs opset 21 (this is 17)" in chained.steps[0].note
     assert "DequantizeLinear" not in ops(path)
 
 
@@ -116,3 +116,33 @@ def test_methods_can_be_mixed_by_tensor(tmp_path: Path) -> None:
     assert "onnx_ci.int4_pairs" in stored
     assert stored["w1.q"] in (TensorProto.INT8, TensorProto.UINT8)
     assert stored["w2.f16"] == TensorProto.FLOAT16
+
+
+def test_the_opset_is_raised_where_that_is_allowed_and_safe(tmp_path: Path) -> None:
+    onnx.save(lean(width=128), tmp_path / "in.onnx")
+    methods = "int4-weights:encoding=dq:raise_opset=true"
+    arguments = ["--methods", methods, "--tolerance", "cosine=0.9", "--format", "json"]
+    done = onnx_ci("shrink", "in.onnx", "out.onnx", *arguments, cwd=tmp_path)
+    assert done.code == 0, done.out
+    made = onnx.load(tmp_path / "out.onnx")
+    onnx.checker.check_model(made, full_check=True)
+    assert (made.opset_import[0].version, made.ir_version) == (21, 10)
+    assert "DequantizeLinear" in ops(tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        (helper.make_node("ReduceMean", ["w1"], ["unused"], axes=[0]), "ReduceMean changed since"),
+        (helper.make_node("Split", ["w1"], ["unused", "too"]), "Split changed since"),
+    ],
+)
+def test_the_opset_is_not_raised_where_an_operator_changed(
+    node: onnx.NodeProto, why: str, tmp_path: Path
+) -> None:
+    model = lean(width=128)
+    model.graph.node.append(node)
+    path, chained = applied(model, tmp_path, "int4-weights", encoding="dq", raise_opset=True)
+    assert onnx.load(path).opset_import[0].version == 17
+    assert chained.steps[0].tensors == 0
+    assert why in chained.steps[0].note
