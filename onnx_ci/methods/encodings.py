@@ -98,7 +98,15 @@ def _moved(values: Array, axis: int) -> Array:
 
 def summed_axis(site: Site, ndim: int) -> int:
     """The axis along which a weight is multiplied and summed, where runtimes expect blocks to lie."""
-    for node in site.scope.body.node:
-        if node.op_type == "MatMul" and len(node.input) > 1 and node.input[1] == site.name and ndim > 1:
-            return ndim - 2
-    return ndim - 1
+    return ndim - 2 if ndim > 1 and "MatMul" in _readers(site, position=1) else ndim - 1
+
+
+def stands_first(site: Site) -> bool:
+    """Whether a product has the weight on its left, where onnxruntime's kernels take one scale only."""
+    return not _readers(site, position=0).isdisjoint(("MatMul", "Gemm"))
+
+
+def _readers(site: Site, position: int) -> set[str]:
+    """The ops that read a weight as this input of theirs."""
+    nodes = (node for scope in site.scope.nested() for node in scope.body.node)
+    return {node.op_type for node in nodes if site.name in node.input[position : position + 1]}

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.encodings import along_axis, dequantize, fold, fold_blocks, rounded, summed_axis
+from onnx_ci.methods.encodings import (
+    along_axis,
+    dequantize,
+    fold,
+    fold_blocks,
+    rounded,
+    stands_first,
+    summed_axis,
+)
 from onnx_ci.methods.options import Int8Weights
 from onnx_ci.methods.rounding import Levels, asymmetric, clipped, codes, errors, in_half, symmetric
 from onnx_ci.methods.slices import Array, block_axis, bounds, by_axis, by_block
@@ -97,6 +105,8 @@ def _along(axis: int | None, ndim: int) -> tuple[int, ...]:
 
 
 def _as_dq(encoder: Encoder, values: Array, granularity: str, block: int) -> list[NodeProto]:
+    if stands_first(encoder.site):
+        granularity = "tensor"
     if granularity == "block":
         axis = summed_axis(encoder.site, values.ndim)
         choice = best_choice(_run_choices(np.moveaxis(values, axis, -1), block))
