@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from onnx_ci.findings import Finding
 from onnx_ci.policy.schema import Override, Rule
-from onnx_ci.results import Alternative, Latency, Measure, Verification
+from onnx_ci.results import Alternative, Latency, Measure, Verification, gain
 from onnx_ci.sizes import format_percent, format_size
 
 # What a limit is called, and the finding it leads to when it is broken.
@@ -124,14 +124,15 @@ def _would_shrink(facts: Facts, after: Measure) -> Finding:
     if facts.moved and after.size >= facts.before.size:
         message = f"{facts.name}: would move {' and '.join(facts.moved)}{_where(facts)}"
         return Finding(code="OCI020", severity="error", message=message, hint=hint)
-    saved = 1 - after.size / facts.before.size
+    name, old, new = gain(facts.before, after)
+    measured = "" if name == "size" else f" ({name})"
     over = over_limits(facts.before, facts.limits)
     why = f"is over its {' and '.join(map(_limit_name, over))}{_where(facts)}, but " if over else ""
     return Finding(
         code="OCI003",
         severity="error",
-        message=f"{facts.name}: {why}can be {format_size(after.size)} instead of"
-        f" {format_size(facts.before.size)} (-{format_percent(saved)}) with {', '.join(facts.methods)}",
+        message=f"{facts.name}: {why}can be {format_size(new)} instead of {format_size(old)}{measured}"
+        f" (-{format_percent(1 - new / old)}) with {', '.join(facts.methods)}",
         hint=hint,
     )
 

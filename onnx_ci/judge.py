@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -65,7 +65,13 @@ class Job:
 
     @property
     def compressed(self) -> list[str]:
-        return [name for name in self.rule.budget.size_like if name != "size"]
+        """The compressed sizes that count: those with a budget, or gzip if the user named a method for it."""
+        limited = [name for name in self.rule.budget.size_like if name != "size"]
+        return limited or (["gzip"] if self.insists and self._rounds_for_compression else [])
+
+    @property
+    def _rounds_for_compression(self) -> bool:
+        return any(method(choice.name).gains == "compressed" for choice in self.rule.methods)
 
 
 @dataclass(frozen=True)
@@ -329,7 +335,7 @@ class Gate:
         mode = self.job.rule.mode
         found = self._gaining(methods, exact_only=mode == "exact-only" or self.lineage.lossy)
         if mode == "smallest":
-            yield from map(self._stage, sorted(found, key=lambda candidate: candidate.size))
+            yield from self._smallest_first(list(found))
             return
         exact: Staged | None = None
         fits_as_it_is = not over_limits(self.before, self.limits)
@@ -349,13 +355,30 @@ class Gate:
 
     def _gaining(self, methods: Sequence[MethodChoice], *, exact_only: bool) -> Iterator[Candidate]:
         feeds = self.prover.feeds if self.prover else no_feeds
-        for candidate in candidates(self.model, methods, size=self.size, exact_only=exact_only, feeds=feeds):
+        made = candidates(
+            self.model,
+            methods,
+            size=self.size,
+            exact_only=exact_only,
+            compressed=bool(self.job.compressed),
+            feeds=feeds,
+        )
+        for candidate in made:
             idle = [
                 step for step in candidate.steps if not step.tensors and step.size_after == step.size_before
             ]
             self.idle.update({(step.method, step.note): step for step in idle})
             if candidate.gained:
                 yield candidate
+
+    def _smallest_first(self, found: list[Candidate]) -> Iterable[Staged]:
+        """By size on disk; by compressed size where a candidate was made for that."""
+        if not any(candidate.for_compression for candidate in found):
+            return map(self._stage, sorted(found, key=lambda candidate: candidate.size))
+        return sorted(map(self._stage, found), key=lambda staged: self._compressed(staged.measure))
+
+    def _compressed(self, found: Measure) -> int:
+        return sum(getattr(found, name) for name in self.job.compressed)
 
     def _stage(self, candidate: Candidate) -> Staged:
         """Write the candidate, receipt included, into the scratch folder and measure it there."""
@@ -377,9 +400,14 @@ class Gate:
         if staged.candidate.moved and staged.candidate.exact:
             return True  # where bytes are kept is what was asked for
         before, after = over_limits(self.before, self.limits), over_limits(staged.measure, self.limits)
-        if staged.measure.size >= self.size or after.keys() - before.keys():
-            return False  # no gain, or paid for with a limit that was kept until now
+        if after.keys() - before.keys():
+            return False  # paid for with a limit that was kept until now
         saved = 1 - staged.measure.size / self.size
+        if staged.candidate.for_compression and staged.candidate.size <= self.size:
+            # The receipt alone may make such a file larger; what is worth it shows when it is compressed.
+            saved = 1 - self._compressed(staged.measure) / self._compressed(self.before)
+        if saved <= 0:
+            return False
         return bool(before and not after) or saved >= self.job.rule.minimum_gain
 
 

@@ -49,21 +49,34 @@ class Candidate:
         return tuple(f"{step.tensors} tensor{'s'[: step.tensors != 1]}: {step.note}" for step in steps)
 
     @property
+    def for_compression(self) -> bool:
+        """Whether it was made for a compressed size: the file itself may be as large as before."""
+        return any(run.method.gains == "compressed" for run in self.runs)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(run.method.name for run in self.runs)
 
 
 def candidates(
-    model: Model, choices: Sequence[MethodChoice], *, size: int, exact_only: bool, feeds: Feeds = no_feeds
+    model: Model,
+    choices: Sequence[MethodChoice],
+    *,
+    size: int,
+    exact_only: bool,
+    compressed: bool = False,
+    feeds: Feeds = no_feeds,
 ) -> Iterator[Candidate]:
     """Mildest first: the exact methods, then each approximate one with them, then all together.
 
     Within one candidate methods run by their stage, not by the order of the policy. What one method
     has encoded the next leaves alone, so nothing is rounded twice. Exact encodings run after the lossy
     ones of a candidate (a weight that is fp16 without loss would be out of reach for int8 otherwise), and
-    what only moves bytes comes last. Those that gained nothing are among them: their steps say why.
+    what only moves bytes comes last. Methods that gain nothing but compressed size run only where that is
+    what counts. Candidates that gained nothing are among them: their steps say why.
     """
     runs = [Run(method(choice.name), choice.options) for choice in choices]
+    runs = [run for run in runs if compressed or run.method.gains != "compressed"]
     exact = sorted((run for run in runs if run.method.exact), key=_stage)
     lossy = [] if exact_only else [run for run in runs if not run.method.exact]
     first = min((run.method.stage for run in lossy), default=0)

@@ -19,6 +19,15 @@ class Measure:
     zstd: int | None = None
 
 
+def gain(before: Measure, after: Measure) -> tuple[str, int, int]:
+    """What a change is for, with its size before and after: on disk, or else compressed."""
+    for name in ("size", "gzip", "brotli", "zstd"):
+        old, new = getattr(before, name), getattr(after, name)
+        if old is not None and new is not None and new < old:
+            return name, old, new
+    return "size", before.size, after.size
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """One method that was run: what it did to the size, and how many tensors it touched."""
@@ -30,6 +39,11 @@ class Step:
     seconds: float
     note: str = ""  # why the step was undone, or what it left alone
     failed: bool = False  # the method broke down, as the note says; the model stayed as it was
+
+    @property
+    def kept(self) -> bool:
+        """What is undone touches nothing and leaves the size as it was."""
+        return self.tensors > 0 or self.size_after < self.size_before
 
 
 @dataclass(frozen=True, kw_only=True)

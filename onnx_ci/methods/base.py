@@ -41,7 +41,9 @@ class Method:
         self.summary = summary
         self.options = options
         self.stage = stage  # methods run in this order, whatever order a policy lists them in
-        self.gains = gains  # "size": a step is kept if bytes are saved; "layout": if anything was moved
+        self.gains = (
+            gains  # "size", "compressed", or "layout" (where bytes are): what makes a step worth keeping
+        )
         self.changes = changes  # parts of the model's interface that it is meant to change
         self.wants_feeds = wants_feeds  # apply() takes inputs to calibrate on as well
 

@@ -52,12 +52,22 @@ def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no
         tried = current.copy()
         applied = run.method.apply(tried, run.options, feeds)
         after = lay_out(tried).size
-        keep = applied.tensors > 0 if run.method.gains == "layout" else after < size
+        keep = _gained(run.method, applied, size, after)
         steps.append(_step(run, applied, size, after, time.perf_counter() - began, keep=keep))
         if keep:
             current, size = tried, after
             kept.append(run)
     return Chained(current, tuple(steps), tuple(kept), size)
+
+
+def _gained(method: Method, applied: Applied, before: int, after: int) -> bool:
+    """Whether a step is kept. Layout moves bytes and saves none; methods for compressed size touch only
+    what then compresses better, and the file may stay as large."""
+    if method.gains == "layout":
+        return applied.tensors > 0
+    if method.gains == "compressed":
+        return bool(applied.tensors) and after <= before
+    return after < before
 
 
 def _step(run: Run, applied: Applied, before: int, after: int, seconds: float, *, keep: bool) -> Step:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.edit import cast
+from onnx_ci.methods.edit import cast_node
 from onnx_ci.methods.forms.narrow import Narrow, narrow
 from onnx_ci.methods.forms.repeat import Repeat, repeat
 from onnx_ci.methods.forms.table import Table, table
@@ -109,7 +109,7 @@ class _Rebuild:
         return name
 
     def _cast(self, source: str, output: str, data_type: int) -> None:
-        self.made.append(cast(source, output, self.encoder.name("cast"), data_type))
+        self.made.append(cast_node(source, output, self.encoder.name("cast"), data_type))
 
     def _add(self, op_type: str, inputs: list[str], output: str) -> None:
         name = self.encoder.name(op_type.lower())

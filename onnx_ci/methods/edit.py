@@ -69,10 +69,10 @@ def constant_node(name: str, tensor: TensorProto) -> NodeProto:
 
 
 def cast_to_float(source: str, output: str, name: str) -> NodeProto:
-    return cast(source, output, name, TensorProto.FLOAT)
+    return cast_node(source, output, name, TensorProto.FLOAT)
 
 
-def cast(source: str, output: str, name: str, data_type: int) -> NodeProto:
+def cast_node(source: str, output: str, name: str, to: int) -> NodeProto:
     node = NodeProto(op_type="Cast", input=[source], output=[output], name=name)
-    node.attribute.add(name="to", type=AttributeProto.INT, i=data_type)
+    node.attribute.add(name="to", type=AttributeProto.INT, i=to)
     return node

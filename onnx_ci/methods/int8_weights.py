@@ -11,10 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.encodings import dequantize, dequantize_blocks, fold, rounded, summed_axis
+from onnx_ci.methods.encodings import (
+    along_axis,
+    dequantize,
+    fold,
+    fold_blocks,
+    rounded,
+    stands_first,
+    summed_axis,
+)
 from onnx_ci.methods.options import Int8Weights
 from onnx_ci.methods.rounding import Levels, asymmetric, clipped, codes, errors, in_half, symmetric
-from onnx_ci.methods.slices import Array, bounds, by_axis, by_block
+from onnx_ci.methods.slices import Array, block_axis, bounds, by_axis, by_block
 from onnx_ci.methods.weights import Encoder, encode_weights, kept_note, plain_weight
 from onnx_ci.model.container import Model
 from onnx_ci.model.graphs import opset
@@ -76,12 +84,19 @@ def _possible(options: Int8Weights, version: int) -> tuple[str, str]:
 
 
 def _as_fold(encoder: Encoder, values: Array, granularity: str, block: int) -> list[NodeProto]:
-    choice = best_choice(_choices(values, granularity, block))
-    runs = choice.axis == RUNS
+    """A tensor with one axis has no channels, and a single scale is far too coarse for most: blocks, then."""
+    choices: list[Choice] = []
+    axis = 0
+    if granularity == "block" or (granularity == "channel" and not _channel_axes(values)):
+        axis = block_axis(values, block)
+        choices += _run_choices(np.moveaxis(values, axis, -1).reshape(-1), block)
+    if granularity != "block":
+        choices += _axis_choices(values, per_channel=granularity == "channel")
+    choice = best_choice(choices)
     found = codes(choice.grid, choice.levels)
-    stored = (-1, block) if runs else values.shape
-    shape = (-1, 1) if runs else _along(choice.axis, values.ndim)
-    return fold(encoder, rounded(found, choice.levels, shape, stored), values.shape, half=runs)
+    if choice.axis == RUNS:
+        return fold_blocks(encoder, rounded(found, choice.levels, (-1, 1), (-1, block)), values.shape, axis)
+    return fold(encoder, rounded(found, choice.levels, _along(choice.axis, values.ndim), values.shape))
 
 
 def _along(axis: int | None, ndim: int) -> tuple[int, ...]:
@@ -90,12 +105,13 @@ def _along(axis: int | None, ndim: int) -> tuple[int, ...]:
 
 
 def _as_dq(encoder: Encoder, values: Array, granularity: str, block: int) -> list[NodeProto]:
-    if granularity == "block" and values.ndim:
+    if stands_first(encoder.site):
+        granularity = "tensor"
+    if granularity == "block":
         axis = summed_axis(encoder.site, values.ndim)
         choice = best_choice(_run_choices(np.moveaxis(values, axis, -1), block))
-        return dequantize_blocks(
-            encoder, codes(choice.grid, choice.levels), choice.levels, values.shape, axis, block
-        )
+        found = along_axis(codes(choice.grid, choice.levels), choice.levels, values.shape, axis)
+        return dequantize(encoder, found, axis, block)
     choice = best_choice(_axis_choices(values, per_channel=granularity != "tensor"))
     shape = () if choice.axis is None else (-1,)
     found = rounded(codes(choice.grid, choice.levels), choice.levels, shape, values.shape)
@@ -111,18 +127,12 @@ def best_choice(choices: Iterable[Choice]) -> Choice:
     return Choice(best.axis, best.grid, clipped(best.grid, best.levels))
 
 
-def _choices(values: Array, granularity: str, block: int) -> Iterator[Choice]:
-    """A tensor with one axis has no channels, and a single scale is far too coarse for most: runs, then."""
-    flat = not any(1 < size < values.size for size in values.shape)
-    if granularity == "block" or (granularity == "channel" and flat):
-        yield from _run_choices(values.reshape(-1), block)
-    if granularity != "block":
-        yield from _axis_choices(values, per_channel=granularity == "channel")
+def _channel_axes(values: Array) -> list[int]:
+    return [axis for axis, size in enumerate(values.shape) if 1 < size < values.size]
 
 
 def _axis_choices(values: Array, *, per_channel: bool) -> Iterator[Choice]:
-    axes = [axis for axis, size in enumerate(values.shape) if 1 < size < values.size] if per_channel else []
-    for axis in [None, *axes]:
+    for axis in [None, *(_channel_axes(values) if per_channel else [])]:
         grid = by_axis(values, axis)
         yield from (Choice(axis, grid, levels) for levels in _levels(grid))
 

@@ -78,6 +78,31 @@ class Int8Weights(WeightOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FloatLevels(WeightOptions):
+    """How many different values a weight may have."""
+
+    levels: int = count(256, least=2, most=65536)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundMantissa(WeightOptions):
+    """How many of the 23 bits of a float32's mantissa are kept."""
+
+    bits: int = count(8, least=1, most=22)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Int4Weights(WeightOptions):
+    """Each run of `block_size` has a scale. `fold` is decoded when a session starts, `dq` by
+    DequantizeLinear, for which an older opset is raised to 21 if `raise_opset` allows it."""
+
+    min_elements: int = count(4096, least=1)
+    block_size: int = count(32, least=16, most=256)
+    encoding: str = choice("fold", "dq")
+    raise_opset: bool = flag()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExternalData:
     """What goes out: tensors from `threshold` on, or those that `tensors` and `ops` name instead."""
 

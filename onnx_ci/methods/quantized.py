@@ -10,7 +10,7 @@ from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 # Ops that compute with quantized values: whatever they read is part of an encoding, not a plain weight.
 QUANTIZED_OP = re.compile(r"^Q[A-Z]|[Qq]uantize|Integer|NBits")
 # Ops that decode what was cast up from a smaller type: scales, offsets, tables, and the shape at the end.
-DECODERS = ("Mul", "Add", "Sub", "Reshape", "Slice", "Gather", "Concat")
+DECODERS = ("Mul", "Add", "Sub", "Reshape", "Slice", "Gather", "Transpose")
 
 
 def quantization_parameters(model: ModelProto) -> set[str]:

@@ -25,7 +25,7 @@ class Levels:
     @property
     def noise(self) -> float:
         """The mean squared error to expect: that of even rounding."""
-        return float(np.vdot(self.scale, self.scale)) / 12 / self.scale.size
+        return float(np.square(self.scale, dtype=np.float64).mean()) / 12
 
 
 def symmetric(least: Array, largest: Array, high: int) -> Levels:
@@ -47,7 +47,7 @@ def in_half(levels: Levels) -> Levels:
         return levels
     half = scale.astype(np.float16)
     half = np.where(half < scale, np.nextafter(half, np.float16(np.inf)), half)
-    return replace(levels, scale=half.astype(np.float32))
+    return replace(levels, scale=half)
 
 
 def clipped(grid: Array, levels: Levels, ratios: tuple[float, ...] = RATIOS) -> Levels:

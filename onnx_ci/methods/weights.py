@@ -7,7 +7,7 @@ result: the session then runs the original float graph, at its speed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -19,12 +19,13 @@ from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rena
 from onnx_ci.methods.slices import BLOCK, Array
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.graphs import all_names, fresh_name, opset
-from onnx_ci.model.proto import NodeProto, TensorProto
+from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
 FLT_MIN = np.finfo(np.float32).tiny
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
 Encode = Callable[["Encoder", Array], list[NodeProto] | None]
+Tables = dict[str, TensorProto]  # what the weights of one graph share, by what it is for
 
 
 class Encoder:
@@ -33,10 +34,11 @@ class Encoder:
     `output` is what the rebuilt weight is called: as before, unless another graph uses that name too.
     """
 
-    def __init__(self, model: Model, site: Site, taken: set[str], *, rename: bool) -> None:
+    def __init__(self, model: Model, site: Site, taken: set[str], tables: Tables, *, rename: bool) -> None:
         self.model = model
         self.site = site
         self.taken = taken
+        self.tables = tables
         self.output = fresh_name(site.name, taken) if rename else site.name
         self.parts: list[TensorProto] = []
 
@@ -45,12 +47,30 @@ class Encoder:
 
         `data_type` is given where the values are the bits of a type that numpy does not have.
         """
-        tensor = TensorProto(name=fresh_name(f"{self.site.name}.{suffix}", self.taken))
-        tensor.external_data.extend(self.site.tensor.external_data)
+        tensor = self._part(suffix)
         self.model.set_array(tensor, values)
         tensor.data_type = data_type or tensor.data_type
-        self.parts.append(tensor)
         return tensor.name
+
+    def store_packed(self, suffix: str, data_type: int, shape: tuple[int, ...], data: bytes) -> str:
+        """A stored part of a type that numpy has not."""
+        tensor = self._part(suffix)
+        tensor.data_type, tensor.dims[:] = data_type, shape
+        self.model.set_raw(tensor, data)
+        return tensor.name
+
+    def _part(self, suffix: str) -> TensorProto:
+        tensor = TensorProto(name=self.name(suffix))
+        tensor.external_data.extend(self.site.tensor.external_data)
+        self.parts.append(tensor)
+        return tensor
+
+    def table(self, name: str, values: Array) -> str:
+        """A tensor that many weights are decoded with: stored once, where all of them see it."""
+        if name not in self.tables:
+            self.tables[name] = TensorProto(name=fresh_name(f"onnx_ci.{name}", self.taken))
+            self.model.set_array(self.tables[name], values)
+        return self.tables[name].name
 
     def name(self, suffix: str) -> str:
         return fresh_name(f"{self.site.name}.{suffix}", self.taken)
@@ -60,13 +80,8 @@ def encode_weights(model: Model, options: WeightOptions, *, min_opset: int, enco
     """Encode every float32 weight that the options choose; the number of weights that were."""
     if opset(model.proto) < min_opset:
         return 0
-
-    def wanted(site: Site) -> bool:
-        large = element_count(site.tensor) >= options.min_elements
-        return site.tensor.data_type == TensorProto.FLOAT and large and _chosen(site.name, options)
-
     left_alone = fixed_names(model.proto) | encoding_parts(model.proto)
-    return encode_tensors(model, left_alone, wanted, encode)
+    return encode_tensors(model, left_alone, lambda site: _is_chosen(site, options), encode)
 
 
 def encode_tensors(model: Model, left_alone: set[str], wanted: Callable[[Site], bool], encode: Encode) -> int:
@@ -77,16 +92,18 @@ def encode_tensors(model: Model, left_alone: set[str], wanted: Callable[[Site], 
         removed: list[Site] = []
         front: dict[Scope, list[NodeProto]] = defaultdict(list)
         renames: dict[Scope, dict[str, str]] = defaultdict(dict)
+        tables: Tables = {}
         shadowed = defined_twice(root)
         found = [site for scope in root.nested() for site in sites(scope, left_alone)]
         for site in filter(wanted, found):
-            encoder = Encoder(model, site, taken, rename=site.name in shadowed)
+            encoder = Encoder(model, site, taken, tables, rename=site.name in shadowed)
             nodes = encode(encoder, model.array(site.tensor))
             if nodes is not None:
                 _place(encoder, nodes, front)
                 renames[site.scope][site.name] = encoder.output
                 removed.append(site)
         rename_uses(root, renames)
+        _place_tables(root, tables, front)
         remove_sites(removed, front)
         count += len(removed)
     return count
@@ -108,7 +125,18 @@ def plain_weight(values: Array) -> bool:
     return not all(np.array_equal(block, np.rint(block)) for block in blocks)
 
 
-def _chosen(name: str, options: WeightOptions) -> bool:
+def weight_sites(root: Scope, left_alone: set[str], options: WeightOptions) -> Iterator[Site]:
+    """The stored float32 tensors that the options choose."""
+    found = (site for scope in root.nested() for site in sites(scope, left_alone))
+    return (site for site in found if _is_chosen(site, options))
+
+
+def _is_chosen(site: Site, options: WeightOptions) -> bool:
+    large = bool(site.tensor.dims) and element_count(site.tensor) >= options.min_elements
+    return site.tensor.data_type == TensorProto.FLOAT and large and _is_named(site.name, options)
+
+
+def _is_named(name: str, options: WeightOptions) -> bool:
     """By patterns of names in which `*` stands for anything, slashes and dots too."""
     wanted = not options.only or any(fnmatchcase(name, pattern) for pattern in options.only)
     return wanted and not any(fnmatchcase(name, pattern) for pattern in options.skip)
@@ -127,3 +155,10 @@ def _place(encoder: Encoder, nodes: list[NodeProto], front: dict[Scope, list[Nod
     else:
         front[site.scope] += [constant_node(part.name, part) for part in encoder.parts]
     front[site.scope] += nodes
+
+
+def _place_tables(root: Scope, tables: Tables, front: dict[Scope, list[NodeProto]]) -> None:
+    if isinstance(root.body, GraphProto):
+        root.body.initializer.extend(tables.values())
+    elif tables:
+        front[root] = [*(constant_node(table.name, table) for table in tables.values()), *front[root]]

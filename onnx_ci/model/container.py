@@ -107,7 +107,10 @@ class Model:
         known = {name: number for number, name in NUMPY_TYPES.items()}.get(values.dtype.name)
         tensor.data_type = known or full_onnx().helper.np_dtype_to_tensor_dtype(values.dtype)
         tensor.dims[:] = values.shape
-        data = values.tobytes()
+        self.set_raw(tensor, values.tobytes())
+
+    def set_raw(self, tensor: TensorProto, data: bytes) -> None:
+        """Give a tensor values as `raw_data` would have them; its type and shape are what they are."""
         if len(data) >= LARGE:
             self.set_span(tensor, self.store.put(data))
         else:

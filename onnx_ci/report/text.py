@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.results import Measure, Outcome, OutputDelta, RunReport, Verification
+from onnx_ci.results import Measure, Outcome, OutputDelta, RunReport, Verification, gain
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {
@@ -52,7 +52,8 @@ def _table(report: RunReport, style: Style) -> Iterator[str]:
 
 def _row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
     before, after = outcome.before, outcome.after
-    saved = _change(before.size, after.size) if before and after else ""
+    name, old, new = gain(before, after) if before and after else ("size", 0, 0)
+    saved = f"{_change(old, new)}{'' if name == 'size' else f' {name}'}" if old else ""
     return (
         one_line(outcome.path),
         format_size(before.size) if before else "",

@@ -16,6 +16,8 @@ WEIGHT_TYPES = {
     TensorProto.DOUBLE,
     TensorProto.INT8,
     TensorProto.UINT8,
+    TensorProto.INT4,
+    TensorProto.UINT4,
 }
 MIN_ELEMENTS = 8  # smaller ones are shapes, axes and scalars: damage there stops the model from running
 
@@ -30,7 +32,7 @@ def damaged(model: Model) -> Model | None:
 def _damage(model: Model, tensor: TensorProto) -> bool:
     if tensor.data_type not in WEIGHT_TYPES or element_count(tensor) < MIN_ELEMENTS:
         return False
-    width = BITS[tensor.data_type] // 8
+    width = max(1, BITS[tensor.data_type] // 8)  # two 4-bit values change places together
     values = np.frombuffer(model.raw(tensor), dtype=f"V{width}")
     reverse = values[::-1].tobytes()
     if reverse == values.tobytes():

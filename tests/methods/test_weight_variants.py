@@ -1,0 +1,56 @@
+"""The promises of the weight methods on every trap, with options that the contract test does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from running import outputs
+from traps import TRAPS, Trap, feeds_for
+
+from onnx_ci.methods.catalogue import method
+from onnx_ci.methods.chain import Run, run_chain
+from onnx_ci.model.digest import model_digest
+from onnx_ci.model.layout import lay_out
+from onnx_ci.model.load import open_model
+from onnx_ci.model.measure import files_of
+from onnx_ci.model.save import write_model
+from onnx_ci.verify.contract import contract_breaks
+
+VARIANTS: tuple[tuple[str, Mapping[str, object]], ...] = (
+    ("int8-weights", {"granularity": "block", "block_size": 32}),
+    ("int8-weights", {"encoding": "dq"}),
+    ("int8-weights", {"encoding": "dq", "granularity": "block"}),
+    ("int4-weights", {"encoding": "dq", "raise_opset": True, "min_elements": 1024}),
+)
+# Shapes that depend on what was rounded, and variances that are rounded to zero.
+TOO_MUCH = {"shape_from_values", "variance_under_a_root"}
+
+
+@pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.name)
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_options_keep_the_promises_too(
+    name: str, options: Mapping[str, object], trap: Trap, tmp_path: Path
+) -> None:
+    path, made = trap.build(tmp_path), tmp_path / "made" / "model.onnx"
+    run = Run(method(name), options)
+    with open_model(path) as model:
+        size = sum(file.stat().st_size for file in files_of(path, model.proto))
+        chained = run_chain(model, [run], size=size)
+        assert chained.size <= size
+        assert not contract_breaks(model.proto, chained.model.proto, allow=run.method.changes)
+        made.parent.mkdir()
+        write_model(chained.model, made)
+    if not chained.steps[0].kept:
+        return
+    with open_model(made) as model:
+        again = run_chain(model, [run], size=lay_out(model).size)
+        assert model_digest(again.model) == model_digest(model), "a second run changed the model"
+    if trap.runs and trap.repeats and trap.name not in TOO_MUCH:
+        feeds = feeds_for(trap, path)
+        for wanted, found in zip(outputs(path, feeds), outputs(made, feeds), strict=True):
+            for one, other in zip(map(np.asarray, wanted), map(np.asarray, found), strict=True):
+                assert (one.dtype, one.shape) == (other.dtype, other.shape)
+                assert one.dtype.kind != "f" or np.array_equal(np.isfinite(one), np.isfinite(other))
