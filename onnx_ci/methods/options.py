@@ -111,3 +111,11 @@ class ExternalData:
     tensors: tuple[str, ...] = texts()
     ops: tuple[str, ...] = texts()
     embed: bool = flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Downcast:
+    """Which types are narrowed: float64 to float32, int64 to int32."""
+
+    float64: bool = flag(default=True)
+    int64: bool = flag(default=True)
