@@ -12,7 +12,8 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
-from onnx_ci.judge import Job, judge, write_in_place
+from onnx_ci.job import Job, write_in_place
+from onnx_ci.judge import judge
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import compressed_size, files_of
 from onnx_ci.model.ownership import data_of

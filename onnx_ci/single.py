@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
-from onnx_ci.judge import Job, Write, judge, write_in_place
+from onnx_ci.job import Job, Write, write_in_place
+from onnx_ci.judge import judge
 from onnx_ci.model.container import Model
 from onnx_ci.model.external import SUFFIX, data_files
 from onnx_ci.model.hashing import BackgroundHash

@@ -10,7 +10,8 @@ import pytest
 from running import identical, outputs
 from traps import GOOD_FILES, TRAPS, Trap, feeds_for
 
-from onnx_ci.judge import Job, judge, write_in_place
+from onnx_ci.job import Job, write_in_place
+from onnx_ci.judge import judge
 from onnx_ci.methods.base import Method
 from onnx_ci.methods.catalogue import METHODS
 from onnx_ci.methods.chain import Chained, Run, run_chain

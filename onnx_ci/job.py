@@ -1,0 +1,80 @@
+"""What is asked of one model, and how a candidate for it looks on its way through the gate."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx_ci.methods.catalogue import method
+from onnx_ci.model.container import Model
+from onnx_ci.model.hashing import BackgroundHash
+from onnx_ci.model.replace import replace_model
+from onnx_ci.plan import Candidate
+from onnx_ci.policy.schema import Policy, Rule
+from onnx_ci.results import Alternative, Latency, Measure, Verification
+
+Say = Callable[[str], None]
+Write = Callable[[Model, Model, str], Path]  # candidate, original, the candidate's digest: where it now is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One model and all that is asked of it. `write` puts a proven candidate in place; None only looks."""
+
+    path: Path
+    name: str
+    rule: Rule
+    root: Path  # nothing outside of it is read or written
+    home: Path  # what sample patterns are relative to, and where the user's own score runs
+    policy: Policy | None = None
+    write: Write | None = None
+    insists: bool = False
+    base_size: int | None = None
+    hashing: BackgroundHash | None = None
+    identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
+
+    @property
+    def call(self) -> str:
+        """How to name the model on the command line, from here."""
+        path = os.path.relpath(self.path)
+        return shlex.quote(f"./{path}" if path.startswith("-") else path)
+
+    @property
+    def compressed(self) -> list[str]:
+        """The compressed sizes that count: those with a budget, or gzip if the user named a method for it."""
+        limited = [name for name in self.rule.budget.size_like if name != "size"]
+        return limited or (["gzip"] if self.insists and self._rounds_for_compression else [])
+
+    @property
+    def _rounds_for_compression(self) -> bool:
+        return any(method(choice.name).gains == "compressed" for choice in self.rule.methods)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A candidate with its receipt, as files in a scratch folder: exactly what would be put in place."""
+
+    candidate: Candidate
+    model: Model
+    digest: str
+    path: Path
+    measure: Measure
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What came of trying the candidates."""
+
+    staged: Staged | None
+    verification: Verification
+    alternatives: tuple[Alternative, ...]
+    failed_exact: bool = False
+    misled: bool = False  # a library's "the same mathematics" was not: it is worth trying without
+    latency: Latency | None = None
+
+
+def write_in_place(root: Path) -> Write:
+    return lambda candidate, original, digest: replace_model(candidate, original, root=root, digest=digest)
