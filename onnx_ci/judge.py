@@ -19,9 +19,10 @@ from onnx_ci.lineage import lineage, stamp
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import no_feeds
 from onnx_ci.model.container import Model
+from onnx_ci.model.external import opened_files
 from onnx_ci.model.hashing import BackgroundHash, file_sha256
 from onnx_ci.model.layout import lay_out
-from onnx_ci.model.load import open_model
+from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure, parameters
 from onnx_ci.model.replace import replace_model
 from onnx_ci.model.save import write_model
@@ -176,10 +177,17 @@ class Gate:
         except ModelError as error:
             finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
             return replace(outcome, findings=(*outcome.findings, finding), after=None, verdict="would_shrink")
-        after = choice.staged.measure
-        if self.job.identify and not after.sha256:
+        return replace(outcome, after=self._as_written(choice.staged, written), written=True)
+
+    def _as_written(self, staged: Staged, written: Path) -> Measure:
+        """Data files got their names when they were written, and the model has these names in it."""
+        after, named = staged.measure, opened_files(staged.model)
+        if named:
+            files = files_of(written, read_skeleton(written))
+            after = replace(after, size=sum(file.stat().st_size for file in files))
+        if self.job.identify and (named or not after.sha256):
             after = replace(after, sha256=file_sha256(written))
-        return replace(outcome, after=after, written=True)
+        return after
 
     def _override(self) -> Override | None:
         policy = self.job.policy

@@ -11,7 +11,7 @@ from onnx_ci.findings import Finding
 from onnx_ci.methods.chain import Run
 from onnx_ci.model.container import Model
 from onnx_ci.model.digest import model_digest
-from onnx_ci.model.external import data_files
+from onnx_ci.model.external import opened_files
 from onnx_ci.model.hashing import file_sha256
 from onnx_ci.model.receipt import Receipt, attach_receipt, read_receipt
 from onnx_ci.policy.schema import Rule
@@ -70,7 +70,7 @@ def lineage(model: Model, rule: Rule) -> Lineage:
     """Read the receipt, and believe it only if the model is still as it was when that was written."""
     receipt = read_receipt(model.proto)
     valid = receipt is not None and receipt.digest == model_digest(model)
-    data = {} if valid else {name: file_sha256(model.path.parent / name) for name in data_files(model.proto)}
+    data = {} if valid else {name: file_sha256(model.path.parent / name) for name in opened_files(model)}
     return Lineage(fingerprint(rule), data, receipt if valid else None)
 
 

@@ -34,12 +34,13 @@ class Prover:
 
     def prove(self, path: Path, candidate: Model, *, bitwise: bool, changes: Collection[str]) -> Proof:
         tolerance = exact_tolerance(self.rule.tolerance) if bitwise else self.rule.tolerance
-        verification = self.verifier.check(path, candidate.proto, tolerance, allow=changes)
+        extra = values_beside(candidate)
+        verification = self.verifier.check(path, candidate.proto, tolerance, allow=changes, extra=extra)
         if verification.status == "passed":
             verification = self._questioned(verification, candidate, tolerance)
         if verification.status != "passed":
             return Proof(accepted=False, verification=verification)
-        return self._scored(path, verification)
+        return self._scored(path, verification, extra)
 
     def feeds(self) -> Sequence[Mapping[str, Any]]:
         """The inputs that verification uses, for methods that calibrate."""
@@ -55,6 +56,7 @@ class Prover:
                 spec=self.rule.inputs,
                 limits=self.rule.limits,
                 root=self.home,
+                stored=values_beside(self.original),
             )
         return self._verifier
 
@@ -76,7 +78,7 @@ class Prover:
         path = self.scratch / "damaged" / "model.onnx"
         path.parent.mkdir(exist_ok=True)
         write_model(broken, path)
-        sensitive = self.verifier.sensitivity(path, tolerance)
+        sensitive = self.verifier.sensitivity(path, tolerance, extra=values_beside(broken))
         if sensitive is None:
             return passed
         outputs = tuple(replace(o, sensitive=sensitive.get(o.name, True)) for o in passed.outputs)
@@ -92,12 +94,12 @@ class Prover:
             hint="give inputs that matter (inputs: {samples: [...]}) or tighten the tolerance",
         )
 
-    def _scored(self, path: Path, passed: Verification) -> Proof:
+    def _scored(self, path: Path, passed: Verification, extra: Mapping[str, Any]) -> Proof:
         allowed = self.rule.budget.latency
         if allowed is None:
             return self._evaluated(Proof(accepted=True, verification=passed), path)
         try:
-            latency = self.verifier.latency(path)
+            latency = self.verifier.latency(path, extra=extra)
         except RunFailed as error:
             failed = replace(passed, status="failed", reason=str(error), code="OCI013")
             return Proof(accepted=False, verification=failed)
@@ -127,6 +129,11 @@ class Prover:
             worse = replace(proof.verification, status="failed", reason=score.problem, code="OCI016")
             return replace(proof, accepted=False, verification=worse)
         return proof
+
+
+def values_beside(model: Model) -> dict[str, Any]:
+    """The values of inputs that the model brings along, in files of their own."""
+    return {tensor.name: model.array(tensor) for tensor in model.beside}
 
 
 def _is_text(path: Path) -> bool:

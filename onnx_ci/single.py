@@ -13,10 +13,9 @@ from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
 from onnx_ci.judge import Job, Write, judge, write_in_place
 from onnx_ci.model.container import Model
-from onnx_ci.model.external import data_files
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model, read_skeleton
-from onnx_ci.model.measure import measure
+from onnx_ci.model.measure import files_of, measure
 from onnx_ci.model.replace import write_new
 from onnx_ci.model.save import SUFFIX
 from onnx_ci.policy.schema import (
@@ -104,9 +103,10 @@ def _write_to(target: Path) -> Write:
 def copy_model(source: Path, target: Path) -> None:
     """A copy byte for byte, external data included where it goes to another folder."""
     same_folder = source.resolve().parent == target.resolve().parent
-    for name in [] if same_folder else data_files(read_skeleton(source)):
-        (target.parent / name).parent.mkdir(parents=True, exist_ok=True)
-        _copy(source.parent / name, target.parent / name)
+    for file in [] if same_folder else files_of(source, read_skeleton(source))[1:]:
+        copy = target.parent / file.relative_to(source.parent)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        _copy(file, copy)
     _copy(source, target)
 
 
@@ -143,6 +143,7 @@ def compare_files(
 def _compared(
     outcome: Outcome, before: Model, after: Model, tolerance: Tolerance, samples: tuple[str, ...]
 ) -> Outcome:
+    from onnx_ci.prove import values_beside
     from onnx_ci.verify.client import RunFailed
     from onnx_ci.verify.verifier import Verifier
 
@@ -154,12 +155,15 @@ def _compared(
             spec=_inputs(samples),
             limits=Limits(),
             root=_home(before.path),
+            stored=values_beside(before),
         )
-        found = verifier.check(after.path, after.proto, tolerance, allow=OWN_AFFAIRS)
+        extra = values_beside(after)
+        allow = (*OWN_AFFAIRS, "inputs") if extra or before.beside else OWN_AFFAIRS
+        found = verifier.check(after.path, after.proto, tolerance, allow=allow, extra=extra)
         outcome = replace(outcome, verification=found)
         if found.status == "passed":
             try:
-                return replace(outcome, verdict="ok", latency=verifier.latency(after.path))
+                return replace(outcome, verdict="ok", latency=verifier.latency(after.path, extra=extra))
             except RunFailed:
                 return replace(outcome, verdict="ok")
     finding = Finding(

@@ -36,3 +36,12 @@ class ExternalData:
     tensors: tuple[str, ...] = texts()
     ops: tuple[str, ...] = texts()
     embed: bool = flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractNpy:
+    """What `tensors` and `ops` name is taken out; repeated constants if asked, or if nothing is named."""
+
+    tensors: tuple[str, ...] = texts()
+    ops: tuple[str, ...] = texts()
+    repeated: bool = flag()

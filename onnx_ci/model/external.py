@@ -7,9 +7,10 @@ import stat
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.container import display_path, location
+from onnx_ci.model.container import Model, display_path, location
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graphs import tensors
+from onnx_ci.model.npy import recorded
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
 
@@ -34,8 +35,14 @@ def resolve(proto: ModelProto, store: Store, path: Path, root: Path) -> None:
 
 
 def data_files(proto: ModelProto) -> list[str]:
-    """The external data files a model names, in order of first use."""
-    return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
+    """The files a model names, in order of first use: external data, then .npy files of its inputs."""
+    return list(dict.fromkeys([*filter(None, map(location, tensors(proto))), *recorded(proto).values()]))
+
+
+def opened_files(model: Model) -> list[str]:
+    """The same, without .npy files that are missing: a model can be used without them."""
+    homes = map(location, [*tensors(model.proto), *model.beside])
+    return list(dict.fromkeys(filter(None, homes)))
 
 
 def own_data(path: Path) -> str:

@@ -13,6 +13,7 @@ from onnx_ci.model import external
 from onnx_ci.model.container import LARGE, Model, display_path, location
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graphs import tensors
+from onnx_ci.model.npy import open_beside
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.skeleton import WireError, strip
 from onnx_ci.model.store import Store
@@ -29,7 +30,7 @@ def open_model(path: Path, *, root: Path | None = None) -> Model:
         source = store.add_file(path)
         proto = _parse(path, store.key, source)
         external.resolve(proto, store, path, root or path.parent)
-        model = Model(path, proto, store)
+        model = Model(path, proto, store, open_beside(proto, store, path, root or path.parent))
         for tensor in tensors(proto):
             _check_tensor(model, tensor)
             _settle(model, tensor)

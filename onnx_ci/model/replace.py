@@ -7,19 +7,17 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
-from onnx_ci.model.external import data_files, own_data
+from onnx_ci.model.external import data_files, opened_files, own_data
 from onnx_ci.model.load import read_skeleton
-from onnx_ci.model.naming import names_elsewhere, names_in_place
+from onnx_ci.model.naming import names_for
 from onnx_ci.model.save import publish
 
 
 def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> Path:
     """Put the candidate in the original's place. Data that another model uses too is left alone."""
     target = writable_target(original.path, root)
-    ours = [
-        name for name in data_files(original.proto) if not other_users(target.parent / name, target, root)
-    ]
-    names = names_in_place(candidate.proto, ours, source=original.path, target=target)
+    ours = [name for name in opened_files(original) if not other_users(target.parent / name, target, root)]
+    names = names_for(candidate, target, kept=ours)
     publish(candidate, target, digest=digest, names=names)
     for name in ours:
         if name not in names.values():
@@ -31,8 +29,7 @@ def write_new(candidate: Model, original: Model, target: Path, *, digest: str) -
     """Write the candidate under a name of its own, over what is there and its data, but no one else's."""
     there = [target.parent / name for name in (own_data(target), *_data_of(target))]
     ours = {file.name for file in there if file.exists() and not other_users(file, target, target.parent)}
-    before = data_files(original.proto)
-    names = names_elsewhere(candidate.proto, before, ours, source=original.path, target=target)
+    names = names_for(candidate, target, merged=opened_files(original), ours=ours)
     publish(candidate, target, digest=digest, names=names)
     return target
 

@@ -1,0 +1,32 @@
+"""`onnx-ci restore`: extracted tensors and external data back into one file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from onnx_ci.errors import EnvironmentFault, UsageError
+from onnx_ci.report.style import one_line
+from onnx_ci.sizes import format_size
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="MODEL", help="a model with its data or .npy files beside it")
+    parser.add_argument("target", metavar="OUT", help="the file to write; MODEL itself to do it in place")
+
+
+def run(options: argparse.Namespace) -> int:
+    source, target = Path(options.source), Path(options.target)
+    if not source.exists():
+        raise UsageError(f"there is no file {options.source!r}", hint="usage: onnx-ci restore MODEL OUT")
+    if not target.parent.is_dir():
+        raise EnvironmentFault(
+            f"the folder {str(target.parent)!r} does not exist", hint=f"run: mkdir -p '{target.parent}'"
+        )
+    from onnx_ci.restore import restore_file
+
+    count = restore_file(source, target)
+    size = format_size(target.stat().st_size)
+    sys.stdout.write(f"{one_line(options.target)}: {size} in one file, {count} tensors put back\n")
+    return 0
