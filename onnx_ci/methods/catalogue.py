@@ -31,6 +31,13 @@ METHODS = (
         stage=28,
     ),
     Method(
+        name="downcast",
+        fidelity="approximate",
+        summary="float64 to float32, int64 to int32, where types allow",
+        stage=42,
+        options="Downcast",
+    ),
+    Method(
         name="fp16-weights",
         fidelity="approximate",
         summary="weights stored as fp16, computed in float32",

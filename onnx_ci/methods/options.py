@@ -45,3 +45,11 @@ class ExtractNpy:
     tensors: tuple[str, ...] = texts()
     ops: tuple[str, ...] = texts()
     repeated: bool = flag()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Downcast:
+    """Which types are narrowed: float64 to float32, int64 to int32."""
+
+    float64: bool = flag(default=True)
+    int64: bool = flag(default=True)
