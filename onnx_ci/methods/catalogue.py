@@ -66,6 +66,13 @@ METHODS = (
         changes=("opset",),
     ),
     Method(
+        name="downcast",
+        fidelity="approximate",
+        summary="float64 to float32, int64 to int32, where types allow",
+        stage=42,
+        options="Downcast",
+    ),
+    Method(
         name="fp16-weights",
         fidelity="approximate",
         summary="weights stored as fp16, computed in float32",
@@ -86,6 +93,15 @@ METHODS = (
         stage=80,
         options="ExternalData",
         gains="layout",
+    ),
+    Method(
+        name="extract-npy",
+        fidelity="changes inputs",
+        summary="named or repeated constants to .npy files, fed as inputs",
+        stage=84,
+        options="ExtractNpy",
+        gains="layout",
+        changes=("inputs",),
     ),
 )
 
