@@ -60,12 +60,26 @@ def _onnxsim(python: Path, source: Path, target: Path) -> list[str]:
     return [str(python.with_name("onnxsim")), str(source), str(target)]
 
 
+def _onnxoptimizer(python: Path, source: Path, target: Path) -> list[str]:
+    return [str(python), "-m", "onnxoptimizer", str(source), str(target)]
+
+
+def _quantize_dynamic(python: Path, source: Path, target: Path) -> list[str]:
+    call = (
+        "import sys; from onnxruntime.quantization import quantize_dynamic; quantize_dynamic(*sys.argv[1:])"
+    )
+    return [str(python), "-c", call, str(source), str(target)]
+
+
 COMMANDS: dict[str, Callable[[Path, Path, Path], list[str]]] = {
     "scs4onnx": _scs4onnx,
     "onnx_shrink_ray": _shrink_ray,
     "onnxslim": _onnxslim,
     "onnxsim": _onnxsim,
+    "onnxoptimizer": _onnxoptimizer,
+    "quantize_dynamic": _quantize_dynamic,
 }
+PACKAGES = {"quantize_dynamic": "onnxruntime"}  # where a peer is not a package of its own
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for peer in COMMANDS:
             listing = run([python_of(peer), "-m", "pip", "list", "--format", "json"])
             versions = {row["name"].replace("-", "_"): row["version"] for row in json.loads(listing)}
-            print(f"{peer} {versions[peer]}")
+            print(f"{peer} {versions[PACKAGES.get(peer, peer)]}")
     except SetupError as error:
         print(f"peers: {error}", file=sys.stderr)
         return 3
