@@ -14,6 +14,7 @@ from onnx_ci.entry.arguments import read_budget, read_methods
 from onnx_ci.entry.context import open_context
 from onnx_ci.entry.gate import judge_selection, select_models
 from onnx_ci.errors import UsageError
+from onnx_ci.methods.catalogue import method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Tolerance
 from onnx_ci.request import Request
 from onnx_ci.results import Outcome, RunReport, Verification
@@ -63,11 +64,13 @@ def shrink(
 ) -> ShrinkResult:
     """Shrink a model in memory, or a file to `output`. Nothing unverified is returned or written."""
 
+    choices = tuple(map(_method, methods))
+
     def request(source: Path, target: Path) -> Request:
         return Request(
             source=source,
             target=target,
-            methods=tuple(map(_method, methods)),
+            methods=choices,
             budget=read_budget(str(budget)) if budget is not None else None,
             tolerance=tolerance if isinstance(tolerance, Tolerance) else Tolerance(**tolerance),
             samples=tuple(samples),
@@ -75,6 +78,7 @@ def shrink(
         )
 
     if isinstance(model, onnx.ModelProto):
+        _refuse_files(choices)
         with tempfile.TemporaryDirectory() as folder:
             source, target = Path(folder) / "model.onnx", Path(folder) / "shrunk.onnx"
             onnx.save(model, source)
@@ -110,6 +114,14 @@ def check(
     context = open_context(policy)
     wanted = Wanted(paths=tuple(map(str, paths)), since=since, everything=everything)
     return judge_selection("check", context, select_models(context, wanted))
+
+
+def _refuse_files(choices: Iterable[MethodChoice]) -> None:
+    if any("inputs" in method(choice.name).changes for choice in choices):
+        raise UsageError(
+            "extract-npy writes files beside the model, so it needs paths",
+            hint='shrink("in.onnx", "out.onnx")',
+        )
 
 
 def _method(given: MethodLike) -> MethodChoice:

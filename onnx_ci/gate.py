@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from onnx_ci.decide import Facts, decide, limits_of, over_limits
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
+from onnx_ci.job import Choice, Job, Say, Staged
 from onnx_ci.lineage import lineage, stamp
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import no_feeds
 from onnx_ci.model.container import Model, display_path
-from onnx_ci.model.hashing import BackgroundHash, file_sha256
+from onnx_ci.model.external import opened_files
+from onnx_ci.model.hashing import BackgroundHash, combined_sha256, file_sha256
 from onnx_ci.model.layout import lay_out
+from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import files_of, measure, parameters
 from onnx_ci.model.ownership import sharers
 from onnx_ci.model.replace import left_behind
@@ -31,7 +34,6 @@ from onnx_ci.results import NOT_RUN, Alternative, Measure, Outcome, Proof, Step,
 if TYPE_CHECKING:
     from onnx_ci.prove import Prover
     from onnx_ci.verify.client import Runner
-from onnx_ci.job import Choice, Job, Say, Staged
 
 LEAVE_OUT = "leave the method out for this model, or report the failure to the library it comes from"
 
@@ -116,11 +118,20 @@ class Gate:
         except ModelError as error:
             finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
             return replace(outcome, findings=(*outcome.findings, finding), after=None, verdict="would_shrink")
-        after = choice.staged.measure
-        if self.job.identify and not after.sha256:
-            after = replace(after, sha256=file_sha256(written))
         findings = (*outcome.findings, *_left_behind(self.job, self.model, written))
+        after = self._as_written(choice.staged, written)
         return replace(outcome, after=after, written=True, findings=findings)
+
+    def _as_written(self, staged: Staged, written: Path) -> Measure:
+        """Data files got their names when they were written, and the model has these names in it."""
+        after, named = staged.measure, opened_files(staged.model)
+        files = files_of(written, read_skeleton(written)) if named else [written]
+        if named:
+            after = replace(after, size=sum(file.stat().st_size for file in files))
+        if self.job.identify and (named or not after.sha256):
+            digests = {file.name: file_sha256(file) for file in files}
+            after = replace(after, sha256=combined_sha256(digests))
+        return after
 
     @cached_property
     def sharers(self) -> list[Path]:

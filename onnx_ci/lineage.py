@@ -12,7 +12,7 @@ from onnx_ci.methods.chain import Run
 from onnx_ci.methods.quantized import encoding_parts
 from onnx_ci.model.container import Model
 from onnx_ci.model.digest import model_digest
-from onnx_ci.model.external import data_files
+from onnx_ci.model.external import opened_files
 from onnx_ci.model.hashing import file_sha256
 from onnx_ci.model.receipt import Receipt, attach_receipt, read_receipt
 from onnx_ci.policy.schema import Rule
@@ -75,7 +75,7 @@ def lineage(model: Model, rule: Rule) -> Lineage:
     """Read the receipt, and believe it only if the model is still as it was when that was written."""
     receipt = read_receipt(model.proto)
     valid = receipt is not None and receipt.digest == model_digest(model)
-    outside = data_files(model.proto)
+    outside = opened_files(model)
     files = [model.path, *(model.path.parent / name for name in outside)] if outside and not valid else []
     data = {file.name: file_sha256(file) for file in files}
     unpacked = _lost_encodings(model, receipt) if receipt and not valid else ()

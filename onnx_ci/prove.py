@@ -35,12 +35,13 @@ class Prover:
 
     def prove(self, path: Path, candidate: Model, *, bitwise: bool, changes: Collection[str]) -> Proof:
         tolerance = exact_tolerance(self.rule.tolerance) if bitwise else self.rule.tolerance
-        verification = self.verifier.check(path, candidate.proto, tolerance, allow=changes)
+        extra = values_beside(candidate)
+        verification = self.verifier.check(path, candidate.proto, tolerance, allow=changes, extra=extra)
         if verification.status == "passed":
             verification = self._questioned(verification, candidate, tolerance)
         if verification.status != "passed":
             return Proof(accepted=False, verification=verification)
-        return self._scored(path, verification)
+        return self._scored(path, verification, extra)
 
     def feeds(self) -> Sequence[Mapping[str, Any]]:
         """The inputs that verification uses, for methods that calibrate."""
@@ -56,6 +57,7 @@ class Prover:
                 spec=self.rule.inputs,
                 limits=self.rule.limits,
                 root=self.home,
+                stored=values_beside(self.original),
             )
         return self._verifier
 
@@ -77,7 +79,7 @@ class Prover:
         path = self.scratch / "damaged" / "model.onnx"
         path.parent.mkdir(exist_ok=True)
         write_model(broken, path)
-        shown = self.verifier.sensitivity(path, tolerance)
+        shown = self.verifier.sensitivity(path, tolerance, extra=values_beside(broken))
         if shown is None:
             return passed
         outputs = tuple(replace(o, sensitive=shown.get(o.name) != "unmoved") for o in passed.outputs)
@@ -87,12 +89,12 @@ class Prover:
         reason, hint = _blindness(missed)
         return replace(passed, status="not_run", outputs=outputs, code="OCI005", reason=reason, hint=hint)
 
-    def _scored(self, path: Path, passed: Verification) -> Proof:
+    def _scored(self, path: Path, passed: Verification, extra: Mapping[str, Any]) -> Proof:
         allowed = self.rule.budget.latency
         if allowed is None:
             return self._evaluated(Proof(accepted=True, verification=passed), path)
         try:
-            latency = self._latency(path, allowed)
+            latency = self._latency(path, allowed, extra)
         except RunFailed as error:
             failed = replace(passed, status="failed", reason=str(error), code="OCI013")
             return Proof(accepted=False, verification=failed)
@@ -102,13 +104,13 @@ class Prover:
             return Proof(accepted=False, verification=failed, latency=latency)
         return self._evaluated(Proof(accepted=True, verification=passed, latency=latency), path)
 
-    def _latency(self, path: Path, allowed: float) -> Latency:
+    def _latency(self, path: Path, allowed: float, extra: Mapping[str, Any]) -> Latency:
         """The best of three where the first is over the limit: a busy machine only ever adds time."""
-        best = self.verifier.latency(path)
+        best = self.verifier.latency(path, extra=extra)
         for _ in range(LATENCY_RETRIES):
             if best.ratio <= allowed:
                 break
-            best = min(best, self.verifier.latency(path), key=lambda found: found.ratio)
+            best = min(best, self.verifier.latency(path, extra=extra), key=lambda found: found.ratio)
         return best
 
     def _evaluated(self, proof: Proof, path: Path) -> Proof:
@@ -131,6 +133,11 @@ class Prover:
             worse = replace(proof.verification, status="failed", reason=score.problem, code="OCI016")
             return replace(proof, accepted=False, verification=worse)
         return proof
+
+
+def values_beside(model: Model) -> dict[str, Any]:
+    """The values of inputs that the model brings along, in files of their own."""
+    return {tensor.name: model.array(tensor) for tensor in model.beside}
 
 
 def _blindness(missed: Sequence[str]) -> tuple[str, str]:

@@ -15,10 +15,10 @@ from onnx_ci.findings import Finding
 from onnx_ci.job import Job, Write, write_in_place
 from onnx_ci.judge import judge
 from onnx_ci.model.container import Model
-from onnx_ci.model.external import SUFFIX, data_files
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model, read_skeleton
-from onnx_ci.model.measure import measure
+from onnx_ci.model.locations import SUFFIX
+from onnx_ci.model.measure import files_of, measure
 from onnx_ci.model.ownership import data_of
 from onnx_ci.model.replace import write_new
 from onnx_ci.policy.schema import (
@@ -42,7 +42,7 @@ def shrink_file(
     request: Request, say: Callable[[str], None] = lambda _: None, hashing: BackgroundHash | None = None
 ) -> Outcome:
     """Write the target only if something proven can be written, or a copy if there is nothing to gain."""
-    _check_target(request.source, request.target)
+    check_target(request.source, request.target)
     root = request.source.resolve().parent
     in_place = request.target.exists() and request.target.samefile(request.source)
     job = Job(
@@ -90,7 +90,8 @@ def _rule(request: Request) -> Rule:
     )
 
 
-def _check_target(source: Path, target: Path) -> None:
+def check_target(source: Path, target: Path) -> None:
+    """Refuse what can't be written, and what would destroy the model that is read."""
     if source.exists() and target.exists() and target.resolve() in _data_files(source):
         raise UsageError(f"{target} holds the weights of {source}", hint="name another file to write")
     if target.is_dir():
@@ -115,15 +116,15 @@ def _write_to(target: Path) -> Write:
 def copy_model(source: Path, target: Path) -> None:
     """A copy byte for byte, external data included where it goes to another folder."""
     same_folder = source.resolve().parent == target.resolve().parent
-    for name in [] if same_folder else data_files(read_skeleton(source)):
-        other = target.parent / name
-        if other.exists() and not filecmp.cmp(source.parent / name, other, shallow=False):
+    for file in [] if same_folder else files_of(source, read_skeleton(source))[1:]:
+        other = target.parent / file.relative_to(source.parent)
+        if other.exists() and not filecmp.cmp(file, other, shallow=False):
             raise EnvironmentFault(
                 f"{other} is there already with other content",
                 hint="write to another folder, or remove it first",
             )
         other.parent.mkdir(parents=True, exist_ok=True)
-        _copy(source.parent / name, other)
+        _copy(file, other)
     _copy(source, target)
 
 
@@ -160,6 +161,7 @@ def compare_files(
 def _compared(
     outcome: Outcome, before: Model, after: Model, tolerance: Tolerance, samples: tuple[str, ...]
 ) -> Outcome:
+    from onnx_ci.prove import values_beside
     from onnx_ci.verify.client import RunFailed
     from onnx_ci.verify.verifier import Verifier
 
@@ -171,12 +173,15 @@ def _compared(
             spec=_inputs(samples),
             limits=Limits(),
             root=_home(before.path),
+            stored=values_beside(before),
         )
-        found = verifier.check(after.path, after.proto, tolerance, allow=OWN_AFFAIRS)
+        extra = values_beside(after)
+        allow = (*OWN_AFFAIRS, "inputs") if extra or before.beside else OWN_AFFAIRS
+        found = verifier.check(after.path, after.proto, tolerance, allow=allow, extra=extra)
         outcome = replace(outcome, verification=found)
         if found.status == "passed":
             try:
-                return replace(outcome, verdict="ok", latency=verifier.latency(after.path))
+                return replace(outcome, verdict="ok", latency=verifier.latency(after.path, extra=extra))
             except RunFailed:
                 return replace(outcome, verdict="ok")
     finding = Finding(

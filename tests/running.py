@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
+
+from onnx_ci.model.npy import recorded
 
 onnxruntime.set_default_logger_severity(4)
 Feed = dict[str, np.ndarray[Any, np.dtype[Any]]]
@@ -16,6 +19,13 @@ Feed = dict[str, np.ndarray[Any, np.dtype[Any]]]
 def outputs(path: Path, feeds: Iterable[Feed]) -> list[list[Any]]:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return [session.run(None, feed) for feed in feeds]
+
+
+def fed(feeds: Iterable[Feed], path: Path) -> list[Feed]:
+    """The feeds with what was taken out of a model and lies beside it."""
+    files = recorded(onnx.load(path, load_external_data=False))
+    beside = {name: np.load(path.parent / file) for name, file in files.items()}
+    return [{**feed, **beside} for feed in feeds]
 
 
 def identical(one: Any, other: Any) -> bool:

@@ -20,6 +20,7 @@ COMMANDS = {
     "check": "look at changed models, change nothing; exit 1 if a rule is broken",
     "fix": "shrink models in place, each only after its outputs were verified",
     "shrink": "shrink one model to a new file, without a policy",
+    "restore": "put external data and extracted tensors back into one file",
     "compare": "run two models side by side: outputs, size, parameters, latency",
     "info": "what the bytes of a model are: tensors, types, duplicates",
     "init": "write a policy from the models found",

@@ -37,7 +37,8 @@ class Method:
         wants_feeds: bool = False,
     ) -> None:
         self.name = name
-        self.fidelity = fidelity  # "exact" | "exact*" (the same mathematics, other rounding) | "approximate"
+        self.fidelity = fidelity
+        # "exact" | "exact*" (the same mathematics, other rounding) | "approximate" | "changes inputs"
         self.summary = summary
         self.options = options
         self.stage = stage  # methods run in this order, whatever order a policy lists them in
@@ -50,7 +51,7 @@ class Method:
     @property
     def exact(self) -> bool:
         """Nothing is lost: what it gives may stand in for the original."""
-        return self.fidelity.startswith("exact")
+        return self.fidelity != "approximate"
 
     @property
     def bitwise(self) -> bool:

@@ -126,6 +126,15 @@ METHODS = (
         options="ExternalData",
         gains="layout",
     ),
+    Method(
+        name="extract-npy",
+        fidelity="changes inputs",
+        summary="named or repeated constants to .npy files, fed as inputs",
+        stage=84,
+        options="ExtractNpy",
+        gains="layout",
+        changes=("inputs",),
+    ),
 )
 
 _BY_NAME = {method.name: method for method in METHODS}

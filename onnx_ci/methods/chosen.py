@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from onnx_ci.methods.scopes import Scope, Site, constant_value
+from onnx_ci.model.container import Model
+from onnx_ci.model.digest import tensor_key
 from onnx_ci.model.proto import GraphProto, NodeProto
 
 
@@ -63,3 +66,13 @@ def _home(scope: Scope, name: str) -> list[Scope]:
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def same_content(model: Model, sites: Sequence[Site]) -> list[list[Site]]:
+    """The sites in groups of equal type, shape and bytes, most of them alone. Only look-alikes are read."""
+    alike = Counter((site.tensor.data_type, tuple(site.tensor.dims)) for site in sites)
+    groups: dict[object, list[Site]] = defaultdict(list)
+    for site in sites:
+        kind = site.tensor.data_type, tuple(site.tensor.dims)
+        groups[(kind, tensor_key(model, site.tensor)) if alike[kind] > 1 else kind].append(site)
+    return list(groups.values())

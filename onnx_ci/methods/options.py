@@ -114,6 +114,15 @@ class ExternalData:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExtractNpy:
+    """What `tensors` and `ops` name is taken out; repeated constants if asked, or if nothing is named."""
+
+    tensors: tuple[str, ...] = texts()
+    ops: tuple[str, ...] = texts()
+    repeated: bool = flag()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Downcast:
     """Which types are narrowed: float64 to float32, int64 to int32."""
 

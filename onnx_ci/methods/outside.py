@@ -14,7 +14,7 @@ from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.methods.applied import Applied
 from onnx_ci.methods.interface import restore
 from onnx_ci.model.container import Model, clear_values, location
-from onnx_ci.model.external import data_files
+from onnx_ci.model.external import weight_files
 from onnx_ci.model.graphs import tensors
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import adopt
@@ -39,7 +39,7 @@ def rewrite(model: Model, tool: str, options: Mapping[str, object], *, given: Mo
         shutil.rmtree(folder, ignore_errors=True)
         return Applied(0, f"{_name(tool)} failed: {clean(error.message)}", failed=True)
     touched = len(_stored(model.proto) ^ _stored(made))
-    _settle(Model(model.path, made, model.store), data_files(model.proto))
+    _settle(Model(model.path, made, model.store), weight_files(model.proto))
     model.proto = made
     return Applied(max(1, touched), note)
 
@@ -75,6 +75,7 @@ def _missing(tool: str, package: str) -> EnvironmentFault:
 def _whole(model: Model) -> Model:
     """A copy whose tensors are all in the model file, whatever data files they came from."""
     copy = model.copy()
+    copy.beside.clear()  # inputs to a tool like any others
     for tensor in tensors(copy.proto):
         span = copy.span(tensor)
         if span is not None and location(tensor):

@@ -36,18 +36,25 @@ LARGE = 1024  # bytes from which a tensor stays out of the skeleton
 
 @dataclass
 class Model:
-    """`proto` may be edited freely; a tensor's values are read and written through the model."""
+    """`proto` may be edited freely; a tensor's values are read and written through the model.
+
+    `beside` are tensors that are fed as inputs and kept in .npy files of their own.
+    """
 
     path: Path
     proto: ModelProto
     store: Store
     seen: Mapping[Path, tuple[int, int, int]] = field(default_factory=dict)  # its files when it was opened
+    beside: list[TensorProto] = field(default_factory=list)
 
     def copy(self) -> Model:
         """A second skeleton over the same bytes: editing one leaves the other as it is."""
         proto = ModelProto()
         proto.CopyFrom(self.proto)
-        return Model(self.path, proto, self.store, self.seen)
+        beside = [TensorProto() for _ in self.beside]
+        for copy, tensor in zip(beside, self.beside, strict=True):
+            copy.CopyFrom(tensor)
+        return Model(self.path, proto, self.store, self.seen, beside)
 
     def close(self) -> None:
         self.store.close()

@@ -8,6 +8,7 @@ import xxhash
 
 from onnx_ci.model.container import Model, clear_values
 from onnx_ci.model.graphs import tensors
+from onnx_ci.model.npy import set_record
 from onnx_ci.model.proto import TensorProto
 from onnx_ci.model.receipt import without_receipt
 
@@ -19,14 +20,18 @@ def model_digest(model: Model) -> str:
     against someone who forges a receipt, and need not: a receipt only spares work.
     """
     proto = without_receipt(model.proto)
+    set_record(proto, {})  # names files, which may be called otherwise
+    beside = model.copy().beside
     digest = xxhash.xxh3_128()
-    for tensor in tensors(proto):
+    for tensor in [*tensors(proto), *beside]:
         span = model.span(tensor)
         if span is not None:
             for chunk in model.store.chunks(span):
                 digest.update(chunk)
             clear_values(tensor)
         tensor.ClearField("data_location")
+    for tensor in beside:
+        digest.update(tensor.SerializeToString(deterministic=True))
     digest.update(proto.SerializeToString(deterministic=True))
     return f"xxh3:{digest.hexdigest()}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_ci.model.container import Model, clear_values, location
+from onnx_ci.model.container import LARGE, Model, clear_values, location
 from onnx_ci.model.graphs import tensors
 from onnx_ci.model.proto import TensorProto
 from onnx_ci.model.wire import Span
@@ -22,10 +22,14 @@ def embed(model: Model) -> int:
     for tensor in outside:
         span = model.span(tensor)
         if span is not None:
-            _take_in(model, tensor, span)
+            take_in(model, tensor, span)
     return len(outside)
 
 
-def _take_in(model: Model, tensor: TensorProto, span: Span) -> None:
+def take_in(model: Model, tensor: TensorProto, span: Span) -> None:
+    """Store the bytes of a span where a model that was just opened would have them."""
     clear_values(tensor)
-    model.set_span(tensor, span)
+    if span.length < LARGE:
+        tensor.raw_data = bytes(model.store.read(span))
+    else:
+        model.set_span(tensor, span)

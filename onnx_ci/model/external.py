@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import stat
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.container import display_path, location
+from onnx_ci.model.container import Model, display_path, location
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graphs import tensors
+from onnx_ci.model.locations import is_inside
+from onnx_ci.model.npy import recorded
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
 
 CODE = "OCI012"
-SUFFIX = ".onnx-ci-tmp"  # of files on their way to their name
 LFS_HEADER = b"version https://git-lfs.github.com/spec/v1"
 
 
@@ -35,8 +36,19 @@ def resolve(proto: ModelProto, store: Store, path: Path, root: Path) -> None:
 
 
 def data_files(proto: ModelProto) -> list[str]:
-    """The external data files a model names, in order of first use."""
+    """The files a model names, in order of first use: external data, then .npy files of its inputs."""
+    return list(dict.fromkeys([*weight_files(proto), *recorded(proto).values()]))
+
+
+def weight_files(proto: ModelProto) -> list[str]:
+    """Only the external data files."""
     return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
+
+
+def opened_files(model: Model) -> list[str]:
+    """The same, without .npy files that are missing: a model can be used without them."""
+    homes = map(location, [*tensors(model.proto), *model.beside])
+    return list(dict.fromkeys(filter(None, homes)))
 
 
 def own_data(path: Path) -> str:
@@ -60,14 +72,6 @@ def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
 
 def _has_mark(tensor: TensorProto, store: Store) -> bool:
     return any(entry.key == store.key for entry in tensor.external_data)
-
-
-def is_inside(name: str) -> bool:
-    """Whether a location stays in the model's folder, and out of what is hidden there, `.git` above all."""
-    pure = PurePosixPath(name)
-    hidden = any(part.startswith(".") and not part.endswith(SUFFIX) for part in pure.parts)
-    strange = "\\" in name or "\0" in name or PureWindowsPath(name).drive
-    return bool(name) and not (pure.is_absolute() or hidden or strange)
 
 
 def _data_file(model: Path, name: str, root: Path, where: str) -> Path:

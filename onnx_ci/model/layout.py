@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from onnx_ci.model.container import Model, clear_values, location
 from onnx_ci.model.graphs import tensors
+from onnx_ci.model.npy import header, recorded, set_record
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.skeleton import splice
 from onnx_ci.model.wire import Piece, Span, length_of
@@ -56,8 +57,23 @@ def lay_out(model: Model, *, names: Mapping[str, str] | None = None, all_to: str
             home = (names or {}).get(home, home)
             offset = files.setdefault(home, _DataFile()).place(span)
             _refer(tensor, home, offset, span.length)
+    data = {name: file.pieces for name, file in files.items()}
+    data.update(_beside(model, proto, names or {}))
     skeleton = proto.SerializeToString(deterministic=True)
-    return Layout(splice(skeleton, key=model.store.key), {name: file.pieces for name, file in files.items()})
+    return Layout(splice(skeleton, key=model.store.key), data)
+
+
+def _beside(model: Model, proto: ModelProto, names: Mapping[str, str]) -> dict[str, list[Piece]]:
+    """The .npy files, and the record of them in the model."""
+    record = recorded(proto)
+    files: dict[str, list[Piece]] = {}
+    for tensor in model.beside:
+        span, home = model.span(tensor), location(tensor)
+        record[tensor.name] = names.get(home, home)
+        files[record[tensor.name]] = [header(tensor), *([span] if span else [])]
+    if files:
+        set_record(proto, record)
+    return files
 
 
 def _refer(tensor: TensorProto, home: str, offset: int, length: int) -> None:

@@ -14,6 +14,7 @@ from onnx_ci.model.container import LARGE, Model, display_path, location
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graphs import all_names, tensors
 from onnx_ci.model.hashing import file_state
+from onnx_ci.model.npy import open_beside
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.skeleton import WireError, strip
 from onnx_ci.model.store import Store
@@ -53,7 +54,8 @@ def _read(path: Path, store: Store, root: Path) -> Model:
     _refuse_unreadable_names(path, proto)
     external.resolve(proto, store, path, root)
     files = [path, *(path.parent / name for name in external.data_files(proto))]
-    model = Model(path, proto, store, {file: file_state(file) for file in files})
+    beside = open_beside(proto, store, path, root)
+    model = Model(path, proto, store, {file: file_state(file) for file in files}, beside)
     for tensor in tensors(proto):
         _check_tensor(model, tensor)
         _settle(model, tensor)

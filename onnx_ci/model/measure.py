@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any, Protocol
 
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.container import element_count
-from onnx_ci.model.external import data_files, is_inside
+from onnx_ci.model.external import data_files
 from onnx_ci.model.graphs import tensors
 from onnx_ci.model.hashing import BackgroundHash, combined_sha256, file_sha256
+from onnx_ci.model.locations import is_inside
+from onnx_ci.model.npy import recorded
 from onnx_ci.model.proto import ModelProto
 from onnx_ci.model.store import CHUNK
 from onnx_ci.results import Measure
@@ -51,14 +54,19 @@ def _sha256(files: Sequence[Path], hashing: BackgroundHash) -> str:
 
 
 def files_of(path: Path, proto: ModelProto) -> list[Path]:
-    """The .onnx file and its external data, each file once; names that no data may have are left out."""
-    names = filter(is_inside, data_files(proto))
-    return list(dict.fromkeys([path, *(path.parent / name for name in names)]))
+    """The .onnx file, its external data, and the .npy files of its inputs that are there: each file once, and
+    no names that no data may have."""
+    missing = {name for name in recorded(proto).values() if not (path.parent / name).is_file()}
+    named = (name for name in data_files(proto) if name not in missing and is_inside(name))
+    return list(dict.fromkeys([path, *(path.parent / name for name in named)]))
 
 
 def parameters(proto: ModelProto) -> int:
-    """How many numbers the model stores."""
-    return sum(element_count(tensor) for tensor in tensors(proto))
+    """How many numbers the model stores, those that were taken out of it and are fed as inputs included."""
+    fed = recorded(proto)
+    shapes = (value.type.tensor_type.shape for value in proto.graph.input if value.name in fed)
+    outside: int = sum(math.prod(dim.dim_value for dim in shape.dim) for shape in shapes)
+    return sum(element_count(tensor) for tensor in tensors(proto)) + outside
 
 
 def compressed_size(name: str, files: Iterable[Path]) -> int:

@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import chain, count
 from pathlib import Path
 
-from onnx_ci.model.external import data_files, own_data
-from onnx_ci.model.proto import ModelProto
+from onnx_ci.model.container import Model, location
+from onnx_ci.model.external import opened_files, own_data
+from onnx_ci.model.npy import npy_names
 from onnx_ci.model.save import without_temporary
 
 
-def names_in_place(
-    after: ModelProto, before: Collection[str], *, source: Path, target: Path
+def names_for(
+    after: Model,
+    target: Path,
+    *,
+    kept: Collection[str] = (),
+    merged: Collection[str] = (),
+    ours: Collection[str] = (),
 ) -> dict[str, str]:
-    """The names of a model's data files when it replaces the one that had those named in `before`."""
-    return {
-        name: without_temporary(name) if name in before else _new_name(name, source, target, set(before))
-        for name in data_files(after)
-    }
+    """New names of a model's files by their present ones.
+
+    Those `kept` stay as they are; those `merged` go to the one data file that is named after the model.
+    A file that exists is written over only if it is in `ours`.
+    """
+    tensors = {location(tensor): tensor.name for tensor in after.beside}
+    names: dict[str, str] = {}
+    for name in opened_files(after):
+        if name in kept:
+            names[name] = without_temporary(name)
+        elif name in tensors:
+            # Each has a file of its own, also where upper and lower case are the same.
+            taken = {used.lower() for used in names.values()}
+            wanted = (new for new in npy_names(target, tensors[name]) if new.lower() not in taken)
+            names[name] = _free(wanted, target, ours)
+        elif name in merged or name == own_data(after.path):
+            names[name] = _free(_own_names(target), target, ours)
+        else:  # what a method was told to call it
+            names[name] = _free(chain([name], _own_names(target)), target, ours)
+    return names
 
 
-def names_elsewhere(
-    after: ModelProto, before: Collection[str], ours: Collection[str], *, source: Path, target: Path
-) -> dict[str, str]:
-    """The names under a new model, which may write over `ours`. What the source had goes to one file."""
-    return {
-        name: _free_name(target, own_data(target), ours)
-        if name in before
-        else _new_name(name, source, target, ours)
-        for name in data_files(after)
-    }
+def _own_names(target: Path) -> Iterator[str]:
+    yield own_data(target)
+    yield from (own_data(target.with_name(f"{target.name}-{number}")) for number in count(2))
 
 
-def _new_name(name: str, source: Path, target: Path, ours: Collection[str]) -> str:
-    """A method names data after the model it was given, or as it was told to."""
-    return _free_name(target, own_data(target) if name == own_data(source) else name, ours)
-
-
-def _free_name(target: Path, wanted: str, ours: Collection[str]) -> str:
-    """`wanted` if it may be written, or else the first name after the model's own that may."""
-    name, number = wanted, 1
-    while name == target.name or (name not in ours and (target.parent / name).exists()):
-        name = own_data(target.with_name(f"{target.name}-{number}") if number > 1 else target)
-        number += 1
-    return name
+def _free(wanted: Iterator[str], target: Path, ours: Collection[str]) -> str:
+    return next(
+        name
+        for name in wanted
+        if name != target.name and (name in ours or not (target.parent / name).exists())
+    )

@@ -1,7 +1,8 @@
 """Which files beside a model are its own: only those may be replaced or removed.
 
 A model can name any file in or below its folder as external data, and a model is not trusted. So a file
-counts as its own only if it is called after the model, like `encoder.onnx.data` or `encoder_data`.
+counts as its own only if it is called after the model, like `encoder.onnx.data`, `encoder_data` or
+`encoder.weight.npy`.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from pathlib import Path, PurePosixPath
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.endings import DATA_ENDINGS
-from onnx_ci.model.external import data_files, is_inside
+from onnx_ci.model.external import data_files
 from onnx_ci.model.hashing import file_state
 from onnx_ci.model.load import read_skeleton
+from onnx_ci.model.locations import is_inside
+from onnx_ci.model.npy import own_start
 from onnx_ci.model.save import without_temporary
 
 
 def is_own(name: str, target: Path) -> bool:
     """Whether a data file is called after the model, and is a file rather than a link to one."""
     base = without_temporary(PurePosixPath(name).name)
-    called_after = base.startswith(target.stem) and base.endswith(DATA_ENDINGS)
-    return called_after and not (target.parent / name).is_symlink()
+    data = base.startswith(target.stem) and base.endswith(DATA_ENDINGS)
+    array = base.startswith(own_start(target)) and base.endswith(".npy")
+    return (data or array) and not (target.parent / name).is_symlink()
 
 
 def other_users(data: Path, model: Path, root: Path) -> list[Path]:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
-from onnx_ci.model.external import SUFFIX, data_files
-from onnx_ci.model.naming import names_elsewhere, names_in_place
+from onnx_ci.model.external import data_files, opened_files
+from onnx_ci.model.locations import SUFFIX
+from onnx_ci.model.naming import names_for
+from onnx_ci.model.npy import own_start
 from onnx_ci.model.ownership import data_of, is_own, other_users, refuse_changed
 from onnx_ci.model.save import publish, without_temporary
 
@@ -19,15 +21,20 @@ STALE_SECONDS = 3600
 def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> Path:
     """Put the candidate in the original's place. Only data files that are its own are replaced."""
     target = writable_target(original.path, root)
-    before = data_files(original.proto)
-    ours = [n for n in before if is_own(n, target) and not other_users(target.parent / n, target, root)]
-    names = names_in_place(candidate.proto, ours, source=original.path, target=target)
-    _sweep(target, keep=set(before))
+    ours = [name for name in opened_files(original) if _is_ours(name, target, root)]
+    names = names_for(candidate, target, kept=ours)
+    _sweep(target, root, keep=set(data_files(original.proto)))
     publish(candidate, target, digest=digest, names=names, ready=lambda: refuse_changed(original))
     for name in ours:
         if name not in names.values():
             (target.parent / name).unlink(missing_ok=True)
     return target
+
+
+def _is_ours(name: str, target: Path, root: Path) -> bool:
+    """Whether a file, and what stands under the name it was about to get, belongs to this model alone."""
+    files = (target.parent / name, target.parent / without_temporary(name))
+    return is_own(name, target) and not any(other_users(file, target, root) for file in files)
 
 
 def left_behind(original: Model, after: Path) -> list[str]:
@@ -42,25 +49,26 @@ def is_unfinished(model: Model) -> bool:
     return any(without_temporary(name) != name for name in data_files(model.proto))
 
 
-def _sweep(target: Path, keep: set[str]) -> None:
+def _sweep(target: Path, root: Path, keep: set[str]) -> None:
     """Remove what killed runs left beside a model. Young files may belong to a run that is still going."""
-    for file in target.parent.glob(f".{glob.escape(target.name)}.*{SUFFIX}"):
-        if file.name not in keep and time.time() - file.stat().st_mtime > STALE_SECONDS:
-            file.unlink(missing_ok=True)
+    for own in (f".{glob.escape(target.name)}.*", f".{glob.escape(own_start(target))}*.npy.*"):
+        for file in target.parent.glob(f"{own}{SUFFIX}"):
+            stale = time.time() - file.stat().st_mtime > STALE_SECONDS
+            if stale and file.name not in keep and not other_users(file, target, root):
+                file.unlink(missing_ok=True)
 
 
 def write_new(candidate: Model, original: Model, target: Path, *, digest: str) -> Path:
     """Write the candidate under a name of its own, over what is there and its data, but no one else's."""
-    ours = {n for n in _names_of(target) if not other_users(target.parent / n, target, target.parent)}
-    before = data_files(original.proto)
-    names = names_elsewhere(candidate.proto, before, ours, source=original.path, target=target)
+    ours = {name for name in _names_of(target) if _is_ours(name, target, target.parent)}
+    names = names_for(candidate, target, merged=opened_files(original), ours=ours)
     publish(candidate, target, digest=digest, names=names, ready=lambda: refuse_changed(original))
     return target
 
 
 def _names_of(target: Path) -> list[str]:
     try:
-        return [name for name in data_of(target) if is_own(name, target)]
+        return data_of(target)
     except ModelError:
         return []
 

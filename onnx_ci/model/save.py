@@ -20,9 +20,10 @@ from pathlib import Path
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.digest import model_digest
-from onnx_ci.model.external import SUFFIX, data_files
+from onnx_ci.model.external import opened_files
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
+from onnx_ci.model.locations import SUFFIX
 from onnx_ci.model.store import Store, write_all
 from onnx_ci.model.wire import Piece, Span
 
@@ -84,7 +85,7 @@ def publish(
 
 def _final_names(model: Model, names: Mapping[str, str]) -> dict[str, str]:
     """Data files by their present name. A temporary name left by a killed run gets its real one back."""
-    return {name: names.get(name, without_temporary(name)) for name in data_files(model.proto)}
+    return {name: names.get(name, without_temporary(name)) for name in opened_files(model)}
 
 
 def _compare(path: Path, digest: str) -> None:

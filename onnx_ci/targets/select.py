@@ -148,7 +148,7 @@ def _models(paths: Iterable[Path], root: Path, owns: Owns) -> tuple[Path, ...]:
     for path in paths:
         if path.suffix.lower() == ".onnx":
             found[path] = None
-        elif path.name.endswith(DATA_ENDINGS):
+        elif path.name.endswith((*DATA_ENDINGS, ".npy")):
             found.update(dict.fromkeys(_owners(path, root, owns)))
     return tuple(sorted(found))
 

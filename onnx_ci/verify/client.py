@@ -6,7 +6,7 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,24 +62,33 @@ class Runner:
         return None if self._worker is None else self._worker.pid
 
     def run(
-        self, model: Path, feeds: Sequence[Feeds], *, limits: Limits, optimize: bool = True
+        self,
+        model: Path,
+        feeds: Sequence[Feeds],
+        *,
+        limits: Limits,
+        optimize: bool = True,
+        spare: Collection[str] = (),
     ) -> list[dict[str, Array]]:
-        """The outputs by name, one dict a sample."""
+        """The outputs by name, one dict a sample. Feeds named in `spare` go to models that ask for them."""
         folder = self._folder()
         try:
             _write(folder / "feeds", feeds)
             places = {"feeds": str(folder / "feeds"), "outputs": str(folder / "outputs")}
-            self._ask("run", [model], limits, optimize=optimize, **places)
+            self._ask("run", [model], limits, optimize=optimize, spare=sorted(spare), **places)
             return read_samples(folder / "outputs")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def time(self, a: Path, b: Path, feeds: Sequence[Feeds], *, limits: Limits) -> Latency:
+    def time(
+        self, a: Path, b: Path, feeds: Sequence[Feeds], *, limits: Limits, spare: Collection[str] = ()
+    ) -> Latency:
         """Median seconds of both, on the first sample."""
         folder = self._folder()
         try:
             _write(folder / "feeds", feeds[:1])
-            answer = self._ask("time", [a, b], limits, optimize=True, feeds=str(folder / "feeds"))
+            places = {"feeds": str(folder / "feeds")}
+            answer = self._ask("time", [a, b], limits, optimize=True, spare=sorted(spare), **places)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         before, after = answer["medians"]

@@ -8,8 +8,11 @@ import onnx
 from onnx import TypeProto, ValueInfoProto
 
 from onnx_ci.model.graphs import bodies
+from onnx_ci.model.npy import INNER
+from onnx_ci.model.npy import KEY as EXTRACTED
 from onnx_ci.model.receipt import KEY as RECEIPT
 
+OWN = (RECEIPT, EXTRACTED, INNER)  # entries of the metadata that this program writes
 TOPICS = ("inputs", "outputs", "opset", "ir", "metadata", "producer", "functions")
 
 
@@ -85,8 +88,8 @@ def _domain(name: str) -> str:
 
 
 def _metadata(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
-    old = {p.key: p.value for p in before.metadata_props if p.key != RECEIPT}
-    new = {p.key: p.value for p in after.metadata_props if p.key != RECEIPT}
+    old = {p.key: p.value for p in before.metadata_props if p.key not in OWN}
+    new = {p.key: p.value for p in after.metadata_props if p.key not in OWN}
     yield from _mapping("metadata", old, new)
 
 

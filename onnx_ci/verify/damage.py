@@ -25,7 +25,7 @@ MIN_ELEMENTS = 8  # smaller ones are shapes, axes and scalars: damage there stop
 def damaged(model: Model) -> Model | None:
     """A copy with the values of every weight in reverse order; None where there is nothing to damage."""
     copy = model.copy()
-    touched = [tensor for tensor in tensors(copy.proto) if _damage(copy, tensor)]
+    touched = [tensor for tensor in [*tensors(copy.proto), *copy.beside] if _damage(copy, tensor)]
     return copy if touched else None
 
 

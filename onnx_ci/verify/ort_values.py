@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,18 @@ from onnx_ci.verify.dtypes import EXOTIC, Array
 from onnx_ci.verify.exchange import Raw
 
 
-def run(ort: Any, session: Any, feeds: Mapping[str, Any]) -> dict[str, Array | Raw]:
-    """One inference; `ort` is handed in because only the worker may import onnxruntime."""
+def run(
+    ort: Any, session: Any, feeds: Mapping[str, Any], spare: Collection[str] = ()
+) -> dict[str, Array | Raw]:
+    """One inference; `ort` is handed in because only the worker may import onnxruntime.
+
+    Of two models that are fed alike, one may lack `spare` inputs: constants that were taken out of the other.
+    """
+    known = {value.name for value in session.get_inputs()}
+    feeds = {name: value for name, value in feeds.items() if name in known or name not in spare}
     names = [output.name for output in session.get_outputs()]
     if _is_plain(session):
-        values = session.run(None, dict(feeds))
+        values = session.run(None, feeds)
         return dict(item for name, value in zip(names, values, strict=True) for item in flat(name, value))
     fed = {name: _to_ort(ort, value) for name, value in feeds.items()}
     results = session.run_with_ort_values(None, fed)

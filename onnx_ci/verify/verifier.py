@@ -40,13 +40,16 @@ class Verifier:
         spec: InputSpec,
         limits: Limits,
         root: Path,
+        stored: Feeds | None = None,
     ) -> None:
+        """`stored` are values of inputs that belong to the model itself, kept beside it."""
         self.runner = runner
         self.original = original
         self.proto = proto
         self.spec = spec
         self.limits = limits
         self.root = root
+        self.stored = stored or {}
         self._feeds: Sequence[Feeds] = ()
         self._outputs: list[dict[str, Array]] | None = None
         self._failure: ModelError | None = None
@@ -64,9 +67,16 @@ class Verifier:
         return self._outputs
 
     def check(
-        self, candidate: Path, proto: onnx.ModelProto, tolerance: Tolerance, *, allow: Collection[str] = ()
+        self,
+        candidate: Path,
+        proto: onnx.ModelProto,
+        tolerance: Tolerance,
+        *,
+        allow: Collection[str] = (),
+        extra: Feeds | None = None,
     ) -> Verification:
-        """Never raises for what a model does; `allow` is for methods that change the interface on purpose."""
+        """Never raises for what a model does; `allow` is for methods that change the interface on purpose,
+        `extra` for the inputs that the candidate has and the original has not."""
         breaks = contract_breaks(self.proto, proto, allow=allow)
         if breaks:
             return self._found("failed", "the interface changed: " + _listed(breaks))
@@ -75,17 +85,20 @@ class Verifier:
         except ModelError as error:
             return replace(self._found("not_run", error.message), code=error.code, hint=error.hint)
         try:
-            outputs = self.runner.run(candidate, self._feeds, limits=self.limits)
+            outputs = self._run(candidate, extra)
         except RunFailed as error:
             failed = self._found("failed", f"the candidate could not be run: {error.message}")
             return replace(failed, code="" if error.kind == "error" else error.code)
         return self._judged(compare_outputs(reference, outputs, tolerance))
 
-    def sensitivity(self, damaged: Path, tolerance: Tolerance) -> dict[str, str] | None:
+    def sensitivity(
+        self, damaged: Path, tolerance: Tolerance, *, extra: Feeds | None = None
+    ) -> dict[str, str] | None:
         """What each output showed when the weights were damaged on purpose: "noticed" if it left the
         tolerance, "missed" if it moved and the tolerance did not see it, "unmoved" if it did not move."""
         try:
-            outputs = self.runner.run(damaged, self.feeds(), limits=self.limits)
+            self.reference()
+            outputs = self._run(damaged, extra)
         except RunFailed:
             return None
         deltas = compare_outputs(self.reference(), outputs, tolerance)
@@ -94,13 +107,24 @@ class Verifier:
             for delta in deltas
         }
 
-    def latency(self, candidate: Path) -> Latency:
-        return self.runner.time(self.original, candidate, self.feeds(), limits=self.limits)
+    def latency(self, candidate: Path, *, extra: Feeds | None = None) -> Latency:
+        self.reference()
+        feeds, spare = self._with(extra)
+        return self.runner.time(self.original, candidate, feeds, limits=self.limits, spare=spare)
 
     def feeds(self) -> Sequence[Feeds]:
         """The inputs that run the original."""
         self.reference()
         return self._feeds
+
+    def _run(self, candidate: Path, extra: Feeds | None) -> list[dict[str, Array]]:
+        feeds, spare = self._with(extra)
+        return self.runner.run(candidate, feeds, limits=self.limits, spare=spare)
+
+    def _with(self, extra: Feeds | None) -> tuple[Sequence[Feeds], set[str]]:
+        """Feeds for either model, and the names of those that only one of them may ask for."""
+        feeds = [{**feeds, **extra} for feeds in self._feeds] if extra else self._feeds
+        return feeds, {*self.stored, *(extra or {})}
 
     def _usable_reference(self) -> list[dict[str, Array]]:
         """The reference, if a comparison with it would mean anything."""
@@ -136,11 +160,22 @@ class Verifier:
         return [] if same else nodes
 
     def _from_samples(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
-        feeds = load_samples(self.spec.samples, self.root, self.proto)
+        given = load_samples(self.spec.samples, self.root, self._asked())
+        feeds = [{**sample, **self.stored} for sample in given]
         try:
             return feeds, self.runner.run(self.original, feeds, limits=self.limits)
         except RunFailed as error:
             raise _unrunnable(error, "on the samples given", "check inputs.samples") from None
+
+    def _asked(self) -> onnx.ModelProto:
+        """The model without the inputs that come with it: no sample has to hold them."""
+        if not self.stored:
+            return self.proto
+        copy = onnx.ModelProto()
+        copy.CopyFrom(self.proto)
+        del copy.graph.input[:]
+        copy.graph.input.extend(v for v in self.proto.graph.input if v.name not in self.stored)
+        return copy
 
     def _search(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
         """Try attempt after attempt until one runs, within one time limit for all of them."""
@@ -159,7 +194,7 @@ class Verifier:
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
                 return
-            yield feeds, replace(self.limits, seconds=left)
+            yield [{**sample, **self.stored} for sample in feeds], replace(self.limits, seconds=left)
 
     def _judged(self, outputs: tuple[OutputDelta, ...]) -> Verification:
         problems = [f"output {delta.name!r}: {delta.problem}" for delta in outputs if delta.problem]

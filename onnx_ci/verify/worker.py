@@ -57,7 +57,7 @@ def _run(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, An
     from onnx_ci.verify import exchange, ort_values
 
     samples = exchange.read_raw_samples(Path(request["feeds"]))
-    outputs = [ort_values.run(ort, sessions[0], sample) for sample in samples]
+    outputs = [ort_values.run(ort, sessions[0], sample, request["spare"]) for sample in samples]
     exchange.write_samples(Path(request["outputs"]), outputs)
     return {}
 
@@ -67,7 +67,7 @@ def _time(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, A
     from onnx_ci.verify import exchange, ort_values
 
     sample = exchange.read_raw_samples(Path(request["feeds"]))[0]
-    runs = [partial(ort_values.run, ort, session, sample) for session in sessions]
+    runs = [partial(ort_values.run, ort, session, sample, request["spare"]) for session in sessions]
     for warm_up in runs:
         warm_up()
     taken: list[list[float]] = [[] for _ in runs]

@@ -22,9 +22,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     width = max(len(method.name) for method in METHODS)
     for method in METHODS:
-        sys.stdout.write(f"{method.name:<{width}}  {method.fidelity:<11}  {method.summary}\n")
+        sys.stdout.write(f"{method.name:<{width}}  {method.fidelity:<14}  {method.summary}\n")
         for name, default in _options(method).items():
-            sys.stdout.write(f"{'':<{width}}               {name}: {default}\n")
+            sys.stdout.write(f"{'':<{width}}                  {name}: {default}\n")
     return 0
 
 

@@ -1,0 +1,139 @@
+"""Tensors kept in .npy files beside a model and fed to it as inputs: the record of them, names, headers.
+
+The record is an entry of the model's metadata, so that sizes count those files and `restore` finds them.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import stat
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from onnx_ci.model.dtypes import stored_bytes
+from onnx_ci.model.locations import SUFFIX, is_inside
+from onnx_ci.model.proto import ModelProto, TensorProto
+from onnx_ci.model.store import Store
+from onnx_ci.model.wire import Span
+
+KEY = "onnx_ci.npy"
+INNER = "onnx_ci.npy.inner"
+SUFFIXES = (".npy", SUFFIX)
+# ONNX element types that every numpy can read from a file, as its headers write them.
+FLOATS = {1: "<f4", 10: "<f2", 11: "<f8", 14: "<c8", 15: "<c16"}
+INTEGERS = {2: "|u1", 3: "|i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "|b1", 12: "<u4", 13: "<u8"}
+TYPES = {**FLOATS, **INTEGERS}
+MAGIC = b"\x93NUMPY\x01\x00"
+LONGEST = 80, 120  # bytes of a tensor's name and of a model's that go into a file name
+LONGEST_FILE = 255
+
+
+def recorded(proto: ModelProto) -> dict[str, str]:
+    """File by input, as far as the record is one that this program may have written."""
+    found = _entry(proto, KEY)
+    inputs = {value.name for value in proto.graph.input}
+    entries = found.items() if isinstance(found, dict) else ()
+    return {name: file for name, file in entries if name in inputs and _is_plain(file)}
+
+
+def recorded_inner(proto: ModelProto) -> list[str]:
+    """Inputs that were constants of branches and loop bodies, and of no graph around them."""
+    found = _entry(proto, INNER)
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+
+
+def _entry(proto: ModelProto, key: str) -> object:
+    text = next((entry.value for entry in proto.metadata_props if entry.key == key), "null")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_plain(file: object) -> bool:
+    """A name in the model's own folder, not hidden: a hostile model must not lead anywhere else."""
+    if not isinstance(file, str) or not file.isprintable() or len(file.encode()) > LONGEST_FILE:
+        return False
+    return is_inside(file) and file.endswith(SUFFIXES) and not re.search(r"[/\\:]", file)
+
+
+def set_record(proto: ModelProto, record: dict[str, str]) -> None:
+    _set_entry(proto, KEY, record)
+
+
+def set_inner(proto: ModelProto, names: list[str]) -> None:
+    _set_entry(proto, INNER, names)
+
+
+def _set_entry(proto: ModelProto, key: str, content: dict[str, str] | list[str]) -> None:
+    kept = [entry for entry in proto.metadata_props if entry.key != key]
+    proto.ClearField("metadata_props")
+    proto.metadata_props.extend(kept)
+    if content:
+        proto.metadata_props.add(key=key, value=json.dumps(content, separators=(",", ":")))
+
+
+def npy_names(model: Path, tensor: str) -> Iterator[str]:
+    """`<model>.<tensor>.npy` in letters that every file system takes, then the same with numbers."""
+    plain = f"{own_start(model)}{re.sub(r'[^A-Za-z0-9._-]', '_', tensor)[: LONGEST[0]]}"
+    yield f"{plain}.npy"
+    yield from (f"{plain}-{number}.npy" for number in count(2))
+
+
+def own_start(model: Path) -> str:
+    """How the names of all .npy files of a model start."""
+    stem = "".join(letter if letter.isprintable() and letter not in "\\:" else "_" for letter in model.stem)
+    return stem.encode()[: LONGEST[1]].decode(errors="ignore") + "."
+
+
+def header(tensor: TensorProto) -> bytes:
+    """What stands before the values in an .npy file, as numpy writes it."""
+    shape = tuple(tensor.dims)
+    text = f"{{'descr': '{TYPES[tensor.data_type]}', 'fortran_order': False, 'shape': {shape!r}, }}"
+    padding = -(len(MAGIC) + 2 + len(text) + 1) % 64
+    line = text.encode() + b" " * padding + b"\n"
+    return MAGIC + len(line).to_bytes(2, "little") + line
+
+
+def open_beside(proto: ModelProto, store: Store, path: Path, root: Path) -> list[TensorProto]:
+    """The recorded tensors whose files are there and hold what the model's inputs say."""
+    record = recorded(proto)
+    found = []
+    for value in proto.graph.input:
+        file = path.parent / record.get(value.name, "")
+        kind = value.type.tensor_type
+        tensor = TensorProto(name=value.name, data_type=kind.elem_type)
+        tensor.dims.extend(dim.dim_value for dim in kind.shape.dim)
+        offset = _values_offset(file, tensor, root) if value.name in record else None
+        if offset is not None:
+            span = Span(store.add_file(file), offset, stored_bytes(tensor.data_type, tensor.dims) or 0)
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value=file.name)
+            tensor.external_data.add(key=store.key, value=" ".join(map(str, span)))
+            found.append(tensor)
+    return found
+
+
+def _values_offset(file: Path, tensor: TensorProto, root: Path) -> int | None:
+    """Where the values start in a file that is inside the repository and of this type and shape."""
+    inside = any(file.resolve().is_relative_to(folder.resolve()) for folder in (root, file.parent))
+    if not inside or not file.exists() or not stat.S_ISREG(file.stat().st_mode):
+        return None
+    with file.open("rb") as opened:
+        start = opened.read(len(MAGIC) + 2)
+        length = int.from_bytes(start[len(MAGIC) :], "little")
+        words = opened.read(length)
+    expected = {"descr": TYPES.get(tensor.data_type), "fortran_order": False, "shape": tuple(tensor.dims)}
+    size = len(start) + length + (stored_bytes(tensor.data_type, tensor.dims) or 0)
+    fits = start.startswith(MAGIC) and _parsed(words) == expected and file.stat().st_size == size
+    return len(start) + length if fits else None
+
+
+def _parsed(words: bytes) -> object:
+    try:
+        return ast.literal_eval(words.decode("latin-1").strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
