@@ -74,6 +74,15 @@ METHODS = (
         changes=("opset",),
     ),
     Method(
+        name="static-int8",
+        fidelity="approximate",
+        summary="onnxruntime static quantization, calibrated on the rule's samples",
+        stage=48,
+        options="StaticInt8",
+        changes=("opset",),
+        wants_feeds=True,
+    ),
+    Method(
         name="downcast",
         fidelity="approximate",
         summary="float64 to float32, int64 to int32, where types allow",

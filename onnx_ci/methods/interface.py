@@ -10,7 +10,7 @@ PLAIN = ("ir_version", "producer_name", "producer_version", "domain", "model_ver
 STANDARD = ("", "ai.onnx")
 
 
-def restore(made: ModelProto, before: ModelProto) -> None:
+def restore(made: ModelProto, before: ModelProto, *, raises_opset: bool) -> None:
     """Put back what tools drop or overwrite. A ModelError says what can't be put back."""
     _check_values(made.graph, before.graph)
     for kind in ("input", "output"):
@@ -25,7 +25,7 @@ def restore(made: ModelProto, before: ModelProto) -> None:
     made.graph.name, made.graph.doc_string = before.graph.name, before.graph.doc_string
     _drop_new_notes(made, before)
     _check_functions(made, before)
-    _restore_imports(made, before)
+    _restore_imports(made, before, raises_opset=raises_opset)
 
 
 def _check_values(made: GraphProto, before: GraphProto) -> None:
@@ -58,16 +58,19 @@ def _check_functions(made: ModelProto, before: ModelProto) -> None:
         raise ModelError(f"its result lacks the function {sorted(local & called)[0][1]!r}")
 
 
-def _restore_imports(made: ModelProto, before: ModelProto) -> None:
-    """The imports the model had, and those of domains that are new in it. Versions must not move."""
+def _restore_imports(made: ModelProto, before: ModelProto, *, raises_opset: bool) -> None:
+    """The imports the model had, and those of domains that are new in it. Versions must not move, unless
+    that of the standard one is raised on purpose."""
     found = {entry.domain: entry.version for entry in made.opset_import}
     kept = list(before.opset_import)
     old = {entry.domain for entry in kept}
     old |= set(STANDARD) if old.intersection(STANDARD) else set()
     used = {node.domain for body in bodies(made) for node in body.node}
     new = [entry for entry in made.opset_import if entry.domain in used and entry.domain not in old]
-    for entry in kept:
-        if found.get(entry.domain, entry.version) != entry.version:
-            raise ModelError(f"it changed the opset of {entry.domain or 'ai.onnx'} to {found[entry.domain]}")
+    moved = [e.domain for e in kept if found.get(e.domain, e.version) != e.version]
+    if moved and not (raises_opset and set(moved) <= set(STANDARD)):
+        raise ModelError(f"it changed the opset of {moved[0] or 'ai.onnx'} to {found[moved[0]]}")
     del made.opset_import[:]
     made.opset_import.extend([*kept, *new])
+    for entry in made.opset_import:
+        entry.version = found.get(entry.domain, entry.version)

@@ -28,13 +28,20 @@ LIMIT = (1 << 31) - (1 << 20)  # bytes; protobuf takes no more in one file
 IN, OUT = "in.onnx", "out.onnx"
 
 
-def rewrite(model: Model, tool: str, options: Mapping[str, object], *, given: Model | None = None) -> Applied:
+def rewrite(
+    model: Model,
+    tool: str,
+    options: Mapping[str, object],
+    *,
+    given: Model | None = None,
+    raises_opset: bool = False,
+) -> Applied:
     """Let a tool rewrite the model. `given` is what it gets to see instead of the model as it is."""
     folder = model.store.folder()
     try:
         note = _run(_whole(given or model), tool, {**options, "folder": str(folder)}, folder)
         made = adopt(model.store, folder / OUT)
-        restore(made, model.proto)
+        restore(made, model.proto, raises_opset=raises_opset)
     except ModelError as error:
         shutil.rmtree(folder, ignore_errors=True)
         return Applied(0, f"{_name(tool)} failed: {clean(error.message)}", failed=True)

@@ -26,7 +26,7 @@ Use = tuple[NodeProto, int]  # a node, and which of its inputs
 def quantized(model: Model, tool: str, options: Mapping[str, object]) -> Applied:
     """The model after a quantizer; where that rounded nothing, its other changes don't count either."""
     before = model.proto
-    applied = rewrite(model, tool, options, given=quantizer_view(model))
+    applied = rewrite(model, tool, options, given=quantizer_view(model), raises_opset=True)
     if applied.failed:
         return applied
     rounded = _small_integers(model.proto) - _small_integers(before)
