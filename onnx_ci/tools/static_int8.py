@@ -13,15 +13,15 @@ from onnxruntime.quantization import (
     CalibrationDataReader,
     CalibrationMethod,
     QuantFormat,
-    QuantType,
     quantize_static,
 )
 
-from onnx_ci.model.graphs import all_names, fresh_name, opset
+from onnx_ci.model.graphs import all_names, bodies, fresh_name, nested, opset
+from onnx_ci.tools import dynamic_int8
 from onnx_ci.tools.files import LIMIT, load, save
 
 PER_AXIS = 13  # the first opset whose DequantizeLinear has scales per channel
-TYPES = {"uint8": QuantType.QUInt8, "int8": QuantType.QInt8}
+PRODUCTS = ("MatMul", "Gemm")
 METHODS = {
     "minmax": CalibrationMethod.MinMax,
     "entropy": CalibrationMethod.Entropy,
@@ -54,32 +54,44 @@ def _read(file: str) -> Any:
 
 def run(source: Path, target: Path, options: dict[str, Any]) -> str:
     model = _prepared(load(source), options)
-    prepared = source.with_name("prepared.onnx")
+    prepared, measured = source.with_name("prepared.onnx"), source.with_name("measured.onnx")
     save(model, prepared)
+    inner = _inner_products(model, options["ops"])
     quantize_static(
         prepared,
-        target,
+        measured if inner else target,
         Samples(options["samples"]),
         quant_format=QuantFormat.QDQ,
         op_types_to_quantize=options["ops"],
         nodes_to_exclude=_kept(model),
         per_channel=options["per_channel"],
         reduce_range=options["reduce_range"],
-        weight_type=TYPES[options["weight_type"]],
-        activation_type=TYPES[options["activation_type"]],
+        weight_type=dynamic_int8.TYPES[options["weight_type"]],
+        activation_type=dynamic_int8.TYPES[options["activation_type"]],
         calibrate_method=METHODS[options["calibration"]],
         use_external_data_format=model.ByteSize() > LIMIT,
         extra_options={"CalibStridedMinMax": 1, "MatMulConstBOnly": True, "WeightSymmetric": True},
     )
+    if inner:
+        dynamic_int8.quantize(measured, target, {**options, "ops": ["MatMul"]}, inner)
     return ""
+
+
+def _inner_products(model: onnx.ModelProto, ops: list[str]) -> list[str]:
+    """Matrix products in branches and loops: ranges there are taken at each inference."""
+    graphs = [body for body in nested(model.graph) if body is not model.graph]
+    return [
+        node.name for body in graphs for node in body.node if node.op_type in PRODUCTS and node.op_type in ops
+    ]
 
 
 def _prepared(model: onnx.ModelProto, options: dict[str, Any]) -> onnx.ModelProto:
     """At an opset with scales per channel, and with a name for every node: nodes are left out by name."""
     if options["per_channel"] and opset(model) < PER_AXIS:
         model = version_converter.convert_version(model, PER_AXIS)
-    taken = {node.name for node in model.graph.node} | all_names(model)
-    for node in model.graph.node:
+    nodes = [node for body in bodies(model) for node in body.node]
+    taken = {node.name for node in nodes} | all_names(model)
+    for node in nodes:
         node.name = node.name or fresh_name("n", taken)
     return model
 

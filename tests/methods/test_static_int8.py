@@ -20,6 +20,9 @@ from onnx_ci.results import Step
 
 LAYERS = """g (float[1,8,8,8] x) => (float[1,8,6,6] y) { h = Conv<pads = [1,1,1,1]>(x, W) r = Relu(h)
     y = Conv(r, V) }"""
+BRANCHES = """g (bool c, float[2,64] x) => (float[2,64] y) { h = MatMul(x, U)
+    y = If (c) <then_branch = t () => (float[2,64] a) { a = MatMul(h, W) },
+    else_branch = e () => (float[2,64] b) { b = MatMul(h, V) }> }"""
 WEIGHTS = {"W": weight(8, 8, 3, 3, seed=1), "V": weight(8, 8, 3, 3, seed=2)}
 
 
@@ -70,6 +73,15 @@ def test_weights_in_constants_are_reached_and_an_old_opset_is_raised(tmp_path: P
     result, step = quantized(made, tmp_path, feeds)
     assert step.tensors == 2
     assert result.opset_import[0].version == 13
+    assert cosine(tmp_path, feeds) > 0.995
+
+
+def test_weights_of_branches_are_reached(tmp_path: Path) -> None:
+    made = model(BRANCHES, {name: weight(64, 64, seed=seed) for seed, name in enumerate("UVW")})
+    feeds = [{"c": np.array(which), "x": weight(2, 64, seed=5, scale=1.0)} for which in (True, False)]
+    result, step = quantized(made, tmp_path, feeds)
+    assert step.tensors == 3
+    assert not [t for t in tensors(result) if t.data_type == onnx.TensorProto.FLOAT and len(t.dims) == 2]
     assert cosine(tmp_path, feeds) > 0.995
 
 
