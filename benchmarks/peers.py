@@ -20,6 +20,7 @@ REQUIREMENTS = (
     "onnxruntime==1.31.1",
     "onnx==1.23.2",
     "onnx_graphsurgeon==0.6.1",
+    "onnx_ir==1.1.0",
     "numpy==2.4.6",
 )
 
@@ -71,6 +72,18 @@ def _quantize_dynamic(python: Path, source: Path, target: Path) -> list[str]:
     return [str(python), "-c", call, str(source), str(target)]
 
 
+def _onnx_ir(python: Path, source: Path, target: Path) -> list[str]:
+    """Its passes that shrink without rounding, in one sequence; it has no command line of its own."""
+    shrinking = ("DeduplicateInitializers", "CommonSubexpressionElimination", "RemoveUnusedNodes")
+    tidying = ("RemoveUnusedFunctions", "RemoveUnusedOpsets", "ClearMetadataAndDocString")
+    made = ", ".join(f"common.{name}Pass()" for name in (*shrinking, *tidying))
+    call = (
+        f"import sys, onnx_ir; from onnx_ir.passes import Sequential, common; passes = Sequential({made});"
+        " onnx_ir.save(passes(onnx_ir.load(sys.argv[1])).model, sys.argv[2])"
+    )
+    return [str(python), "-c", call, str(source), str(target)]
+
+
 COMMANDS: dict[str, Callable[[Path, Path, Path], list[str]]] = {
     "scs4onnx": _scs4onnx,
     "onnx_shrink_ray": _shrink_ray,
@@ -78,6 +91,7 @@ COMMANDS: dict[str, Callable[[Path, Path, Path], list[str]]] = {
     "onnxsim": _onnxsim,
     "onnxoptimizer": _onnxoptimizer,
     "quantize_dynamic": _quantize_dynamic,
+    "onnx_ir": _onnx_ir,
 }
 PACKAGES = {"quantize_dynamic": "onnxruntime"}  # where a peer is not a package of its own
 
