@@ -41,6 +41,7 @@ class Facts:
     latency: Latency | None = None
     alternatives: tuple[Alternative, ...] = ()
     failed_exact: bool = False
+    largest: tuple[tuple[str, int], ...] = ()  # tensors and their bytes
     override: Override | None = None
 
 
@@ -87,18 +88,35 @@ def _decide(facts: Facts) -> tuple[str, list[Finding]]:
 
 
 def _over_budget(facts: Facts, broken: Mapping[str, int]) -> Iterator[Finding]:
-    tried = min(facts.alternatives, key=lambda a: a.size, default=None)
-    nearest = f"; the closest was {format_size(tried.size)} with {', '.join(tried.methods)}" if tried else ""
     for name, value in broken.items():
         limit = facts.limits[name]
-        closest = nearest if name in ("size", "growth") else ""
+        closest = _closest(facts, limit) if name in ("size", "growth") else ""
         yield Finding(
             code=LIMIT_CODES.get(name, "OCI001"),
             severity="error",
             message=f"{facts.name}: {_amount(name, value)} is over its {_limit_name(name)} of"
             f" {_amount(name, limit)}{_where(facts)}{closest}",
-            hint=_budget_hint(facts),
+            hint=_budget_hint(facts) + _largest(facts),
         )
+
+
+def _closest(facts: Facts, limit: int) -> str:
+    """How near it came: the smallest within tolerance, and what the tolerance would have to be to fit."""
+    held = [one for one in facts.alternatives if one.verdict.startswith("within")]
+    best = min(held, key=lambda one: one.size, default=None)
+    said = f"; within tolerance it can be {_described(best)}" if best else ""
+    small = [one for one in facts.alternatives if one.size <= limit and one.cosine is not None]
+    mildest = max(small, key=lambda one: one.cosine or 0.0, default=None)
+    if mildest is not None and mildest.verdict.startswith("refused"):
+        return f"{said}; at a cosine of {mildest.cosine:.5f} it would be {_described(mildest)}"
+    tried = min(facts.alternatives, key=lambda one: one.size, default=None)
+    if said or tried is None:
+        return said
+    return f"; the closest was {_described(tried)}"
+
+
+def _described(one: Alternative) -> str:
+    return f"{format_size(one.size)} with {', '.join(one.methods)}"
 
 
 def _amount(name: str, value: int) -> str:
@@ -107,6 +125,11 @@ def _amount(name: str, value: int) -> str:
 
 def _limit_name(name: str) -> str:
     return {"size": "size budget", "growth": "growth limit"}.get(name, f"{name} budget")
+
+
+def _largest(facts: Facts) -> str:
+    named = [f"{name} ({format_size(size)})" for name, size in facts.largest]
+    return f"; its largest tensors: {', '.join(named)}" if named else ""
 
 
 def _budget_hint(facts: Facts) -> str:

@@ -3,70 +3,39 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnx_ci.decide import Facts, decide, limits_of, over_limits
+from onnx_ci.attempts import Attempts, alternative
+from onnx_ci.decide import Facts, decide, over_limits
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
-from onnx_ci.job import Choice, Job, Say, Staged
-from onnx_ci.lineage import lineage, stamp
+from onnx_ci.job import Choice, Job, Staged
 from onnx_ci.methods.catalogue import method
-from onnx_ci.methods.chain import no_feeds
 from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.external import opened_files
-from onnx_ci.model.hashing import BackgroundHash, combined_sha256, file_sha256
-from onnx_ci.model.layout import lay_out
+from onnx_ci.model.hashing import combined_sha256, file_sha256
 from onnx_ci.model.load import read_skeleton
-from onnx_ci.model.measure import files_of, measure, parameters
+from onnx_ci.model.measure import files_of, largest_tensors
 from onnx_ci.model.ownership import sharers
 from onnx_ci.model.replace import left_behind
-from onnx_ci.model.save import write_model
-from onnx_ci.plan import Candidate, candidates
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override
-from onnx_ci.results import NOT_RUN, Alternative, Measure, Outcome, Proof, Step, Verification
+from onnx_ci.results import NOT_RUN, Alternative, Measure, Outcome, Proof, Verification
+from onnx_ci.workbench import Workbench
 
 if TYPE_CHECKING:
-    from onnx_ci.prove import Prover
-    from onnx_ci.verify.client import Runner
+    pass
 
 LEAVE_OUT = "leave the method out for this model, or report the failure to the library it comes from"
 
 
-class Gate:
+class Gate(Workbench):
     """The work on one open model."""
-
-    def __init__(
-        self,
-        job: Job,
-        model: Model,
-        hashing: BackgroundHash | None,
-        scratch: Path,
-        say: Say,
-        runner: Runner | None,
-    ) -> None:
-        self.job = job
-        self.model = model
-        self.runner = runner
-        self.hashing = hashing
-        self.scratch = scratch
-        self.say = say
-        self.size = sum(file.stat().st_size for file in files_of(job.path, model.proto))
-        self.limits = limits_of(job.rule, job.base_size)
-        self.lineage = lineage(model, job.rule)
-        self.count = 0
-        self.idle: dict[tuple[str, str], Step] = {}  # methods that gained nothing, and why
-
-    @cached_property
-    def before(self) -> Measure:
-        """Asked for late: until then the file is hashed while other work goes on."""
-        self.say("measuring")
-        return measure(self.job.path, self.model.proto, hashing=self.hashing, compressed=self.job.compressed)
 
     def run(self, outcome: Outcome) -> Outcome:
         choice = self.choose()
@@ -86,6 +55,7 @@ class Gate:
             latency=choice.latency,
             alternatives=choice.alternatives,
             failed_exact=choice.failed_exact,
+            largest=largest_tensors(choice.staged.model if choice.staged else self.model),
             override=self.override,
         )
         verdict, findings = decide(facts)
@@ -103,6 +73,7 @@ class Gate:
                 *findings,
             ),
             alternatives=choice.alternatives,
+            plan=choice.staged.candidate.planned if choice.staged else None,
             latency=choice.latency,
         )
         return self._write(choice, done)
@@ -181,13 +152,13 @@ class Gate:
         tried: list[Alternative] = []
         failed: Verification | None = None
         failed_exact = misled = False
-        for staged in self._in_order(methods, tried):
+        for staged in Attempts(self).in_order(methods, tried):
             if not self._worth_it(staged):
                 continue
             proof = self._prove(staged)
             if proof.accepted:
                 return Choice(staged, proof.verification, tuple(tried), latency=proof.latency)
-            tried.append(_alternative(staged, f"refused: {proof.verification.reason}"))
+            tried.append(alternative(staged, f"refused: {proof.verification.reason}"))
             failed = failed or proof.verification
             if proof.verification.status == "not_run":
                 break  # no other candidate can be verified either
@@ -203,15 +174,6 @@ class Gate:
         moving = tuple(choice for choice in chosen if method(choice.name).gains == "layout")
         return moving if self.lineage.current else chosen
 
-    @cached_property
-    def prover(self) -> Prover | None:
-        """Loaded with all it needs when it is first asked for; None where nothing is to be verified."""
-        if self.runner is None:
-            return None
-        from onnx_ci.prove import Prover
-
-        return Prover(self.job.rule, self.model, self.runner, self.scratch, home=self.job.home)
-
     def _prove(self, staged: Staged) -> Proof:
         if self.prover is None:
             reason = "verification was turned off"
@@ -219,72 +181,6 @@ class Gate:
         self.say(f"verifying {', '.join(staged.candidate.names)}")
         made = staged.candidate
         return self.prover.prove(staged.path, staged.model, bitwise=made.bitwise, changes=made.changes)
-
-    def _in_order(self, methods: Sequence[MethodChoice], tried: list[Alternative]) -> Iterator[Staged]:
-        """to-budget: the mildest that fits, else the exact one. smallest: the smallest first."""
-        mode = self.job.rule.mode
-        found = self._gaining(methods, exact_only=mode == "exact-only" or self.lineage.lossy)
-        if mode == "smallest":
-            yield from self._smallest_first(list(found))
-            return
-        exact: Staged | None = None
-        fits_as_it_is = not over_limits(self.before, self.limits)
-        for staged in map(self._stage, found):
-            if staged.candidate.exact:
-                exact = staged
-                if fits_as_it_is or not over_limits(staged.measure, self.limits):
-                    break
-            elif fits_as_it_is:
-                return
-            elif over_limits(staged.measure, self.limits):
-                tried.append(_alternative(staged, "too large"))
-            else:
-                yield staged
-        if exact is not None:
-            yield exact
-
-    def _gaining(self, methods: Sequence[MethodChoice], *, exact_only: bool) -> Iterator[Candidate]:
-        feeds = self.prover.feeds if self.prover else no_feeds
-        made = candidates(
-            self.model,
-            methods,
-            size=self.size,
-            exact_only=exact_only,
-            compressed=bool(self.job.compressed),
-            feeds=feeds,
-        )
-        for candidate in made:
-            idle = [
-                step for step in candidate.steps if not step.tensors and step.size_after == step.size_before
-            ]
-            self.idle.update({(step.method, step.note): step for step in idle})
-            if candidate.gained:
-                yield candidate
-
-    def _smallest_first(self, found: list[Candidate]) -> Iterable[Staged]:
-        """By size on disk; by compressed size where a candidate was made for that."""
-        if not any(candidate.for_compression for candidate in found):
-            return map(self._stage, sorted(found, key=lambda candidate: candidate.size))
-        return sorted(map(self._stage, found), key=lambda staged: self._compressed(staged.measure))
-
-    def _compressed(self, found: Measure) -> int:
-        return sum(getattr(found, name) for name in self.job.compressed)
-
-    def _stage(self, candidate: Candidate) -> Staged:
-        """Write the candidate, receipt included, into the scratch folder and measure it there."""
-        self.say(f"trying {', '.join(candidate.names)}")
-        model = candidate.model.copy()
-        digest = stamp(model, candidate.runs, self.lineage, self.before, verified=self.runner is not None)
-        if self.runner is None and not self.job.compressed:
-            # Nothing will be run or compressed, so no scratch copy is needed either.
-            found = Measure(size=lay_out(model).size, params=parameters(model.proto))
-            return Staged(candidate, model, digest, self.scratch, found)
-        self.count += 1
-        path = self.scratch / f"candidate-{self.count}" / "model.onnx"
-        path.parent.mkdir()
-        write_model(model, path)
-        found = measure(path, model.proto, hashing=BackgroundHash(path), compressed=self.job.compressed)
-        return Staged(candidate, model, digest, path, found)
 
     def _worth_it(self, staged: Staged) -> bool:
         if staged.candidate.moved and staged.candidate.exact:
@@ -295,14 +191,10 @@ class Gate:
         saved = 1 - staged.measure.size / self.size
         if staged.candidate.for_compression and staged.candidate.size <= self.size:
             # The receipt alone may make such a file larger; what is worth it shows when it is compressed.
-            saved = 1 - self._compressed(staged.measure) / self._compressed(self.before)
+            saved = 1 - self.compressed(staged.measure) / self.compressed(self.before)
         if saved <= 0:
             return False
         return bool(before and not after) or saved >= self.job.rule.minimum_gain
-
-
-def _alternative(staged: Staged, verdict: str) -> Alternative:
-    return Alternative(methods=staged.candidate.names, size=staged.measure.size, verdict=verdict)
 
 
 def _left_behind(job: Job, original: Model, written: Path) -> Iterator[Finding]:

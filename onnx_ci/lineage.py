@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from onnx_ci.findings import Finding
 from onnx_ci.methods.chain import Run
@@ -98,11 +99,16 @@ def _unpacked(name: str, methods: Sequence[str]) -> Finding:
     )
 
 
+def _entry(run: Run) -> dict[str, Any]:
+    """A method as the receipt tells of it; of a mix, how many tensors there are of each kind."""
+    mix = {part.label: len(part.tensors) for part in run.parts}
+    told = {"options": dict(run.options), "mix": mix}
+    return {"name": run.method.name, **{key: value for key, value in told.items() if value}}
+
+
 def stamp(model: Model, runs: Sequence[Run], line: Lineage, source: Measure, *, verified: bool) -> str:
     """Give a candidate its receipt; what an earlier one says of the original is carried on. The digest."""
-    done = [
-        {"name": run.method.name, **({"options": dict(run.options)} if run.options else {})} for run in runs
-    ]
+    done = [_entry(run) for run in runs]
     earlier = line.receipt
     receipt = Receipt(
         tool=__version__,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, no_feeds, run_chain
 from onnx_ci.model.container import Model
 from onnx_ci.policy.schema import MethodChoice
-from onnx_ci.results import Step
+from onnx_ci.results import Planned, Step
 
 if TYPE_CHECKING:
     from onnx_ci.methods.base import Feeds
@@ -24,6 +24,7 @@ class Candidate:
     runs: tuple[Run, ...]
     steps: tuple[Step, ...]
     size: int
+    planned: Planned | None = None  # how the forms of its tensors were chosen
     gained: bool = True  # False: its methods found nothing to do, or no more than those of another candidate
 
     @property
@@ -58,7 +59,21 @@ class Candidate:
         return tuple(run.method.name for run in self.runs)
 
 
-def candidates(
+@dataclass(frozen=True)
+class Draft:
+    """The model after the exact methods that come first, and the runs that come last."""
+
+    start: Candidate
+    lossy: tuple[Run, ...]
+    late: tuple[Run, ...]
+    feeds: Feeds
+
+    def with_runs(self, runs: Sequence[Run]) -> Candidate:
+        """A candidate of these lossy runs. None starts from another's output."""
+        return _extended(self.start, sorted([*runs, *self.late], key=_stage), self.feeds)
+
+
+def drafted(
     model: Model,
     choices: Sequence[MethodChoice],
     *,
@@ -66,15 +81,7 @@ def candidates(
     exact_only: bool,
     compressed: bool = False,
     feeds: Feeds = no_feeds,
-) -> Iterator[Candidate]:
-    """Mildest first: the exact methods, then each approximate one with them, then all together.
-
-    Within one candidate methods run by their stage, not by the order of the policy. What one method
-    has encoded the next leaves alone, so nothing is rounded twice. Exact encodings run after the lossy
-    ones of a candidate (a weight that is fp16 without loss would be out of reach for int8 otherwise), and
-    what only moves bytes comes last. Methods that gain nothing but compressed size run only where that is
-    what counts. Candidates that gained nothing are among them: their steps say why.
-    """
+) -> Draft:
     runs = [Run(method(choice.name), choice.options) for choice in choices]
     runs = [run for run in runs if compressed or run.method.gains != "compressed"]
     exact = sorted((run for run in runs if run.method.exact), key=_stage)
@@ -83,14 +90,28 @@ def candidates(
     early = [run for run in exact if run.method.stage < first]
     late = [run for run in exact if run.method.stage >= first]
     start = _extended(Candidate(model, (), (), size), early, feeds)
-    base = _extended(start, late, feeds)
+    return Draft(start, tuple(lossy), tuple(late), feeds)
+
+
+def candidates(made: Draft, planned: Collection[str] = ()) -> Iterator[Candidate]:
+    """Mildest first: the exact methods, then each approximate one with them, then all together.
+
+    Within one candidate methods run by their stage, not by the order of the policy. What one method
+    has encoded the next leaves alone, so nothing is rounded twice. Exact encodings run after the lossy
+    ones of a candidate (a weight that is fp16 without loss would be out of reach for int8 otherwise), and
+    what only moves bytes comes last. Methods that gain nothing but compressed size run only where that is
+    what counts. Candidates that gained nothing are among them: their steps say why. Methods that are
+    `planned` elsewhere, tensor by tensor, are not tried by themselves, only together with others.
+    """
+    base = made.with_runs(())
     yield replace(base, gained=bool(base.runs))
-    combinations = [[run] for run in lossy] + ([lossy] if len(lossy) > 1 else [])
+    apart = [run for run in made.lossy if run.method.name not in planned]
+    combinations = [[run] for run in apart] + ([list(made.lossy)] if apart and len(made.lossy) > 1 else [])
     seen = [base.runs]
     for combination in combinations:
-        made = _extended(start, sorted([*combination, *late], key=_stage), feeds)
-        yield replace(made, gained=made.runs not in seen)
-        seen.append(made.runs)
+        candidate = made.with_runs(combination)
+        yield replace(candidate, gained=candidate.runs not in seen)
+        seen.append(candidate.runs)
 
 
 def _stage(run: Run) -> int:

@@ -107,6 +107,42 @@ class Alternative:
     methods: tuple[str, ...]
     size: int
     verdict: str
+    cosine: float | None = None  # of the worst output, where it was run
+    sqnr: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptTensor:
+    """A tensor that is not stored as small as it could be, and why."""
+
+    name: str
+    form: str
+    size: int  # bytes before
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One mix of forms that was tried: its size, about, and how far the worst output moved."""
+
+    size: int
+    cosine: float
+    sqnr: float
+    holds: bool
+    chosen: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """How a mix was found: which tensor is stored how is in the model, this is why."""
+
+    tensors: int
+    forms: tuple[tuple[str, int], ...]  # how many tensors have each
+    kept: tuple[KeptTensor, ...]
+    trials: int
+    seconds: float
+    untried: str = ""  # what there was no time for
+    curve: tuple[Point, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +159,7 @@ class Outcome:
     verification: Verification = NOT_RUN
     findings: tuple[Finding, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    plan: Planned | None = None
     latency: Latency | None = None
     written: bool = False
 

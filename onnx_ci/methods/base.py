@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from onnx_ci.methods.applied import Applied
+    from onnx_ci.methods.weights import Encode
     from onnx_ci.model.container import Model
 
     Feeds: TypeAlias = Callable[[], Sequence[Mapping[str, Any]]]
@@ -80,10 +81,18 @@ class Method:
 
     def apply(self, model: Model, given: Mapping[str, object], feeds: Feeds) -> Applied:
         """Edit the model in place. `feeds` gives inputs that run it, to methods that want some."""
-        module = importlib.import_module(f"onnx_ci.methods.{self.name.replace('-', '_')}")
         extra = (feeds,) if self.wants_feeds else ()
-        applied: Applied = module.apply(model, self.read_options(given), *extra)
+        applied: Applied = self._module.apply(model, self.read_options(given), *extra)
         return applied
+
+    def encoding(self, model: Model, given: Mapping[str, object]) -> Encode | None:
+        """How one weight is stored, of methods that store them one by one; None if a model can't."""
+        found: Encode | None = self._module.encoding(model, self.read_options(given))
+        return found
+
+    @property
+    def _module(self) -> Any:
+        return importlib.import_module(f"onnx_ci.methods.{self.name.replace('-', '_')}")
 
 
 def _unknown_option(method: str, name: str, known: list[str]) -> str:

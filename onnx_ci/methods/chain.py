@@ -25,11 +25,31 @@ def no_feeds() -> Sequence[Mapping[str, Any]]:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Some tensors, by name, that a method stores in its own way; `label` says in short which."""
+
+    label: str
+    options: Mapping[str, object]
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Run:
-    """A method with the options it is to be run with."""
+    """A method with the options it is to be run with, or with parts that each have their own."""
 
     method: Method
     options: Mapping[str, object]
+    parts: tuple[Part, ...] = ()
+
+    def apply(self, model: Model, feeds: Feeds) -> Applied:
+        if not self.parts:
+            return self.method.apply(model, self.options, feeds)
+        from onnx_ci.methods.weights import encode_named
+
+        ways = [(part, self.method.encoding(model, part.options)) for part in self.parts]
+        done = encode_named(model, {name: way for part, way in ways if way for name in part.tensors})
+        told = [f"{part.label}: {len(done.intersection(part.tensors))}" for part in self.parts]
+        return Applied(len(done), ", ".join(told))
 
 
 @dataclass(frozen=True)
@@ -50,7 +70,7 @@ def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no
     for run in runs:
         began = time.perf_counter()
         tried = current.copy()
-        applied = run.method.apply(tried, run.options, feeds)
+        applied = run.apply(tried, feeds)
         after = lay_out(tried).size
         keep = _gained(run.method, applied, size, after)
         steps.append(_step(run, applied, size, after, time.perf_counter() - began, keep=keep))

@@ -8,27 +8,32 @@ from onnx_ci.methods.applied import Applied
 from onnx_ci.methods.edit import cast_to_float
 from onnx_ci.methods.options import Fp16Weights
 from onnx_ci.methods.slices import Array
-from onnx_ci.methods.weights import Encoder, encode_weights, kept_note, plain_weight
+from onnx_ci.methods.weights import Encode, Encoder, encode_weights, plain_weight
 from onnx_ci.model.container import Model
+from onnx_ci.model.graphs import opset
 from onnx_ci.model.proto import NodeProto
 
 MIN_OPSET = 6  # Cast takes its type as a number from here on
 MIN_SQNR = 40.0  # dB; fp16 gives 70 and more unless values fall below its range
+KEPT = "masks, indices or out of range"
 
 
 def apply(model: Model, options: Fp16Weights) -> Applied:
-    kept: list[str] = []
+    encode = encoding(model, options)
+    return encode_weights(model, options, encode, kept=KEPT) if encode else Applied(0)
 
-    def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
-        half = _to_half(values)
-        if half is None:
-            kept.append(encoder.site.name)
-            return None
-        stored = encoder.store("f16", half)
-        return [cast_to_float(stored, encoder.output, encoder.name("cast"))]
 
-    count = encode_weights(model, options, min_opset=MIN_OPSET, encode=encode)
-    return Applied(count, kept_note(kept, "masks, indices or out of range"))
+def encoding(model: Model, _options: Fp16Weights) -> Encode | None:
+    """How one weight is stored; None where the model can't have it."""
+    return _as_half if opset(model.proto) >= MIN_OPSET else None
+
+
+def _as_half(encoder: Encoder, values: Array) -> list[NodeProto] | None:
+    half = _to_half(values)
+    if half is None:
+        return None
+    stored = encoder.store("f16", half)
+    return [cast_to_float(stored, encoder.output, encoder.name("cast"))]
 
 
 def _to_half(values: Array) -> Array | None:

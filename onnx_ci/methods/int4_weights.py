@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_ci.methods.applied import Applied
+from onnx_ci.methods.bit_planes import rebuilt
 from onnx_ci.methods.decoder import Decoder
 from onnx_ci.methods.encodings import along_axis, dequantize_node, from_blocks, summed_axis
 from onnx_ci.methods.options import Int4Weights
@@ -12,32 +13,39 @@ from onnx_ci.methods.raise_opset import raise_opset
 from onnx_ci.methods.rounding import asymmetric, clipped, codes
 from onnx_ci.methods.slices import Array, block_axis, bounds, by_block
 from onnx_ci.methods.table_levels import nearest_levels, pair_table
-from onnx_ci.methods.weights import Encoder, encode_weights, kept_note, plain_weight
+from onnx_ci.methods.weights import Encode, Encoder, encode_weights, plain_weight
 from onnx_ci.model.container import Model
 from onnx_ci.model.graphs import opset
 from onnx_ci.model.proto import NodeProto, TensorProto
 
 FOLD_OPSET = 7  # Mul broadcasts as numpy does from here on
+PAIRS = 4  # bits of which a byte holds a pair
 DQ_OPSET, DQ_IR = 21, 10  # DequantizeLinear of 4-bit blocks
 RATIOS = (0.95, 0.9, 0.85, 0.8)
 LARGEST = 65504.0  # of fp16, in which scales are stored
 
 
 def apply(model: Model, options: Int4Weights) -> Applied:
-    kept: list[str] = []
     reason = _not_possible(model, options) if options.encoding == "dq" else ""
-    if reason:
+    encode = encoding(model, options)
+    if reason or encode is None:
         return Applied(0, reason)
+    return encode_weights(model, options, encode, kept="masks, indices or out of range")
+
+
+def encoding(model: Model, options: Int4Weights) -> Encode | None:
+    """How one weight is stored; None where the model can't have it."""
+    if opset(model.proto) < (DQ_OPSET if options.encoding == "dq" else FOLD_OPSET):
+        return None
 
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
         if not plain_weight(values) or np.abs(values).max() > LARGEST:
-            kept.append(encoder.site.name)
             return None
-        as_asked = _as_dq if options.encoding == "dq" else _as_fold
-        return as_asked(encoder, values, options.block_size)
+        if options.encoding == "dq":
+            return _as_dq(encoder, values, options.block_size)
+        return _as_fold(encoder, values, options.block_size, options.bits)
 
-    count = encode_weights(model, options, min_opset=FOLD_OPSET, encode=encode)
-    return Applied(count, kept_note(kept, "masks, indices or out of range"))
+    return encode
 
 
 def _not_possible(model: Model, options: Int4Weights) -> str:
@@ -52,18 +60,27 @@ def _not_possible(model: Model, options: Int4Weights) -> str:
     )
 
 
-def _as_fold(encoder: Encoder, values: Array, block: int) -> list[NodeProto]:
-    """Two codes a byte, looked up as a pair: a table of 256 pairs serves all weights."""
+def _as_fold(encoder: Encoder, values: Array, block: int, bits: int) -> list[NodeProto]:
     axis = block_axis(values, block)
     grid = by_block(np.moveaxis(values, axis, -1).reshape(-1), block)
-    levels, scale = nearest_levels(grid)
     decoder = Decoder(encoder)
-    stored = encoder.store("q", packed(levels).reshape(-1, block // 2))
-    index = decoder.cast(stored, "index", TensorProto.INT32)
-    value = decoder.node("Gather", [encoder.table("int4_pairs", pair_table()), index])
-    value = decoder.scaled(value, scale.reshape(-1, 1, 1))
+    value = _in_pairs(decoder, grid, block) if bits == PAIRS else _in_planes(decoder, grid, block, bits)
     from_blocks(decoder, value, values.shape, axis, stored=grid.size)
     return decoder.done()
+
+
+def _in_pairs(decoder: Decoder, grid: Array, block: int) -> str:
+    """Two codes a byte, looked up as a pair: a table of 256 pairs serves all weights."""
+    levels, scale = nearest_levels(grid)
+    stored = decoder.encoder.store("q", packed(levels).reshape(-1, block // 2))
+    index = decoder.cast(stored, "index", TensorProto.INT32)
+    value = decoder.node("Gather", [decoder.encoder.table("int4_pairs", pair_table()), index])
+    return decoder.scaled(value, scale.reshape(-1, 1, 1))
+
+
+def _in_planes(decoder: Decoder, grid: Array, block: int, bits: int) -> str:
+    found, scale = nearest_levels(grid, bits)
+    return decoder.scaled(rebuilt(decoder, found, bits, block), scale.reshape(-1, 1))
 
 
 def _as_dq(encoder: Encoder, values: Array, block: int) -> list[NodeProto]:

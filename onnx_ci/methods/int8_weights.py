@@ -23,7 +23,7 @@ from onnx_ci.methods.encodings import (
 from onnx_ci.methods.options import Int8Weights
 from onnx_ci.methods.rounding import Levels, asymmetric, clipped, codes, errors, in_half, symmetric
 from onnx_ci.methods.slices import Array, block_axis, bounds, by_axis, by_block
-from onnx_ci.methods.weights import Encoder, encode_weights, kept_note, plain_weight
+from onnx_ci.methods.weights import Encode, Encoder, encode_weights, plain_weight
 from onnx_ci.model.container import Model
 from onnx_ci.model.graphs import opset
 from onnx_ci.model.proto import NodeProto
@@ -55,21 +55,25 @@ class Choice:
 
 
 def apply(model: Model, options: Int8Weights) -> Applied:
-    kept: list[str] = []
-    granularity, note = _possible(options, opset(model.proto))
-    if not granularity:
+    _, note = _possible(options, opset(model.proto))
+    encode = encoding(model, options)
+    if encode is None:
         return Applied(0, note)
+    applied = encode_weights(model, options, encode, kept="masks, indices or not finite")
+    return Applied(applied.tensors, "; ".join(filter(None, [note, applied.note])))
+
+
+def encoding(model: Model, options: Int8Weights) -> Encode | None:
+    """How one weight is stored; None where the model can't have it."""
+    granularity, _ = _possible(options, opset(model.proto))
+    if not granularity or opset(model.proto) < FOLD_OPSET:
+        return None
+    as_asked = _as_dq if options.encoding == "dq" else _as_fold
 
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
-        if not plain_weight(values):
-            kept.append(encoder.site.name)
-            return None
-        if options.encoding == "dq":
-            return _as_dq(encoder, values, granularity, options.block_size)
-        return _as_fold(encoder, values, granularity, options.block_size)
+        return as_asked(encoder, values, granularity, options.block_size) if plain_weight(values) else None
 
-    count = encode_weights(model, options, min_opset=FOLD_OPSET, encode=encode)
-    return Applied(count, "; ".join(filter(None, [note, kept_note(kept, "masks, indices or not finite")])))
+    return encode
 
 
 def _possible(options: Int8Weights, version: int) -> tuple[str, str]:

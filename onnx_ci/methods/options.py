@@ -105,13 +105,18 @@ class RoundMantissa(WeightOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Int4Weights(WeightOptions):
-    """Each run of `block_size` has a scale. `fold` is decoded when a session starts, `dq` by
+    """Codes of `bits`; each run of `block_size` has a scale. `fold` is decoded when a session starts, `dq` by
     DequantizeLinear, for which an older opset is raised to 21 if `raise_opset` allows it."""
 
     min_elements: int = count(4096, least=1)
+    bits: int = count(4, least=2, most=7)
     block_size: int = count(32, least=16, most=256)
     encoding: str = choice("fold", "dq")
     raise_opset: bool = flag()
+
+    def __post_init__(self) -> None:
+        if self.encoding == "dq" and self.bits != 4:
+            raise ValueError(f"int4-weights: bits: {self.bits} needs encoding: fold, DequantizeLinear has 4")
 
 
 @dataclass(frozen=True, kw_only=True)

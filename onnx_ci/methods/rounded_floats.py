@@ -43,7 +43,15 @@ def round_weights(model: Model, options: WeightOptions, rounding: Callable[[Arra
 def compressed_size(values: Array) -> int:
     """Bytes after compression, of the same parts of a tensor each time: to be compared, not added up."""
     stream = zlib.compressobj(LEVEL)
+    return sum(len(stream.compress(piece.data)) for piece in _pieces(values)) + len(stream.flush())
+
+
+def compressed_share(values: Array) -> float:
+    """What compression leaves of a tensor, by the same parts of it."""
+    return compressed_size(values) / max(1, sum(piece.size for piece in _pieces(values)))
+
+
+def _pieces(values: Array) -> list[Array]:
     data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
     stride = CHUNK * max(1, data.size // (CHUNK * PIECES))
-    pieces = (data[start : start + CHUNK] for start in range(0, data.size, stride))
-    return sum(len(stream.compress(piece.data)) for piece in pieces) + len(stream.flush())
+    return [data[start : start + CHUNK] for start in range(0, data.size, stride)]

@@ -7,18 +7,19 @@ result: the session then runs the original float graph, at its speed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 import numpy as np
 
+from onnx_ci.methods.applied import Applied
 from onnx_ci.methods.edit import constant_node, remove_sites
 from onnx_ci.methods.options import WeightOptions
 from onnx_ci.methods.quantized import encoding_parts
 from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
 from onnx_ci.methods.slices import BLOCK, Array
 from onnx_ci.model.container import Model, element_count
-from onnx_ci.model.graphs import all_names, fresh_name, opset
+from onnx_ci.model.graphs import all_names, fresh_name
 from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
@@ -76,12 +77,31 @@ class Encoder:
         return fresh_name(f"{self.site.name}.{suffix}", self.taken)
 
 
-def encode_weights(model: Model, options: WeightOptions, *, min_opset: int, encode: Encode) -> int:
-    """Encode every float32 weight that the options choose; the number of weights that were."""
-    if opset(model.proto) < min_opset:
-        return 0
+def encode_weights(model: Model, options: WeightOptions, encode: Encode, *, kept: str) -> Applied:
+    """Encode every float32 weight that the options choose; `kept` says why some are left as they are."""
+    left: list[str] = []
+
+    def noted(encoder: Encoder, values: Array) -> list[NodeProto] | None:
+        nodes = encode(encoder, values)
+        left.extend([encoder.site.name] if nodes is None else [])
+        return nodes
+
     left_alone = fixed_names(model.proto) | encoding_parts(model.proto)
-    return encode_tensors(model, left_alone, lambda site: _is_chosen(site, options), encode)
+    count = encode_tensors(model, left_alone, lambda site: is_chosen(site, options), noted)
+    return Applied(count, kept_note(left, kept))
+
+
+def encode_named(model: Model, encodings: Mapping[str, Encode]) -> set[str]:
+    """Encode the weights of these names, each in its own way; the names of those that were."""
+    done: set[str] = set()
+
+    def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
+        nodes = encodings[encoder.site.name](encoder, values)
+        done.update([] if nodes is None else [encoder.site.name])
+        return nodes
+
+    encode_tensors(model, fixed_names(model.proto), lambda site: site.name in encodings, encode)
+    return done
 
 
 def encode_tensors(model: Model, left_alone: set[str], wanted: Callable[[Site], bool], encode: Encode) -> int:
@@ -128,10 +148,10 @@ def plain_weight(values: Array) -> bool:
 def weight_sites(root: Scope, left_alone: set[str], options: WeightOptions) -> Iterator[Site]:
     """The stored float32 tensors that the options choose."""
     found = (site for scope in root.nested() for site in sites(scope, left_alone))
-    return (site for site in found if _is_chosen(site, options))
+    return (site for site in found if is_chosen(site, options))
 
 
-def _is_chosen(site: Site, options: WeightOptions) -> bool:
+def is_chosen(site: Site, options: WeightOptions) -> bool:
     large = bool(site.tensor.dims) and element_count(site.tensor) >= options.min_elements
     return site.tensor.data_type == TensorProto.FLOAT and large and _is_named(site.name, options)
 

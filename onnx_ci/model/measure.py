@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.model.container import element_count
+from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.external import data_files
 from onnx_ci.model.graphs import tensors
 from onnx_ci.model.hashing import BackgroundHash, combined_sha256, file_sha256
@@ -51,6 +51,13 @@ def _sha256(files: Sequence[Path], hashing: BackgroundHash) -> str:
     """Of the file, or of all files where there is external data: other data is another content."""
     others = {file.name: file_sha256(file) for file in files[1:]}
     return combined_sha256({files[0].name: hashing.result(), **others})
+
+
+def largest_tensors(model: Model, count: int = 3) -> tuple[tuple[str, int], ...]:
+    """The tensors that take most of a model, by name, with their bytes."""
+    stored = {tensor.name: model.span(tensor) for tensor in tensors(model.proto) if tensor.name}
+    sizes = {name: span.length for name, span in stored.items() if span is not None}
+    return tuple(sorted(sizes.items(), key=lambda item: -item[1])[:count])
 
 
 def files_of(path: Path, proto: ModelProto) -> list[Path]:

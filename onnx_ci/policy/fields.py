@@ -134,6 +134,9 @@ DEFAULTS: Table = {
         "your own score, original against candidate",
     ),
     "limits": Field(table_of(LIMITS), "{seconds: 300, memory: 8 GiB}", "what running the model may cost"),
+    "plan_seconds": Field(
+        number(0), "20", "how long to search for the best mix of forms, tensor by tensor; 0 does not"
+    ),
     "minimum_gain": Field(fraction(1), "1%", "smaller savings are left alone"),
     "severity": Field(word(("error", "warning")), "error", "whether a broken rule fails the run"),
 }

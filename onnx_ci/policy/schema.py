@@ -95,6 +95,7 @@ class Rule:
     inputs: InputSpec = InputSpec()
     evaluate: Evaluate | None = None
     limits: Limits = Limits()
+    plan_seconds: float = 20.0  # for finding out which tensor may be stored how
     minimum_gain: float = 0.01
     severity: str = "error"
 

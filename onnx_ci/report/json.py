@@ -49,6 +49,8 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
         "alternatives": [asdict(alternative) for alternative in outcome.alternatives],
         "findings": [_finding(finding) for finding in outcome.findings],
     }
+    if outcome.plan is not None:
+        document["plan"] = {**asdict(outcome.plan), "forms": dict(outcome.plan.forms)}
     if outcome.latency is not None:
         document["latency"] = {**asdict(outcome.latency), "ratio": outcome.latency.ratio}
     return document

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.results import Measure, Outcome, OutputDelta, RunReport, Verification, gain
+from onnx_ci.results import Alternative, Measure, Outcome, OutputDelta, RunReport, Verification, gain
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {
@@ -21,6 +21,7 @@ WORDS = {
 }
 MOVED = {"shrunk": "changed", "would_shrink": "would change"}
 COLOURS = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
+SHOWN = 5  # tensors named of each model
 MARKS = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
@@ -112,7 +113,13 @@ def _summary(report: RunReport, style: Style) -> Iterator[str]:
 
 def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
     """One model in full: for shrink and compare."""
-    lines = [style.paint(one_line(title), "bold"), *_sizes(outcome), *_steps(outcome), *_outputs(outcome)]
+    lines = [
+        style.paint(one_line(title), "bold"),
+        *_sizes(outcome),
+        *_steps(outcome),
+        *_plan(outcome),
+        *_outputs(outcome),
+    ]
     for finding in outcome.findings:
         lines += _finding(finding, style)
     return "\n".join(lines) + "\n"
@@ -145,6 +152,29 @@ def _steps(outcome: Outcome) -> Iterator[str]:
         tensors = f", {step.tensors} tensors" if step.tensors else ""
         sizes = f"{format_size(step.size_before)} -> {format_size(step.size_after)}"
         yield f"  {step.method}: {sizes}{tensors}{note}"
+
+
+def _plan(outcome: Outcome) -> Iterator[str]:
+    """Which tensors are stored larger than others, and why; what else was tried."""
+    plan = outcome.plan
+    if plan is not None:
+        forms = ", ".join(f"{label} {count}" for label, count in plan.forms)
+        yield f"  planned {plan.tensors} tensors in {plan.trials} trials, {plan.seconds:.1f} s: {forms}"
+        for kept in plan.kept[:SHOWN]:
+            yield f"    {one_line(kept.name)} ({format_size(kept.size)}) {kept.form}: {kept.why}"
+        more = len(plan.kept) - SHOWN
+        yield from [f"    and {more} more that are not in the smallest form"] if more > 0 else []
+        yield from [f"    not all was tried: {plan.untried}; raise plan_seconds"] if plan.untried else []
+    if outcome.alternatives:
+        yield "  also tried"
+        yield from _aligned([_alternative_row(alternative) for alternative in outcome.alternatives])
+
+
+def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
+    known = alternative.cosine is not None and alternative.sqnr is not None
+    error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if known else ""
+    methods = ", ".join(alternative.methods)
+    return methods, format_size(alternative.size), error, one_line(alternative.verdict)
 
 
 def _outputs(outcome: Outcome) -> Iterator[str]:

@@ -71,11 +71,11 @@ class Runner:
         spare: Collection[str] = (),
     ) -> list[dict[str, Array]]:
         """The outputs by name, one dict a sample. Feeds named in `spare` go to models that ask for them."""
-        folder = self._folder()
+        folder = self.folder()
         try:
-            _write(folder / "feeds", feeds)
+            write_feeds(folder / "feeds", feeds)
             places = {"feeds": str(folder / "feeds"), "outputs": str(folder / "outputs")}
-            self._ask("run", [model], limits, optimize=optimize, spare=sorted(spare), **places)
+            self.ask("run", [model], limits, optimize=optimize, spare=sorted(spare), **places)
             return read_samples(folder / "outputs")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -84,17 +84,18 @@ class Runner:
         self, a: Path, b: Path, feeds: Sequence[Feeds], *, limits: Limits, spare: Collection[str] = ()
     ) -> Latency:
         """Median seconds of both, on the first sample."""
-        folder = self._folder()
+        folder = self.folder()
         try:
-            _write(folder / "feeds", feeds[:1])
+            write_feeds(folder / "feeds", feeds[:1])
             places = {"feeds": str(folder / "feeds")}
-            answer = self._ask("time", [a, b], limits, optimize=True, spare=sorted(spare), **places)
+            answer = self.ask("time", [a, b], limits, optimize=True, spare=sorted(spare), **places)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         before, after = answer["medians"]
         return Latency(before=before, after=after)
 
-    def _ask(self, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> dict[str, Any]:
+    def ask(self, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> dict[str, Any]:
+        """The worker's answer to one request."""
         paths = [os.path.abspath(path) for path in models]  # noqa: PTH100 - a symlink stays what it is
         worker = self._started(memory_for(models, limits.memory))
         try:
@@ -136,13 +137,14 @@ class Runner:
             self._temp = Path(tempfile.mkdtemp(prefix="onnx-ci-"))
         return self._temp
 
-    def _folder(self) -> Path:
+    def folder(self) -> Path:
+        """A new folder to exchange files with the worker; it goes with the runner at the latest."""
         folder = self._home() / str(next(self._numbers))
         folder.mkdir()
         return folder
 
 
-def _write(folder: Path, feeds: Sequence[Feeds]) -> None:
+def write_feeds(folder: Path, feeds: Sequence[Feeds]) -> None:
     try:
         write_samples(folder, feeds)
     except OSError as error:

@@ -81,7 +81,7 @@ class Verifier:
         if breaks:
             return self._found("failed", "the interface changed: " + _listed(breaks))
         try:
-            reference = self._usable_reference()
+            reference = self.usable_reference()
         except ModelError as error:
             return replace(self._found("not_run", error.message), code=error.code, hint=error.hint)
         try:
@@ -126,7 +126,7 @@ class Verifier:
         feeds = [{**feeds, **extra} for feeds in self._feeds] if extra else self._feeds
         return feeds, {*self.stored, *(extra or {})}
 
-    def _usable_reference(self) -> list[dict[str, Array]]:
+    def usable_reference(self) -> list[dict[str, Array]]:
         """The reference, if a comparison with it would mean anything."""
         reference = self.reference()
         if self._noise:

@@ -42,7 +42,7 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
     """What came of one request: the result, or why there is none."""
     stage = "load"
     try:
-        sessions = [_session(ort, path, request["optimize"]) for path in request["models"]]
+        sessions = _sessions(ort, request)
         stage = "run"
         return {"kind": "ok", **_JOBS[request["job"]](ort, sessions, request)}
     except MemoryError:
@@ -82,7 +82,42 @@ def _time(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, A
     return {"medians": [statistics.median(times) for times in taken]}
 
 
-_JOBS: dict[str, Callable[[Any, list[Any], dict[str, Any]], dict[str, Any]]] = {"run": _run, "time": _time}
+def _try(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    """A run with other weights than the model's own, which come as files, by the names of inputs."""
+    import numpy as np
+
+    from onnx_ci.verify import exchange, ort_values
+
+    weights = {
+        name: np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+        for name, file in request["weights"].items()
+    }
+    samples = exchange.read_raw_samples(Path(request["feeds"]))
+    outputs = [ort_values.run(ort, sessions[0], {**s, **weights}, request["spare"]) for s in samples]
+    exchange.write_samples(Path(request["outputs"]), outputs)
+    return {}
+
+
+_JOBS: dict[str, Callable[[Any, list[Any], dict[str, Any]], dict[str, Any]]] = {
+    "run": _run,
+    "time": _time,
+    "try": _try,
+}
+
+
+def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
+    """New ones each time, but for trials, which use one session as long as they go on."""
+    paths = request["models"]
+    if request["job"] == "try" and list(_kept) == paths:
+        return list(_kept.values())
+    _kept.clear()
+    made = [_session(ort, path, request["optimize"]) for path in paths]
+    if request["job"] == "try":
+        _kept.update(zip(paths, made, strict=True))
+    return made
+
+
+_kept: dict[str, Any] = {}
 
 
 def _seconds(run: Callable[[], object]) -> float:

@@ -36,9 +36,6 @@ def run(options: argparse.Namespace) -> int:
     for outcome in report.outcomes:
         _write("")
         sys.stdout.write(render_outcome(outcome, style, title=f"what would be done: {outcome.verdict}"))
-        for alternative in outcome.alternatives:
-            size = format_size(alternative.size)
-            _write(f"  also tried {', '.join(alternative.methods)}: {size}, {one_line(alternative.verdict)}")
     return 0
 
 

@@ -1,0 +1,191 @@
+"""The planner for one model: sets up what trials need, and turns mixes into candidates and a report."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from onnx_ci.errors import ModelError
+from onnx_ci.methods.chain import Part
+from onnx_ci.model.save import write_model
+from onnx_ci.plan import Candidate, Draft
+from onnx_ci.planner.forms import forms_of
+from onnx_ci.planner.probe import probe
+from onnx_ci.planner.search import Search
+from onnx_ci.planner.shelf import Shelf
+from onnx_ci.planner.trials import Mix, Trials, Tried
+from onnx_ci.policy.schema import MethodChoice, Rule
+from onnx_ci.prove import Prover
+from onnx_ci.results import Alternative, KeptTensor, Planned, Point
+from onnx_ci.verify.bench import Bench
+
+ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
+SHOWN = 20  # tensors that a report names
+FEW = 4  # mixes that are written and proven, should what held in trials be refused
+
+
+class Planner:
+    """A context manager. `search` is None where the model can't be planned for, and `reason` says why."""
+
+    def __init__(
+        self,
+        draft: Draft,
+        choices: Sequence[MethodChoice],
+        *,
+        rule: Rule,
+        prover: Prover,
+        scratch: Path,
+        compressed: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        self.draft = draft
+        self.rule = rule
+        self.forms = forms_of(choices)
+        self.began = time.monotonic()
+        self.reason = ""
+        self.search: Search | None = None
+        self._stack = ExitStack()
+        try:
+            self._set_up(prover, scratch, compressed=compressed, say=say)
+        except ModelError as error:
+            self.reason = error.message
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Planner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _set_up(self, prover: Prover, scratch: Path, *, compressed: bool, say: Callable[[str], None]) -> None:
+        model, verifier = self.draft.start.model, prover.verifier
+        reference = verifier.usable_reference()
+        say("planning: rounding samples of each tensor")
+        folder = scratch / "planning"
+        folder.mkdir(exist_ok=True)
+        shelf = Shelf(model, self.forms, folder, compressed=compressed)
+        room = 4 * len(self.forms) * sum(tensor.elements for tensor in shelf.tensors.values())
+        if not shelf.tensors or room > ROOM or model.beside:
+            self.reason = "too large to be planned tensor by tensor" if room > ROOM else "nothing to plan"
+            return
+        made, inputs = probe(model, shelf.tensors)
+        write_model(made, folder / "probe.onnx")
+        bench = Bench(
+            prover.runner,
+            folder / "probe.onnx",
+            verifier.feeds(),
+            limits=verifier.limits,
+            spare=verifier.stored,
+        )
+        self._stack.enter_context(bench)
+        seconds = self.rule.plan_seconds - (time.monotonic() - self.began)
+        trials = Trials(bench, shelf, inputs, reference, self.rule.tolerance, seconds=seconds, say=say)
+        if trials.run({}).holds:
+            self.search = Search(shelf, trials)
+        else:
+            self.reason = "the model does not hold the tolerance before anything is rounded"
+
+    def smallest(self) -> Iterator[Candidate]:
+        """Candidates that held in trials, the smallest first."""
+        for _, mix in zip(range(FEW), self._search.smallest(), strict=False):
+            yield self._candidate(mix)
+
+    def mildest(self, needed: float) -> Iterator[Candidate]:
+        """Candidates that held in trials and save as much as is needed, the least harmed first."""
+        for tried in self._search.mildest(needed)[:FEW]:
+            if tried.holds:
+                yield self._candidate(tried.mix)
+
+    def alternatives(self, needed: float = 0.0) -> list[Alternative]:
+        """What came of whole methods, each by itself, and of the mildest mix that saves what is needed."""
+        search = self._search
+        mixes: list[Mix] = [mix for _, mix in search.uniform()]
+        mixes += [one.mix for one in search.mildest(needed)[:1] if needed]
+        tried = map(search.trials.tried, mixes)
+        return [self._alternative(one) for one in tried if one is not None]
+
+    def _alternative(self, tried: Tried) -> Alternative:
+        return Alternative(
+            methods=self._names(tried.mix),
+            size=self._size(tried.mix),
+            verdict="within tolerance" if tried.holds else f"refused: {tried.problem}",
+            cosine=tried.cosine,
+            sqnr=tried.sqnr,
+        )
+
+    def _names(self, mix: Mix) -> tuple[str, ...]:
+        used = {self.forms[form].run.method.name for form in mix.values()}
+        return tuple(run.method.name for run in self.draft.lossy if run.method.name in used)
+
+    @property
+    def _search(self) -> Search:
+        if self.search is None:
+            raise ModelError(self.reason)
+        return self.search
+
+    def _size(self, mix: Mix) -> int:
+        return int(self.draft.start.size - self._search.saved(mix))
+
+    def _candidate(self, mix: Mix) -> Candidate:
+        parts: dict[str, list[Part]] = defaultdict(list)
+        for index, form in enumerate(self.forms):
+            names = tuple(name for name in mix if mix[name] == index)
+            if names:
+                parts[form.run.method.name].append(Part(form.label, form.run.options, names))
+        runs = [
+            replace(run, parts=tuple(parts[run.method.name]))
+            for run in self.draft.lossy
+            if run.method.name in parts
+        ]
+        made = self.draft.with_runs(runs)
+        return replace(made, planned=self._report(mix))
+
+    def _report(self, mix: Mix) -> Planned:
+        search = self._search
+        counts = Counter(self.forms[form].label for form in mix.values())
+        return Planned(
+            tensors=len(search.tensors),
+            forms=tuple((form.label, counts[form.label]) for form in self.forms if counts[form.label]),
+            kept=tuple(self._kept(mix)),
+            trials=len(search.trials.made),
+            seconds=round(time.monotonic() - self.began, 3),
+            untried=search.known.cut_short,
+            curve=tuple(self._curve(mix)),
+        )
+
+    def _kept(self, mix: Mix) -> Iterator[KeptTensor]:
+        """Tensors that are not in the smallest form there is, the most sensitive first."""
+        search = self._search
+        for name in search.known.unseen:
+            why = "no output moves, whatever is done to it"
+            yield KeptTensor(name=name, form="as it was", size=int(search.tensors[name].nbytes), why=why)
+        larger = [
+            name
+            for name in search.known.alone
+            if name not in search.known.unseen and not search.least(name, mix)
+        ]
+        larger.sort(key=lambda name: search.known.alone[name].sqnr)
+        for name in larger[:SHOWN]:
+            form = self.forms[mix[name]].label if name in mix else "as it was"
+            tried = search.known.alone[name]
+            probed = self.forms[tried.mix[name]].label
+            why = f"alone in {probed} it leaves {tried.sqnr:.1f} dB, cosine {tried.cosine:.5f}"
+            yield KeptTensor(name=name, form=form, size=int(search.tensors[name].nbytes), why=why)
+
+    def _curve(self, mix: Mix) -> Iterator[Point]:
+        """Size against error of every mix that was tried, smallest first; the chosen one is marked."""
+        tried = [one for one in self._search.trials.made.values() if len(one.mix) > 1 or one.mix == mix]
+        for one in sorted(tried, key=lambda one: self._size(one.mix)):
+            yield Point(
+                size=self._size(one.mix),
+                cosine=one.cosine,
+                sqnr=one.sqnr,
+                holds=one.holds,
+                chosen=one.mix == mix,
+            )

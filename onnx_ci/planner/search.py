@@ -1,0 +1,162 @@
+"""Finds the mix of forms: sensitivities first, then along the path they give, as far as outputs hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from onnx_ci.planner.path import Move, Option, mixed, moves
+from onnx_ci.planner.shelf import Shelf, Tensor
+from onnx_ci.planner.trials import Mix, OutOfTime, Trials, Tried
+
+ALONE = 48  # tensors measured one by one, the largest first
+GROUPS = 16  # for all the others together
+REFINEMENTS = 24  # trials beyond the first that did not hold
+STEPS_BACK = (0.95, 0.85, 0.7)  # of the way, where what held in trials is refused in earnest
+
+
+@dataclass
+class Searched:
+    """What is known so far; a search that runs out of time leaves what it has."""
+
+    alone: dict[str, Tried] = field(default_factory=dict)  # a tensor, or its group, in its smallest form
+    unseen: list[str] = field(default_factory=list)  # no output moves, whatever is done to these
+    path: list[Move] = field(default_factory=list)
+    cut_short: str = ""
+
+
+class Search:
+    """One model's tensors in all their forms, and trials to find out what they do."""
+
+    def __init__(self, shelf: Shelf, trials: Trials) -> None:
+        self.shelf = shelf
+        self.tensors = tensors = shelf.tensors
+        self.trials = trials
+        self.known = Searched()
+        try:
+            self._explore()
+        except OutOfTime:
+            done = len(self.known.alone)
+            self.known.cut_short = f"{done} of {len(tensors)} tensors were measured when time was up"
+
+    def saved(self, mix: Mix) -> float:
+        """The bytes that a mix saves, about: what surrounds a tensor in a file is not counted exactly."""
+        return sum(
+            self.tensors[name].nbytes - self.tensors[name].forms[form].nbytes for name, form in mix.items()
+        )
+
+    def uniform(self) -> Iterator[tuple[int, dict[str, int]]]:
+        """Every tensor in the same form, or as near to it as it has one: what methods do by themselves."""
+        for form, meant in enumerate(self.shelf.forms):
+            if meant.variant:
+                continue
+            mix = {name: form for name in self._rounded if form in self.tensors[name].forms}
+            if mix:
+                yield form, mix
+
+    def smallest(self) -> Iterator[Mix]:
+        """The mixes that held in trials, the smallest first."""
+        found: list[Mix] = []
+        try:
+            found += self._along()
+        except OutOfTime:
+            self.known.cut_short = self.known.cut_short or "time was up before the search had ended"
+        held = [tried.mix for tried in self.trials.made.values() if tried.holds and tried.mix]
+        seen: list[Mix] = []
+        for mix in sorted([*found, *held], key=self.saved, reverse=True):
+            if mix not in seen:
+                seen.append(mix)
+                yield mix
+
+    def mildest(self, needed: float) -> list[Tried]:
+        """Mixes that save as much as is needed, the one with the least error first."""
+        mixes = [mix for _, mix in self.uniform() if self.saved(mix) >= needed]
+        total, path = 0.0, []
+        for move in self.known.path:
+            path.append(move)
+            total += move.saves
+            if total >= needed:
+                mixes.append(mixed(path))
+                break
+        tried: list[Tried] = []
+        try:
+            tried += [self.trials.run(mix) for mix in mixes]
+        except OutOfTime:
+            self.known.cut_short = self.known.cut_short or "time was up before all mixes were compared"
+        return sorted(tried, key=lambda one: one.noise)
+
+    def least(self, name: str, mix: Mix) -> bool:
+        """Whether a tensor is as small as it could be."""
+        forms = self.tensors[name].forms
+        return name in mix and forms[mix[name]].nbytes <= min(form.nbytes for form in forms.values())
+
+    @property
+    def _rounded(self) -> list[str]:
+        return [name for name in self.tensors if name not in self.known.unseen]
+
+    def _explore(self) -> None:
+        for group in _groups(self.tensors):
+            tried = self.trials.run({name: self._probed_form(name) for name in group})
+            for name in group:
+                self.known.alone[name] = tried
+            if not tried.moved and self._loses(group):
+                self.known.unseen += [name for name in group if not self.trials.shows(name)]
+        self.known.path = moves(
+            {name: (self.tensors[name].nbytes, self._options(name)) for name in self._rounded}
+        )
+
+    def _loses(self, group: Sequence[str]) -> bool:
+        return any(self.tensors[name].forms[self._probed_form(name)].error for name in group)
+
+    def _probed_form(self, name: str) -> int:
+        """The smallest that a method has by itself: it is tried on all tensors anyway."""
+        forms = self.tensors[name].forms
+        return min(forms, key=lambda form: (self.shelf.forms[form].variant, forms[form].nbytes, form))
+
+    def _options(self, name: str) -> list[Option]:
+        """The harm of each form: what was measured for the smallest, in proportion to its error."""
+        forms, tried = self.tensors[name].forms, self.known.alone[name]
+        together = sum(self.tensors[other].forms[form].error for other, form in tried.mix.items())
+        rate = tried.noise / together if together else 0.0
+        return [Option(form, stored.nbytes, rate * stored.error) for form, stored in forms.items()]
+
+    def _along(self) -> Iterator[Mix]:
+        """As far as the path holds; then once more without the move that broke it, and so on."""
+        for _, mix in self.uniform():
+            self.trials.run(mix)
+        path, taken = list(self.known.path), 0
+        until = len(self.trials.made) + REFINEMENTS
+        while True:
+            taken = self._furthest(path, taken)
+            if taken:
+                yield mixed(path[:taken])
+            if taken >= len(path) or len(self.trials.made) >= until:
+                break
+            del path[taken]
+        for share in STEPS_BACK:
+            back = mixed(self.known.path[: int(len(self.known.path) * share)])
+            if back:
+                self.trials.run(back)
+
+    def _furthest(self, path: Sequence[Move], holds: int) -> int:
+        """The most moves that hold, between a number that does and all of them: halved again and again."""
+        if self.trials.run(mixed(path)).holds:
+            return len(path)
+        breaks = len(path)
+        while breaks - holds > 1:
+            middle = (holds + breaks) // 2
+            if self.trials.run(mixed(path[:middle])).holds:
+                holds = middle
+            else:
+                breaks = middle
+        return holds
+
+
+def _groups(tensors: Mapping[str, Tensor]) -> Iterator[list[str]]:
+    """The largest tensors alone, the others with their neighbours."""
+    by_size = sorted(tensors, key=lambda name: -tensors[name].nbytes)
+    alone = set(by_size[:ALONE])
+    yield from ([name] for name in by_size[:ALONE])
+    others = [name for name in tensors if name not in alone]
+    width = -(-len(others) // GROUPS)
+    yield from (others[start : start + width] for start in range(0, len(others), width or 1))

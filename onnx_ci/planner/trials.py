@@ -1,0 +1,115 @@
+"""Mixes of forms tried out on the model: how far outputs move, how many trials there were, and the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx_ci.planner.shelf import Shelf
+from onnx_ci.policy.schema import Tolerance
+from onnx_ci.results import OutputDelta
+from onnx_ci.verify.bench import Bench
+from onnx_ci.verify.client import RunFailed
+from onnx_ci.verify.compare import Outputs, compare_outputs
+from onnx_ci.verify.metrics import NOTHING_IN_COMMON, SQNR_CAP
+
+Mix = Mapping[str, int]  # the form of each tensor that has one
+
+
+class OutOfTime(Exception):
+    """The time for planning is used up."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of one mix. `noise` is the power of the error over that of the signal, over all outputs."""
+
+    mix: Mix
+    deltas: tuple[OutputDelta, ...]
+    moved: bool  # any bit of any output, against the same session with no mix
+
+    @property
+    def holds(self) -> bool:
+        return not any(delta.problem for delta in self.deltas)
+
+    @property
+    def noise(self) -> float:
+        return sum(10 ** (-delta.sqnr / 10) for delta in self.deltas if delta.sqnr < SQNR_CAP)
+
+    @property
+    def sqnr(self) -> float:
+        return min((delta.sqnr for delta in self.deltas), default=SQNR_CAP)
+
+    @property
+    def cosine(self) -> float:
+        return min((delta.cosine for delta in self.deltas), default=1.0)
+
+    @property
+    def problem(self) -> str:
+        return next((f"output {delta.name!r}: {delta.problem}" for delta in self.deltas if delta.problem), "")
+
+
+class Trials:
+    """Runs mixes in one session. The first, of no mix at all, is what later ones are said to move from."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        shelf: Shelf,
+        inputs: Mapping[str, list[str]],
+        reference: Outputs,
+        tolerance: Tolerance,
+        *,
+        seconds: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self.bench = bench
+        self.shelf = shelf
+        self.inputs = inputs
+        self.reference = reference
+        self.tolerance = tolerance
+        self.until = time.monotonic() + seconds
+        self.say = say
+        self.made: dict[tuple[tuple[str, int], ...], Tried] = {}
+        self.unchanged = bench.run({})
+
+    def tried(self, mix: Mix) -> Tried | None:
+        """What came of a mix, if it was tried."""
+        return self.made.get(tuple(sorted(mix.items())))
+
+    def run(self, mix: Mix) -> Tried:
+        key = tuple(sorted(mix.items()))
+        if key not in self.made:
+            self._check_clock()
+            self.say(f"planning: trial {len(self.made) + 1}")
+            self.made[key] = self._tried(mix)
+        return self.made[key]
+
+    def _tried(self, mix: Mix) -> Tried:
+        try:
+            outputs = self.bench.run(dict(self._weights(mix)))
+        except RunFailed as error:
+            worst = vars(NOTHING_IN_COMMON)
+            failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
+            return Tried(mix, (failed,), moved=True)
+        return Tried(mix, compare_outputs(self.reference, outputs, self.tolerance), self._moves(outputs))
+
+    def shows(self, name: str) -> bool:
+        """Whether any output moves when a tensor is damaged for good."""
+        self._check_clock()
+        return self._moves(
+            self.bench.run(dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True)))
+        )
+
+    def _moves(self, outputs: Outputs) -> bool:
+        return not all(delta.exact for delta in compare_outputs(self.unchanged, outputs, Tolerance()))
+
+    def _weights(self, mix: Mix) -> Iterable[tuple[str, Path]]:
+        for (name, _), files in self.shelf.files(mix.items()).items():
+            yield from zip(self.inputs[name], files, strict=True)
+
+    def _check_clock(self) -> None:
+        if time.monotonic() > self.until:
+            raise OutOfTime
