@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from onnx_ci.methods.scopes import constant_value
-from onnx_ci.model.container import Model
+from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.proto import NodeProto, TensorProto
 
 # Where a head's axis goes after a Reshape to (batch, sequence, heads, size), or with 3 for q, k and v before
@@ -14,9 +14,11 @@ from onnx_ci.model.proto import NodeProto, TensorProto
 LAYOUTS = {(0, 2, 1, 3): 1, (0, 2, 3, 1): 1, (2, 0, 3, 1, 4): 3}
 PRODUCTS = ("MatMul", "Einsum")
 # From a Softmax up to the product it is taken of: scales, masks and what guards them.
-SCORING = ("Add", "Sub", "Mul", "Div", "Where", "Cast", "Identity", "Clip", "Min", "Max", "Tanh", "Expand")
+ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Where", "Clip", "Min", "Max", "Tanh")
+SCORING = (*ARITHMETIC, "Cast", "Identity", "Expand", "Reshape", "Squeeze", "Unsqueeze")
 # From a product up to the heads anything may stand (rotary embeddings, a cache) but these.
 ENDS = (*PRODUCTS, "Gemm", "Conv", "Softmax", "Shape", "Size")
+MOST_AXES = 8  # of a shape that is worth reading
 PLAIN = ("Add", "Identity", "Cast", "Mul", "Div")  # between a projection and its heads
 
 
@@ -36,18 +38,15 @@ class Unsure(Exception):
     """The graph does not say; the message tells what it lacks, to follow "because"."""
 
 
-def find_heads(model: Model) -> Heads | None:
-    """The heads of the main graph's attention, None where it has no attention, Unsure where that is open."""
+def find_heads(model: Model) -> set[Heads]:
+    """The heads of all attention in the main graph: one kind, in most models. Unsure where it is open."""
     graph = _Graph(model)
     found: set[Heads] = set()
     for softmax in model.proto.graph.node:
         if softmax.op_type == "Softmax":
             for product in graph.scores(softmax):
                 found.add(_one(softmax, [graph.heads_above(name) for name in product.input]))
-    if len(found) > 1:
-        numbers = ", ".join(sorted({f"{heads.number} of {heads.size}" for heads in found}))
-        raise Unsure(f"its attention has heads of different kinds: {numbers}")
-    return found.pop() if found else None
+    return found
 
 
 def _one(softmax: NodeProto, sides: Sequence[set[Heads | None]]) -> Heads:
@@ -57,7 +56,7 @@ def _one(softmax: NodeProto, sides: Sequence[set[Heads | None]]) -> Heads:
     if len(heads) == 1 and agreed is not None and all(sides):
         return agreed
     raise Unsure(
-        f"the graph does not tell how many heads the attention has that {softmax.output[0]!r} is computed for"
+        f"the graph does not tell how many heads the attention has that {_at(softmax.output, 0)!r} is for"
     )
 
 
@@ -71,7 +70,7 @@ class _Graph:
 
     def scores(self, softmax: NodeProto) -> list[NodeProto]:
         """The products of two computed values that a Softmax weighs: none, if it is no attention's."""
-        above = self._above(softmax.input[0], SCORING)
+        above = self._above(_at(softmax.input, 0), SCORING)
         return [node for node in above if node.op_type in PRODUCTS and not self._projects(node)]
 
     def heads_above(self, name: str) -> set[Heads | None]:
@@ -79,12 +78,12 @@ class _Graph:
         found: set[Heads | None] = set()
         for node in self._above(name, None):
             layout = _order(node)
-            maker = self.makers.get(node.input[0]) if layout in LAYOUTS else None
+            maker = self.makers.get(_at(node.input, 0)) if layout in LAYOUTS else None
             if maker is not None and maker.op_type == "Reshape":
                 found.add(self._split(maker, LAYOUTS[layout]))
         return found
 
-    def _above(self, name: str, through: tuple[str, ...] | None) -> Iterator[NodeProto]:
+    def _above(self, name: str, through: Collection[str] | None) -> Iterator[NodeProto]:
         """Nodes that a value comes from, as far as one passes; what ends the way is given as well."""
         waiting, seen = [name], {name}
         while waiting:
@@ -102,10 +101,10 @@ class _Graph:
         return any(name in self.stored for name in product.input)
 
     def _split(self, reshape: NodeProto, packed: int) -> Heads | None:
-        known = self._last_dims(reshape.input[1])
+        known = self._last_dims(_at(reshape.input, 1))
         if not known or (packed > 1 and known[-3:-2] != [packed]):
             return None
-        width = self._width(reshape.input[0]) // packed
+        width = self._width(_at(reshape.input, 0)) // packed
         number, size = [-1, *known][-2:]
         if number < 1 <= size and width % size == 0:
             number = width // size
@@ -116,8 +115,10 @@ class _Graph:
 
     def _last_dims(self, name: str) -> list[int]:
         """The end of the shape that a Reshape makes, as far as it is stored."""
-        if name in self.stored:
-            return [int(value) for value in self.model.array(self.stored[name]).ravel()]
+        tensor = self.stored.get(name)
+        if tensor is not None:
+            short = tensor.data_type == TensorProto.INT64 and element_count(tensor) <= MOST_AXES
+            return [int(value) for value in self.model.array(tensor).ravel()] if short else []
         maker = self.makers.get(name)
         known: list[int] = []
         for part in reversed(maker.input) if maker is not None and maker.op_type == "Concat" else ():
@@ -128,15 +129,12 @@ class _Graph:
 
     def _width(self, name: str) -> int:
         """How many columns the projection has that a value comes from; 0 if that is open."""
-        maker = self.makers.get(name)
-        while maker is not None and maker.op_type in PLAIN:
-            made = [item for item in maker.input if item not in self.stored]
-            maker = self.makers.get(made[0]) if len(made) == 1 else None
-        if maker is None or maker.op_type not in ("MatMul", "Gemm") or maker.input[1] not in self.stored:
+        ends = [node for node in self._above(name, PLAIN) if node.op_type not in (*PLAIN, "Constant")]
+        weight = self.stored.get(_at(ends[0].input, 1)) if len(ends) == 1 else None
+        if weight is None or not weight.dims or ends[0].op_type not in ("MatMul", "Gemm"):
             return 0
-        turned = any(attribute.name == "transB" and attribute.i for attribute in maker.attribute)
-        dims = self.stored[maker.input[1]].dims
-        return int(dims[0 if turned else -1]) if dims else 0
+        turned = any(attribute.name == "transB" and attribute.i for attribute in ends[0].attribute)
+        return int(weight.dims[0 if turned else -1])
 
 
 def _stored(model: Model) -> Mapping[str, TensorProto]:
@@ -144,6 +142,11 @@ def _stored(model: Model) -> Mapping[str, TensorProto]:
     found = {tensor.name: tensor for tensor in graph.initializer}
     constants = ((node, constant_value(node)) for node in graph.node)
     return found | {node.output[0]: tensor for node, tensor in constants if tensor is not None}
+
+
+def _at(names: Sequence[str], position: int) -> str:
+    """A name of a node; empty where a broken model has none."""
+    return names[position] if position < len(names) else ""
 
 
 def _order(node: NodeProto) -> tuple[int, ...]:

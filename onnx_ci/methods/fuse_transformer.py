@@ -44,11 +44,19 @@ def _heads(view: Model, options: FuseTransformer) -> Heads:
         if given is None:
             raise Unsure(f"{unsure}; if you know, give num_heads and hidden_size") from None
         return given
-    if found is None:
+    heads = _only(found)
+    _check("num_heads", options.num_heads, heads.number)
+    _check("hidden_size", options.hidden_size, heads.hidden)
+    return heads
+
+
+def _only(found: set[Heads]) -> Heads:
+    if not found:
         raise Unsure("it has no attention")
-    _check("num_heads", options.num_heads, found.number)
-    _check("hidden_size", options.hidden_size, found.hidden)
-    return found
+    if len(found) > 1:
+        kinds = ", ".join(sorted(f"{heads.number} of {heads.size}" for heads in found))
+        raise Unsure(f"its attention has heads of different kinds: {kinds}")
+    return next(iter(found))
 
 
 def _given(options: FuseTransformer) -> Heads | None:

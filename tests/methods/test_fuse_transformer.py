@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import onnx
 import pytest
 from command import onnx_ci
 from running import outputs
-from traps.attention import HEADS, WIDTH, layer, padded, with_constants, with_hidden_shapes
+from traps.attention import HEADS, WIDTH, layer, padded, stacked, with_constants, with_hidden_shapes
 from traps.base import model, weight, write
 
 from onnx_ci.methods.catalogue import method
@@ -140,6 +141,46 @@ def test_branches_are_left_alone(tmp_path: Path) -> None:
     assert step.note.startswith("left alone: it has branches or loops")
 
 
+def test_weights_that_layers_share_stay_shared(tmp_path: Path) -> None:
+    """The tool packs the weights of q, k and v for each layer, so that shared ones are there twice."""
+    made, step = fused(stacked(layer()), tmp_path)
+    assert runtime_ops(made)["Attention"] == 2
+    assert len([t for t in made.graph.initializer if list(t.dims) == [WIDTH, 3 * WIDTH]]) == 1
+    assert step.size_after < step.size_before
+    assert_same_outputs(tmp_path)
+
+
+def test_layers_with_other_heads(tmp_path: Path) -> None:
+    before = stacked(layer(), layer(heads=8))
+    made, step = fused(before, tmp_path)
+    assert made == before
+    assert step.note.endswith("its attention has heads of different kinds: 4 of 8, 8 of 4")
+
+
+def test_a_graph_that_leads_back_to_itself_is_not_followed_for_ever(tmp_path: Path) -> None:
+    before = layer()
+    for node in before.graph.node:
+        if node.output[0] in ("qa", "qm"):
+            node.CopyFrom(
+                onnx.helper.make_node("Add", [{"qa": "qm", "qm": "qa"}[node.output[0]]], node.output)
+            )
+    made, step = fused(before, tmp_path)
+    assert made == before
+    assert step.size_after == step.size_before
+
+
+def test_external_data_stays_external(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(layer(), path, save_as_external_data=True, location="data.bin")
+    done = onnx_ci(
+        "shrink", path, "out.onnx", "--methods", "fuse-transformer", "--format", "json", cwd=tmp_path
+    )
+    assert done.code == 0, done.err
+    assert done.json["verdict"] == "shrunk"
+    made = onnx.load(tmp_path / "out.onnx", load_external_data=False)
+    assert any(t.external_data for t in made.graph.initializer)
+
+
 def test_on_the_command_line(tmp_path: Path) -> None:
     write(layer, tmp_path)
     arguments = ("shrink", "model.onnx", "out.onnx", "--format", "json", "--methods")
@@ -170,7 +211,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path) -> None:
     blocked.mkdir()
     (blocked / "sympy.py").write_text("raise ModuleNotFoundError(\"No module\", name='sympy')")
     write(layer, tmp_path)
-    env = {"PYTHONPATH": str(blocked)}
+    env = {"PYTHONPATH": os.pathsep.join([str(blocked), os.environ.get("PYTHONPATH", "")])}
     done = onnx_ci("shrink", "model.onnx", "o.onnx", "--methods", "fuse-transformer", cwd=tmp_path, env=env)
     assert done.code == 3
     assert "fuse-transformer needs the package sympy" in done.err

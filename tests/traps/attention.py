@@ -71,6 +71,24 @@ def _shapes(said: dict[str, tuple[int, int]], computed: bool) -> dict[str, np.nd
     return {f"{p}{kind}": np.array([said[p][n]]) for p in PARTS for n, kind in enumerate("hd")}
 
 
+def stacked(first: onnx.ModelProto, second: onnx.ModelProto | None = None) -> onnx.ModelProto:
+    """Two layers; without a second one the first is there twice, with the same weights."""
+    upper = onnx.ModelProto()
+    upper.CopyFrom(second or first)
+    stored = {t.name for t in first.graph.initializer} if second is None else set()
+    names = {name: f"{name}.2" for n in upper.graph.node for name in (*n.input, *n.output)}
+    names |= {name: name for name in (*stored, "mask", "y")} | {"x": "middle"}
+    for node in upper.graph.node:
+        node.input[:] = [names[name] for name in node.input]
+        node.output[:] = [names[name] for name in node.output]
+    first.graph.node[-1].output[0] = "middle"
+    first.graph.node.extend(upper.graph.node)
+    for tensor in upper.graph.initializer if second else ():
+        tensor.name += ".2"
+        first.graph.initializer.append(tensor)
+    return first
+
+
 def with_hidden_shapes(made: onnx.ModelProto) -> onnx.ModelProto:
     """The shapes of q, k and v are multiplied by a one that only a run gives."""
     text = """g (float[b,s,1] x) => (int64[1] ones) {
