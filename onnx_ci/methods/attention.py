@@ -51,7 +51,7 @@ def find_heads(model: Model) -> set[Heads]:
 
 def _one(softmax: NodeProto, sides: Sequence[set[Heads | None]]) -> Heads:
     """The heads that both sides of the product of queries and keys agree on."""
-    heads = set.union(*sides)
+    heads: set[Heads | None] = set().union(*sides)
     agreed = next(iter(heads), None)
     if len(heads) == 1 and agreed is not None and all(sides):
         return agreed

@@ -169,6 +169,14 @@ def test_a_graph_that_leads_back_to_itself_is_not_followed_for_ever(tmp_path: Pa
     assert step.size_after == step.size_before
 
 
+def test_a_product_of_nothing_is_no_crash(tmp_path: Path) -> None:
+    before = layer()
+    next(node for node in before.graph.node if node.output[0] == "raw").ClearField("input")
+    made, step = fused(before, tmp_path)
+    assert made == before
+    assert step.note.startswith("nothing done because the graph does not tell")
+
+
 def test_external_data_stays_external(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(layer(), path, save_as_external_data=True, location="data.bin")
