@@ -66,6 +66,14 @@ METHODS = (
         changes=("opset",),
     ),
     Method(
+        name="fuse-transformer",
+        fidelity="approximate",
+        summary="onnxruntime's transformer optimizer: attention, normalization and GELU fused, extra `fuse`",
+        stage=40,
+        options="FuseTransformer",
+        changes=("opset",),
+    ),
+    Method(
         name="dynamic-int8",
         fidelity="approximate",
         summary="onnxruntime dynamic quantization: matrix products computed in 8 bits",

@@ -6,6 +6,22 @@ from dataclasses import dataclass
 
 from onnx_ci.methods.option_kinds import choice, count, file_name, flag, size, texts
 
+# The types of onnxruntime's tool that are of use on a processor.
+TRANSFORMERS = (
+    "bert",
+    "bert_tf",
+    "bert_keras",
+    "bart",
+    "gpt2",
+    "gpt_neox",
+    "t5",
+    "vit",
+    "swin",
+    "clip",
+    "conformer",
+    "tnlr",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
@@ -31,6 +47,15 @@ class OrtOptimize:
     """How far onnxruntime goes: beyond `basic` the result runs in onnxruntime only."""
 
     level: str = choice("basic", "extended", "layout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FuseTransformer:
+    """Whose patterns are looked for, and the heads where the graph does not tell; 0 is not given."""
+
+    model_type: str = choice("auto", *TRANSFORMERS)
+    num_heads: int = count(0, least=0, most=1024)
+    hidden_size: int = count(0, least=0, most=1 << 20)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ TOOLS = Pool("onnx_ci.tools.serve")
 SECONDS = 900.0
 SMALL = 64 << 20  # bytes; the child that had a larger model is not used again
 LIMIT = (1 << 31) - (1 << 20)  # bytes; protobuf takes no more in one file
+EXTRAS = {"simplify": "simplify", "optimize": "simplify", "fuse_transformer": "fuse"}
 IN, OUT = "in.onnx", "out.onnx"
 
 
@@ -72,7 +73,7 @@ def _run(whole: Model, tool: str, options: Mapping[str, object], folder: Path) -
 
 
 def _missing(tool: str, package: str) -> EnvironmentFault:
-    extra = "simplify" if tool in ("simplify", "optimize") else ""
+    extra = EXTRAS.get(tool, "")
     what = f"'onnx-ci[{extra}]'" if extra else package
     return EnvironmentFault(
         f"{_name(tool)} needs the package {package}, which can't be loaded", hint=f"run: pip install {what}"

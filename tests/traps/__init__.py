@@ -5,6 +5,7 @@ Add one as a function whose docstring says what it catches, and a line in the tu
 
 from __future__ import annotations
 
+from traps.attention import ATTENTION
 from traps.axes import AXES
 from traps.bad_files import FILE_TRAPS, NAMES
 from traps.base import FILE, Feed, FileTrap, Trap, feeds_for
@@ -17,9 +18,10 @@ from traps.storage import STORAGE
 from traps.structure import STRUCTURE
 from traps.values import VALUES
 
-TRAPS: tuple[Trap, ...] = (*STRUCTURE, *STORAGE, *VALUES, *SHRUNK, *AXES, *RUNNING)
+TRAPS: tuple[Trap, ...] = (*STRUCTURE, *STORAGE, *VALUES, *SHRUNK, *AXES, *RUNNING, *ATTENTION)
 
 __all__ = [
+    "ATTENTION",
     "AXES",
     "FILE",
     "FILE_TRAPS",
