@@ -87,6 +87,7 @@ class Gate:
             alternatives=choice.alternatives,
             failed_exact=choice.failed_exact,
             override=self.override,
+            stale=choice.stale,
         )
         verdict, findings = decide(facts)
         done = replace(
@@ -97,7 +98,7 @@ class Gate:
             steps=choice.staged.candidate.steps if choice.staged else tuple(self.idle.values()),
             verification=choice.verification,
             findings=(
-                *self.lineage.findings(self.job.name, over=verdict == "over_budget"),
+                *self.about_lineage(verdict),
                 *self._about_sharers(),
                 *self._failures(),
                 *findings,
@@ -106,6 +107,9 @@ class Gate:
             latency=choice.latency,
         )
         return self._write(choice, done)
+
+    def about_lineage(self, verdict: str) -> tuple[Finding, ...]:
+        return self.lineage.findings(self.job.name, over=verdict == "over_budget")
 
     def _write(self, choice: Choice, outcome: Outcome) -> Outcome:
         if self.job.write is None or choice.staged is None:
@@ -165,9 +169,14 @@ class Gate:
                 message = f"{self.job.name}: {step.note}"
                 yield Finding(code="OCI022", severity="warning", message=message, hint=LEAVE_OUT)
 
+    @property
+    def hands_off(self) -> bool:
+        """Whether nothing is to be done to the model, whatever could be."""
+        return not self.methods or self.override is not None or bool(self.sharers)
+
     def choose(self) -> Choice:
         """Try candidates in the order the rule wants until one is proven."""
-        if not self.methods or self.override is not None or self.sharers:
+        if self.hands_off:
             return Choice(None, NOT_RUN, ())
         choice = self._try(self.methods)
         own = [one for one in self.methods if method(one.name).fidelity != "exact*"]
@@ -182,7 +191,7 @@ class Gate:
         failed: Verification | None = None
         failed_exact = misled = False
         for staged in self._in_order(methods, tried):
-            if not self._worth_it(staged):
+            if not self.worth_it(staged):
                 continue
             proof = self._prove(staged)
             if proof.accepted:
@@ -286,7 +295,7 @@ class Gate:
         found = measure(path, model.proto, hashing=BackgroundHash(path), compressed=self.job.compressed)
         return Staged(candidate, model, digest, path, found)
 
-    def _worth_it(self, staged: Staged) -> bool:
+    def worth_it(self, staged: Staged) -> bool:
         if staged.candidate.moved and staged.candidate.exact:
             return True  # where bytes are kept is what was asked for
         before, after = over_limits(self.before, self.limits), over_limits(staged.measure, self.limits)
