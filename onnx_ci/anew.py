@@ -87,7 +87,7 @@ class AnewGate(Gate):
             self.notes = (self._kept(receipt, staged, found),)
             return Choice(None, kept if kept.status == "passed" else NOT_RUN, choice.alternatives)
         if staged is not None and self._may_take_its_place(staged):
-            self.notes = (self._derived(receipt),)
+            self.notes = (self._derived(receipt),) if self.job.write else ()
             return replace(choice, stale=self._to_be_replaced(why, staged))
         return replace(choice, staged=None, stale=self._to_be_restored(why, staged, found))
 
