@@ -89,7 +89,8 @@ class AnewGate(Gate):
         if staged is not None and self._may_take_its_place(staged):
             self.notes = (self._derived(receipt),) if self.job.write else ()
             return replace(choice, stale=self._to_be_replaced(why, staged))
-        return replace(choice, staged=None, stale=self._to_be_restored(why, staged, found))
+        stale = self._to_be_restored(why, staged, found)
+        return replace(choice, staged=None, verification=kept, stale=stale)
 
     def _may_take_its_place(self, staged: Staged) -> bool:
         """A larger model has to keep every limit; one that is no larger must not break others."""

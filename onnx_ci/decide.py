@@ -80,7 +80,7 @@ def _decide(facts: Facts) -> tuple[str, list[Finding]]:
         shrunk = [] if facts.writes else stale or [_would_shrink(facts, facts.after)]
         return ("shrunk" if facts.writes else "would_shrink"), [*shrunk, *_left_out(facts, "warning")]
     if stale:
-        return "outputs_changed", [*stale, *_left_out(facts, "note")]
+        return "outputs_changed", stale
     if facts.verification.status == "failed":
         if facts.failed_exact or facts.insists:
             return "outputs_changed", list(_left_out(facts, "error"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -32,7 +33,7 @@ def find_content(
     if stored.is_file() and stored.stat().st_size <= size:
         shutil.copyfile(stored, target)
         if file_sha256(target) == sha256:
-            return f"cat {shlex.quote(str(stored))}"
+            return f"cat {shlex.quote(os.path.relpath(stored))}"
     for blob in islice(_within_reason(_blobs(repository, name, target, size, exact)), MOST_BLOBS):
         if git_into(target, repository, "cat-file", "blob", blob) and file_sha256(target) == sha256:
             return f"git cat-file blob {blob}"

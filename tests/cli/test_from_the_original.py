@@ -148,11 +148,25 @@ def test_nothing_is_enlarged_past_its_budget(tmp_path: Path) -> None:
     before = files(tmp_path)
     done = onnx_ci("fix", "--all", "--format", "json", cwd=tmp_path)
     assert (done.code, verdict(done), codes(done)) == (1, "outputs_changed", {"OCI011": "error"})
+    assert done.json["models"][0]["after"] == done.json["models"][0]["before"]
     assert files(tmp_path) == before
     (finding,) = done.json["models"][0]["findings"]
     assert "left as it is" in finding["message"]
     follow(finding["hint"].removeprefix("change the rule, or put the original back: "), tmp_path)
     assert files(tmp_path)["m.onnx"] == original
+
+
+def test_a_result_that_is_larger_and_over_its_budget_is_not_put_in_place(tmp_path: Path) -> None:
+    """fp16 is allowed and proven, but too large for a budget that the int8 model there keeps."""
+    committed(tmp_path, INT8)
+    policy(
+        tmp_path, f"{HEAD}    shrink: smallest\n    methods: [fp16-weights]\n    budget: {{size: 12 kB}}\n"
+    )
+    before = files(tmp_path)
+    done = onnx_ci("fix", "--all", "--format", "json", cwd=tmp_path)
+    assert (done.code, verdict(done), codes(done)) == (1, "outputs_changed", {"OCI011": "error"})
+    assert "which breaks its budget" in done.out
+    assert files(tmp_path) == before
 
 
 def test_another_rule_with_the_same_result_changes_nothing(tmp_path: Path) -> None:
@@ -299,6 +313,19 @@ def test_an_original_in_git_lfs_is_found_and_nothing_is_downloaded(tmp_path: Pat
     done = onnx_ci("fix", "--all", "--format", "json", cwd=far)
     assert (done.code, verdict(done)) == (0, "shrunk"), done.out
     assert files(far) == made_from_scratch(tmp_path / "there", INT8, **how)
+
+
+@pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
+def test_the_way_back_from_git_lfs(tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    repository.git("lfs", "install", "--local")
+    repository.git("lfs", "track", "*.onnx")
+    committed(tmp_path, FP16)
+    policy(tmp_path, f"{HEAD}    methods: [dedupe]\n")
+    done = onnx_ci("check", "--all", "--format", "json", cwd=tmp_path)
+    (finding,) = done.json["models"][0]["findings"]
+    follow(finding["hint"].removeprefix("change the rule, or put the original back: "), tmp_path)
+    assert files(tmp_path)["m.onnx"] == lean().SerializeToString()
 
 
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
