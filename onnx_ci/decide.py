@@ -43,6 +43,7 @@ class Facts:
     failed_exact: bool = False
     largest: tuple[tuple[str, int], ...] = ()  # tensors and their bytes
     override: Override | None = None
+    stale: Finding | None = None  # why the model may not stay as it is, whatever its size
 
 
 def limits_of(rule: Rule, base_size: int | None) -> dict[str, int]:
@@ -73,11 +74,14 @@ def decide(facts: Facts) -> tuple[str, tuple[Finding, ...]]:
 
 def _decide(facts: Facts) -> tuple[str, list[Finding]]:
     broken = over_limits(facts.after or facts.before, facts.limits)
+    stale = [facts.stale] if facts.stale else []
     if broken:
-        return "over_budget", [*_over_budget(facts, broken), *_left_out(facts, "error")]
+        return "over_budget", [*stale, *_over_budget(facts, broken), *_left_out(facts, "error")]
     if facts.after is not None:
-        shrunk = [] if facts.writes else [_would_shrink(facts, facts.after)]
+        shrunk = [] if facts.writes else stale or [_would_shrink(facts, facts.after)]
         return ("shrunk" if facts.writes else "would_shrink"), [*shrunk, *_left_out(facts, "warning")]
+    if stale:
+        return "outputs_changed", stale
     if facts.verification.status == "failed":
         if facts.failed_exact or facts.insists:
             return "outputs_changed", list(_left_out(facts, "error"))

@@ -57,6 +57,7 @@ class Gate(Workbench):
             failed_exact=choice.failed_exact,
             largest=largest_tensors(choice.staged.model if choice.staged else self.model),
             override=self.override,
+            stale=choice.stale,
         )
         verdict, findings = decide(facts)
         done = replace(
@@ -67,7 +68,7 @@ class Gate(Workbench):
             steps=choice.staged.candidate.steps if choice.staged else tuple(self.idle.values()),
             verification=choice.verification,
             findings=(
-                *self.lineage.findings(self.job.name, over=verdict == "over_budget"),
+                *self.about_lineage(verdict),
                 *self._about_sharers(),
                 *self._failures(),
                 *findings,
@@ -77,6 +78,9 @@ class Gate(Workbench):
             latency=choice.latency,
         )
         return self._write(choice, done)
+
+    def about_lineage(self, verdict: str) -> tuple[Finding, ...]:
+        return self.lineage.findings(self.job.name, over=verdict == "over_budget")
 
     def _write(self, choice: Choice, outcome: Outcome) -> Outcome:
         if self.job.write is None or choice.staged is None:
@@ -136,9 +140,14 @@ class Gate(Workbench):
                 message = f"{self.job.name}: {step.note}"
                 yield Finding(code="OCI022", severity="warning", message=message, hint=LEAVE_OUT)
 
+    @property
+    def hands_off(self) -> bool:
+        """Whether nothing is to be done to the model, whatever could be."""
+        return not self.methods or self.override is not None or bool(self.sharers)
+
     def choose(self) -> Choice:
         """Try candidates in the order the rule wants until one is proven."""
-        if not self.methods or self.override is not None or self.sharers:
+        if self.hands_off:
             return Choice(None, NOT_RUN, ())
         choice = self._try(self.methods)
         own = [one for one in self.methods if method(one.name).fidelity != "exact*"]
@@ -153,7 +162,7 @@ class Gate(Workbench):
         failed: Verification | None = None
         failed_exact = misled = False
         for staged in Attempts(self).in_order(methods, tried):
-            if not self._worth_it(staged):
+            if not self.worth_it(staged):
                 continue
             proof = self._prove(staged)
             if proof.accepted:
@@ -182,7 +191,7 @@ class Gate(Workbench):
         made = staged.candidate
         return self.prover.prove(staged.path, staged.model, bitwise=made.bitwise, changes=made.changes)
 
-    def _worth_it(self, staged: Staged) -> bool:
+    def worth_it(self, staged: Staged) -> bool:
         if staged.candidate.moved and staged.candidate.exact:
             return True  # where bytes are kept is what was asked for
         before, after = over_limits(self.before, self.limits), over_limits(staged.measure, self.limits)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from onnx_ci.findings import Finding
 from onnx_ci.methods.catalogue import method
 from onnx_ci.model.container import Model
 from onnx_ci.model.hashing import BackgroundHash
@@ -34,6 +35,7 @@ class Job:
     insists: bool = False
     base_size: int | None = None
     hashing: BackgroundHash | None = None
+    repository: Path | None = None  # of git: where an original is looked for
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
 
     @property
@@ -74,6 +76,7 @@ class Choice:
     failed_exact: bool = False
     misled: bool = False  # a library's "the same mathematics" was not: it is worth trying without
     latency: Latency | None = None
+    stale: Finding | None = None  # why the model may not stay as it is, whatever its size
 
 
 def write_in_place(root: Path) -> Write:

@@ -17,7 +17,7 @@ from onnx_ci.results import Outcome
 
 if TYPE_CHECKING:
     from onnx_ci.verify.client import Runner
-from onnx_ci.gate import Gate
+from onnx_ci.anew import AnewGate
 from onnx_ci.job import Job, Say
 
 
@@ -33,7 +33,7 @@ def judge(job: Job, runner: Runner | None, say: Say = lambda _: None) -> Outcome
         hashing = job.hashing or (BackgroundHash(job.path) if job.identify else None)
         with open_model(job.path, root=job.root) as model, tempfile.TemporaryDirectory() as scratch:
             if not is_unfinished(model):
-                return Gate(job, model, hashing, Path(scratch), say, runner).run(outcome)
+                return AnewGate(job, model, hashing, Path(scratch), say, runner).run(outcome)
             if job.write is None:
                 return replace(outcome, verdict="would_shrink", findings=(_unfinished(job),))
             job.write(model.copy(), model, model_digest(model))

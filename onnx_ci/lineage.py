@@ -41,20 +41,27 @@ class Lineage:
         """Values were rounded once: no approximate method may run on them again."""
         return self.receipt is not None and self.receipt.lossy
 
-    def findings(self, name: str, *, over: bool) -> tuple[Finding, ...]:
-        """What to say where the rule asks for something that only the original can give."""
+    @property
+    def outdated(self) -> Receipt | None:
+        """The receipt of a model that was rounded under another rule: what this one asks for, only the
+        original can give."""
+        return self.receipt if self.lossy and not self.current else None
+
+    def findings(self, name: str, *, over: bool, missing: str = "") -> tuple[Finding, ...]:
+        """What to say where the rule asks for something that only the original can give; `missing` is
+        why there is none."""
         if self.unpacked:
             return (_unpacked(name, self.unpacked),)
-        if self.receipt is None or self.current or not self.lossy:
+        receipt = self.outdated
+        if receipt is None:
             return ()
-        methods = ", ".join(entry["name"] for entry in self.receipt.methods)
         finding = Finding(
             code="OCI011",
             severity="warning" if over else "note",
-            message=f"{name}: was shrunk with {methods} under another rule;"
-            " what is rounded once is not rounded again",
-            hint=f"to apply this rule, restore the original (sha256 {self.receipt.source_sha256[:12]}…,"
-            f" {self.receipt.source_size:,} bytes) from git history and run: onnx-ci fix {name}",
+            message=f"{name}: was shrunk with {', '.join(receipt.names)} under another rule;"
+            f" what is rounded once is not rounded again{missing and f', and its original {missing}'}",
+            hint=f"to apply this rule, restore the original (sha256 {receipt.source_sha256[:12]}…,"
+            f" {receipt.source_size:,} bytes) and run: onnx-ci fix {name}",
         )
         return (finding,)
 
@@ -85,8 +92,7 @@ def lineage(model: Model, rule: Rule) -> Lineage:
 
 def _lost_encodings(model: Model, receipt: Receipt) -> tuple[str, ...]:
     """The methods that stored weights small, if no weight is stored that way any more."""
-    methods = tuple(str(entry["name"]) for entry in receipt.methods)
-    stored = tuple(name for name in methods if name.endswith("-weights"))
+    stored = tuple(name for name in receipt.names if name.endswith("-weights"))
     return stored if stored and not encoding_parts(model.proto) else ()
 
 

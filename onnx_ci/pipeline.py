@@ -101,6 +101,7 @@ def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progre
         policy=plan.policy,
         write=write_in_place(plan.root) if plan.command == "fix" else None,
         base_size=_base_size(plan, path, rule),
+        repository=plan.repository,
     )
     outcome = judge(job, runner, lambda doing: progress(position, len(plan.models), name, doing))
     return _with_ended_override(plan, outcome)

@@ -65,14 +65,24 @@ class OutputDelta:
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """Median seconds of one inference, taken in turns, original against candidate."""
+    """Median seconds of one inference, original against candidate. `ratio` is the median of the ratios of
+    runs taken in turns, and lies between `low` and `high` with 95% confidence. Loading is measured in a
+    process of its own each time: seconds, and bytes of memory at the worst moment."""
 
     before: float
     after: float
+    ratio: float
+    low: float
+    high: float
+    rounds: int = 0
+    load_before: float | None = None
+    load_after: float | None = None
+    memory_before: int | None = None
+    memory_after: int | None = None
 
     @property
-    def ratio(self) -> float:
-        return self.after / self.before if self.before else 1.0
+    def words(self) -> str:
+        return f"{self.ratio:.2f}x, {self.low:.2f} to {self.high:.2f}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -181,7 +181,8 @@ def _compared(
         outcome = replace(outcome, verification=found)
         if found.status == "passed":
             try:
-                return replace(outcome, verdict="ok", latency=verifier.latency(after.path, extra=extra))
+                timed = verifier.latency(after.path, extra=extra)
+                return replace(outcome, verdict="ok", latency=verifier.with_loading(timed, after.path))
             except RunFailed:
                 return replace(outcome, verdict="ok")
     finding = Finding(

@@ -29,6 +29,11 @@ class Receipt:
     verified: bool = False
     digest: str = ""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The methods, in the order they were run."""
+        return tuple(entry["name"] for entry in self.methods)
+
 
 def read_receipt(proto: ModelProto) -> Receipt | None:
     """The receipt of a model, or None if it has none that this version understands."""
@@ -36,9 +41,21 @@ def read_receipt(proto: ModelProto) -> Receipt | None:
     if text is None:
         return None
     try:
-        return Receipt(**json.loads(text))
-    except (TypeError, ValueError):
+        receipt = Receipt(**json.loads(text))
+    except (TypeError, ValueError, RecursionError):
         return None
+    return receipt if _is_plausible(receipt) else None
+
+
+def _is_plausible(receipt: Receipt) -> bool:
+    """Whether the fields are what their types say: anyone can write a receipt."""
+    texts = (receipt.tool, receipt.policy, receipt.source_sha256, receipt.digest)
+    lists = isinstance(receipt.methods, list) and isinstance(receipt.source_data, dict)
+    if not (lists and all(isinstance(text, str) for text in texts)):
+        return False
+    named = all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in receipt.methods)
+    digests = all(isinstance(digest, str) for digest in receipt.source_data.values())
+    return named and digests and isinstance(receipt.source_size, int)
 
 
 def without_receipt(proto: ModelProto) -> ModelProto:

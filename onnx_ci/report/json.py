@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from onnx_ci.findings import Finding
-from onnx_ci.results import Measure, Outcome, RunReport, Verification
+from onnx_ci.results import Latency, Measure, Outcome, RunReport, Verification
 from onnx_ci.version import __version__
 
 
@@ -52,12 +52,12 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
     if outcome.plan is not None:
         document["plan"] = {**asdict(outcome.plan), "forms": dict(outcome.plan.forms)}
     if outcome.latency is not None:
-        document["latency"] = {**asdict(outcome.latency), "ratio": outcome.latency.ratio}
+        document["latency"] = _measure(outcome.latency)
     return document
 
 
-def _measure(measure: Measure | None) -> dict[str, Any] | None:
-    """Compressed sizes appear where they were measured."""
+def _measure(measure: Measure | Latency | None) -> dict[str, Any] | None:
+    """Compressed sizes, and what loading takes, appear where they were measured."""
     return None if measure is None else {k: v for k, v in asdict(measure).items() if v is not None}
 
 

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.results import Alternative, Measure, Outcome, OutputDelta, RunReport, Verification, gain
+from onnx_ci.results import (
+    Alternative,
+    Latency,
+    Measure,
+    Outcome,
+    OutputDelta,
+    RunReport,
+    Verification,
+    gain,
+)
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {
@@ -60,7 +69,7 @@ def _row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
         format_size(before.size) if before else "",
         format_size(after.size) if after else "",
         saved,
-        proof_words(outcome.verification),
+        proof_words(outcome.verification) + (f", {outcome.latency.words}" if outcome.latency else ""),
         _word(outcome),
     )
 
@@ -136,8 +145,15 @@ def _sizes(outcome: Outcome) -> Iterator[str]:
             yield f"  {name:<8} {format_size(old)}{change}"
     yield from _parameters(before, after)
     if outcome.latency is not None:
-        first, second = outcome.latency.before * 1e3, outcome.latency.after * 1e3
-        yield f"  latency  {first:.2f} ms -> {second:.2f} ms ({outcome.latency.ratio:.2f}x)"
+        yield from _latency(outcome.latency)
+
+
+def _latency(found: Latency) -> Iterator[str]:
+    yield f"  latency  {found.before * 1e3:.2f} ms -> {found.after * 1e3:.2f} ms ({found.words})"
+    if found.load_before is not None and found.load_after is not None:
+        yield f"  load     {found.load_before * 1e3:.1f} ms -> {found.load_after * 1e3:.1f} ms"
+    if found.memory_before is not None and found.memory_after is not None:
+        yield f"  memory   {format_size(found.memory_before)} -> {format_size(found.memory_after)} to load it"
 
 
 def _parameters(before: Measure, after: Measure | None) -> Iterator[str]:

@@ -20,15 +20,31 @@ def find_root(start: Path) -> Path | None:
 
 def run_git(root: Path, *arguments: str) -> str | None:
     """What git prints, or None where it says no."""
+    done = _run(root, arguments, subprocess.PIPE)
+    return os.fsdecode(done.stdout) if done.returncode == 0 else None
+
+
+def git_into(target: Path, root: Path, *arguments: str) -> bool:
+    """What git prints, into a file: a model need not fit into memory."""
+    with target.open("wb") as file:
+        return _run(root, arguments, file.fileno()).returncode == 0
+
+
+def _run(root: Path, arguments: Sequence[str], output: int) -> subprocess.CompletedProcess[bytes]:
     command = ["git", "-C", str(root), "-c", "core.quotepath=off", *arguments]
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
-        done = subprocess.run(command, capture_output=True, env=environment, check=False)
+        return subprocess.run(command, stdout=output, stderr=subprocess.DEVNULL, env=environment, check=False)
     except FileNotFoundError:
         raise EnvironmentFault(
             "git is not installed or not on the PATH", hint="install git, or name the models to check"
         ) from None
-    return os.fsdecode(done.stdout) if done.returncode == 0 else None
+
+
+def shared_folder(root: Path) -> Path:
+    """The folder of git's own that all worktrees of a repository have in common."""
+    found = (run_git(root, "rev-parse", "--git-common-dir") or ".git").rstrip("\n")
+    return root / found
 
 
 def _names(output: str | None) -> list[str]:

@@ -8,7 +8,8 @@ import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnx_ci.child.launch import memory_for
 from onnx_ci.child.process import ChildProcess, Died
@@ -18,6 +19,7 @@ from onnx_ci.policy.schema import Limits
 from onnx_ci.results import Latency
 from onnx_ci.verify.dtypes import Array
 from onnx_ci.verify.exchange import Value, read_samples, write_samples
+from onnx_ci.verify.timing import ratio_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,6 +36,13 @@ class RunFailed(ModelError):
         super().__init__(message, code="OCI005" if kind == "error" else "OCI013")
         self.kind = kind
         self.stage = stage
+
+
+class Load(NamedTuple):
+    """Seconds, and bytes of memory at the worst moment where that can be told."""
+
+    seconds: float
+    memory: int | None
 
 
 class Runner:
@@ -81,18 +90,39 @@ class Runner:
             shutil.rmtree(folder, ignore_errors=True)
 
     def time(
-        self, a: Path, b: Path, feeds: Sequence[Feeds], *, limits: Limits, spare: Collection[str] = ()
+        self,
+        a: Path,
+        b: Path,
+        feeds: Sequence[Feeds],
+        *,
+        limits: Limits,
+        spare: Collection[str] = (),
+        limit: float | None = None,
     ) -> Latency:
-        """Median seconds of both, on the first sample."""
+        """Both on the first sample, in turns; longer where it is not plain whether `limit` is kept."""
         folder = self.folder()
         try:
             write_feeds(folder / "feeds", feeds[:1])
             places = {"feeds": str(folder / "feeds")}
-            answer = self.ask("time", [a, b], limits, optimize=True, spare=sorted(spare), **places)
+            more = {"spare": sorted(spare), "limit": limit, **places}
+            answer = self.ask("time", [a, b], limits, optimize=True, **more)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        before, after = answer["medians"]
-        return Latency(before=before, after=after)
+        before, after = answer["times"]
+        ratio = ratio_of(before, after)
+        return Latency(
+            before=median(before),
+            after=median(after),
+            ratio=ratio.typical,
+            low=ratio.low,
+            high=ratio.high,
+            rounds=len(before),
+        )
+
+    def load(self, model: Path, *, limits: Limits) -> Load:
+        """What loading it takes. Only the first answer of a runner means something."""
+        answer = self.ask("load", [model], limits)
+        return Load(answer["seconds"], answer["memory"])
 
     def ask(self, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> dict[str, Any]:
         """The worker's answer to one request."""

@@ -14,7 +14,7 @@ import onnx
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.results import Latency, OutputDelta, Verification
-from onnx_ci.verify.client import Feeds, RunFailed, Runner
+from onnx_ci.verify.client import Feeds, Load, RunFailed, Runner
 from onnx_ci.verify.compare import compare_outputs
 from onnx_ci.verify.contract import contract_breaks
 from onnx_ci.verify.dtypes import Array, is_float
@@ -26,6 +26,8 @@ from onnx_ci.verify.samples import load_samples
 _GIVE = "give inputs that run: inputs: {samples: [...]}, or sizes: inputs: {dims: {NAME: SIZE}}"
 _HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
 _SHOWN = 3  # problems named in a reason
+_LOADS = 3  # times a model is loaded to see how long that takes
+_LOADING = 5.0  # seconds after which that is not done again
 
 
 class Verifier:
@@ -107,10 +109,28 @@ class Verifier:
             for delta in deltas
         }
 
-    def latency(self, candidate: Path, *, extra: Feeds | None = None) -> Latency:
+    def latency(self, candidate: Path, *, extra: Feeds | None = None, limit: float | None = None) -> Latency:
+        """How long the candidate takes; `limit` is the ratio that it is to keep, if there is one."""
         self.reference()
         feeds, spare = self._with(extra)
-        return self.runner.time(self.original, candidate, feeds, limits=self.limits, spare=spare)
+        return self.runner.time(self.original, candidate, feeds, limits=self.limits, spare=spare, limit=limit)
+
+    def with_loading(self, latency: Latency, candidate: Path) -> Latency:
+        """The same, and what loading takes: the least of several times, since all else only ever adds."""
+        before: list[Load] = []
+        after: list[Load] = []
+        began = time.monotonic()
+        while len(before) < _LOADS and time.monotonic() - began < _LOADING:
+            for path, found in ((self.original, before), (candidate, after)):
+                with Runner() as fresh:
+                    found.append(fresh.load(path, limits=self.limits))
+        return replace(
+            latency,
+            load_before=min(load.seconds for load in before),
+            load_after=min(load.seconds for load in after),
+            memory_before=_least(before),
+            memory_after=_least(after),
+        )
 
     def feeds(self) -> Sequence[Feeds]:
         """The inputs that run the original."""
@@ -204,6 +224,10 @@ class Verifier:
     def _found(self, status: str, reason: str) -> Verification:
         source = "samples" if self.spec.samples else "generated"
         return Verification(status=status, reason=reason, inputs=source, samples=len(self._feeds))
+
+
+def _least(loads: Sequence[Load]) -> int | None:
+    return min((load.memory for load in loads if load.memory is not None), default=None)
 
 
 def _is_hopeless(failures: Sequence[RunFailed]) -> bool:

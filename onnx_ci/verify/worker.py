@@ -5,20 +5,16 @@ Requests come as JSON lines on stdin, answers go as JSON lines to what was stdou
 from __future__ import annotations
 
 import os
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from onnx_ci.child.serve import limit, private_channel, requests, runtime_errors, send
+from onnx_ci.verify import loading, timing
 
 _THREADS = 8  # more cost address space and gain little on one small sample
-_ENOUGH = 2.0  # seconds of timing for a fast model
-_PATIENCE = 20.0  # seconds after which a slow one has been timed enough
-_ROUNDS = (5, 200)  # at least, at most
 _ERRORS = (RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, ArithmeticError)  # bad values
 _OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "allocate memory", "out of memory")
 
@@ -42,6 +38,9 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
     """What came of one request: the result, or why there is none."""
     stage = "load"
     try:
+        if request["job"] == "load":
+            load = partial(_session, ort, request["models"][0], True)
+            return {"kind": "ok", **loading.measured(load)}
         sessions = _sessions(ort, request)
         stage = "run"
         return {"kind": "ok", **_JOBS[request["job"]](ort, sessions, request)}
@@ -63,23 +62,12 @@ def _run(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, An
 
 
 def _time(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Medians of runs taken in turns, so that a busy machine slows both alike."""
+    """Times of runs taken in turns, so that a busy machine slows both alike."""
     from onnx_ci.verify import exchange, ort_values
 
     sample = exchange.read_raw_samples(Path(request["feeds"]))[0]
     runs = [partial(ort_values.run, ort, session, sample, request["spare"]) for session in sessions]
-    for warm_up in runs:
-        warm_up()
-    taken: list[list[float]] = [[] for _ in runs]
-    began = time.perf_counter()
-    for number in range(_ROUNDS[1]):
-        order = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
-        for index in order:
-            taken[index].append(_seconds(runs[index]))
-        spent = time.perf_counter() - began
-        if spent > _PATIENCE or (number + 1 >= _ROUNDS[0] and spent > _ENOUGH):
-            break
-    return {"medians": [statistics.median(times) for times in taken]}
+    return {"times": timing.take_turns(runs, request["limit"])}
 
 
 def _try(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -118,12 +106,6 @@ def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
 
 
 _kept: dict[str, Any] = {}
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
 
 
 def _session(ort: Any, path: str, optimize: bool) -> Any:

@@ -1,0 +1,169 @@
+"""A model that was rounded under another rule: what this rule makes of its original, where that is found."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+from onnx_ci.decide import over_limits
+from onnx_ci.errors import ModelError
+from onnx_ci.findings import Finding
+from onnx_ci.gate import Gate
+from onnx_ci.job import Choice, Staged
+from onnx_ci.methods.catalogue import METHODS
+from onnx_ci.model.hashing import BackgroundHash
+from onnx_ci.model.load import open_model
+from onnx_ci.model.receipt import Receipt
+from onnx_ci.model.save import write_model
+from onnx_ci.original import Original, find_original
+from onnx_ci.results import NOT_RUN, Outcome, Verification
+from onnx_ci.sizes import format_size
+
+
+class AnewGate(Gate):
+    """Works on a model as it is, unless only its original can give what the rule asks for.
+
+    The original goes through a gate of its own, so what comes out is what it would have become under
+    this rule, byte for byte. Here it is weighed against the model that is there: a model may become larger
+    only where its rule forbids it to stay as it is.
+    """
+
+    def run(self, outcome: Outcome) -> Outcome:
+        self.missing = ""  # why there is no original
+        self.notes: tuple[Finding, ...] | None = None  # what to say where there is one
+        with ExitStack() as self.opened:
+            return super().run(outcome)
+
+    def about_lineage(self, verdict: str) -> tuple[Finding, ...]:
+        if self.notes is not None:
+            return self.notes
+        return self.lineage.findings(self.job.name, over=verdict == "over_budget", missing=self.missing)
+
+    def choose(self) -> Choice:
+        receipt = self.lineage.outdated
+        if receipt is None or self.hands_off:
+            return super().choose()
+        found = self._look_for(receipt)
+        if found is None:
+            return super().choose()
+        try:
+            source = self._gate_of(found)
+        except ModelError:
+            self.missing = "was found, but can't be read any more"
+            return super().choose()
+        self.idle = source.idle
+        return self._weighed(source, source.choose(), receipt, found)
+
+    def _look_for(self, receipt: Receipt) -> Original | None:
+        if self.job.repository is None and self.job.insists:
+            return None  # a single model, without a policy: nobody spoke of a repository
+        self.say("looking for its original")
+        found = find_original(receipt, self.job.path, self.job.repository, self.scratch / "original")
+        if isinstance(found, Original):
+            return found
+        self.missing = found
+        return None
+
+    def _gate_of(self, found: Original) -> Gate:
+        """What is to be made of the original, as if it were there instead; nothing is written."""
+        folder = found.path.parent
+        job = replace(self.job, path=found.path, root=folder, policy=None, write=None, hashing=None)
+        original = self.opened.enter_context(open_model(found.path, root=folder))
+        scratch = self.scratch / "anew"
+        scratch.mkdir()
+        return Gate(job, original, BackgroundHash(found.path), scratch, self.say, self.runner)
+
+    def _weighed(self, source: Gate, choice: Choice, receipt: Receipt, found: Original) -> Choice:
+        staged = choice.staged
+        self.notes = ()
+        if staged is not None and staged.digest == receipt.digest:
+            return super().choose()  # the same model; it may still have to be stored otherwise
+        if staged is not None and self.worth_it(staged):
+            self.notes = (self._derived(receipt),)
+            return choice
+        kept = self._verified_as_it_is(source, receipt)
+        why = self._forbidden(receipt) or (kept.reason if kept.status == "failed" else "")
+        if not why:
+            self.notes = (self._kept(receipt, staged, found),)
+            return Choice(None, kept if kept.status == "passed" else NOT_RUN, choice.alternatives)
+        if staged is not None and self._may_take_its_place(staged):
+            self.notes = (self._derived(receipt),) if self.job.write else ()
+            return replace(choice, stale=self._to_be_replaced(why, staged))
+        stale = self._to_be_restored(why, staged, found)
+        return replace(choice, staged=None, verification=kept, stale=stale)
+
+    def _may_take_its_place(self, staged: Staged) -> bool:
+        """A larger model has to keep every limit; one that is no larger must not break others."""
+        over = over_limits(staged.measure, self.limits)
+        if staged.measure.size > self.before.size:
+            return not over
+        return over.keys() <= over_limits(self.before, self.limits).keys()
+
+    def _forbidden(self, receipt: Receipt) -> str:
+        """The methods that rounded it, where the rule does not allow them (any more)."""
+        rule = self.job.rule
+        allowed = set() if rule.mode == "exact-only" else {choice.name for choice in rule.methods}
+        exact = {method.name for method in METHODS if method.exact}
+        lost = [name for name in receipt.names if name not in exact | allowed]
+        return f"its rule does not allow {', '.join(dict.fromkeys(lost))}" if lost else ""
+
+    def _verified_as_it_is(self, source: Gate, receipt: Receipt) -> Verification:
+        """The model that is there against its original, under the rule of today."""
+        if source.prover is None:
+            return NOT_RUN
+        from onnx_ci.prove import values_beside
+
+        self.say("verifying what is there")
+        path = self.scratch / "there" / "model.onnx"
+        path.parent.mkdir()
+        write_model(self.model, path)
+        changes = [topic for m in METHODS if m.name in receipt.names for topic in m.changes]
+        extra = values_beside(self.model)
+        tolerance = self.job.rule.tolerance
+        return source.prover.verifier.check(path, self.model.proto, tolerance, allow=changes, extra=extra)
+
+    def _derived(self, receipt: Receipt) -> Finding:
+        return self._finding("note", f"{_shrunk(receipt)}; derived anew from its original")
+
+    def _kept(self, receipt: Receipt, staged: Staged | None, found: Original) -> Finding:
+        """It keeps the rule of today, so it stays, though that would make something else of its original."""
+        other = f"would be {_form(staged)}" if staged else "would stay as it was"
+        return self._finding(
+            "note",
+            f"{_shrunk(receipt)}, and keeps this one; under it the original {other}",
+            f"to have that instead: {found.restore}{self._then_fix(staged)}",
+        )
+
+    def _to_be_replaced(self, why: str, staged: Staged) -> Finding:
+        size = format_size(self.before.size)
+        message = f"{why}; derived anew from its original it is {_form(staged)}, instead of {size}"
+        return self._finding("error", message, f"run: onnx-ci fix {self.job.call}")
+
+    def _to_be_restored(self, why: str, staged: Staged | None, found: Original) -> Finding:
+        """Nothing is put in its place: it would be over its budget, or there is nothing but the original."""
+        size = format_size(self.before.size)
+        other = (
+            f"derived anew from its original it would be {_form(staged)}, which breaks its budget"
+            if staged
+            else "under this rule its original stays as it was"
+        )
+        return self._finding(
+            "error",
+            f"{why}; {other}, so it is left as it is ({size})",
+            f"change the rule, or put the original back: {found.restore}{self._then_fix(staged)}",
+        )
+
+    def _then_fix(self, staged: Staged | None) -> str:
+        return f" && onnx-ci fix {self.job.call}" if staged else ""
+
+    def _finding(self, severity: str, message: str, hint: str = "") -> Finding:
+        message = f"{self.job.name}: {message}"
+        return Finding(code="OCI011", severity=severity, message=message, hint=hint)
+
+
+def _shrunk(receipt: Receipt) -> str:
+    return f"was shrunk with {', '.join(receipt.names)} under another rule"
+
+
+def _form(staged: Staged) -> str:
+    return f"{format_size(staged.measure.size)} with {', '.join(staged.candidate.names)}"
