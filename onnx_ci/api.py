@@ -15,7 +15,7 @@ from onnx_ci.entry.context import open_context
 from onnx_ci.entry.gate import judge_selection, select_models
 from onnx_ci.errors import UsageError
 from onnx_ci.methods.catalogue import method
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Tolerance
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, Tolerance
 from onnx_ci.request import Request
 from onnx_ci.results import Outcome, RunReport, Verification
 from onnx_ci.single import compare_files, shrink_file
@@ -61,6 +61,7 @@ def shrink(
     tolerance: Tolerance | Mapping[str, Any] = DEFAULT_TOLERANCE,
     samples: Iterable[str] = (),
     verify: bool = True,
+    plan_seconds: float = PLAN_SECONDS,
 ) -> ShrinkResult:
     """Shrink a model in memory, or a file to `output`. Nothing unverified is returned or written."""
 
@@ -75,6 +76,7 @@ def shrink(
             tolerance=tolerance if isinstance(tolerance, Tolerance) else Tolerance(**tolerance),
             samples=tuple(samples),
             verify=verify,
+            plan_seconds=plan_seconds,
         )
 
     if isinstance(model, onnx.ModelProto):

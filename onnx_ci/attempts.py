@@ -134,7 +134,9 @@ class Attempts:
         return planner if planner.search is not None else None
 
     def _gaining(self, draft: Draft, planner: Planner | None) -> Iterator[Candidate]:
-        planned = {form.run.method.name for form in planner.forms} if planner else set()
+        # A plan that ran out of time may have found nothing: then methods as a whole are better than none.
+        whole = planner is None or bool(planner.cut_short)
+        planned = set() if planner is None or whole else {form.run.method.name for form in planner.forms}
         return self._noted(candidates(draft, planned))
 
     def _noted(self, made: Iterable[Candidate]) -> Iterator[Candidate]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnx_ci.methods.base import Method
 from onnx_ci.methods.catalogue import METHODS, method
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Tolerance
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, Tolerance
 
 ENCODINGS = 60  # the first stage of methods that encode weights
 
@@ -24,6 +24,7 @@ class Request:
     tolerance: Tolerance = DEFAULT_TOLERANCE
     samples: tuple[str, ...] = ()
     verify: bool = True
+    plan_seconds: float = PLAN_SECONDS
 
     @property
     def choices(self) -> tuple[MethodChoice, ...]:

@@ -86,6 +86,7 @@ def _rule(request: Request) -> Rule:
         methods=request.choices,
         tolerance=request.tolerance,
         inputs=_inputs(request.samples),
+        plan_seconds=request.plan_seconds,
         minimum_gain=0.0,
     )
 

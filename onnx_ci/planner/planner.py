@@ -17,7 +17,7 @@ from onnx_ci.planner.forms import forms_of
 from onnx_ci.planner.probe import probe
 from onnx_ci.planner.search import Search
 from onnx_ci.planner.shelf import Shelf
-from onnx_ci.planner.trials import Mix, Trials, Tried
+from onnx_ci.planner.trials import Mix, OutOfTime, Trials, Tried
 from onnx_ci.policy.schema import MethodChoice, Rule
 from onnx_ci.prove import Prover
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
@@ -53,6 +53,8 @@ class Planner:
             self._set_up(prover, scratch, compressed=compressed, say=say)
         except ModelError as error:
             self.reason = error.message
+        except OutOfTime:
+            self.reason = "there was no time to plan"
         except BaseException:
             self._stack.close()
             raise
@@ -91,6 +93,11 @@ class Planner:
         else:
             self.reason = "the model does not hold the tolerance before anything is rounded"
 
+    @property
+    def cut_short(self) -> str:
+        """What there was no time for, if there was not enough."""
+        return self._search.known.cut_short
+
     def smallest(self) -> Iterator[Candidate]:
         """Candidates that held in trials, the smallest first."""
         for _, mix in zip(range(FEW), self._search.smallest(), strict=False):
@@ -107,8 +114,9 @@ class Planner:
         search = self._search
         mixes: list[Mix] = [mix for _, mix in search.uniform()]
         mixes += [one.mix for one in search.mildest(needed)[:1] if needed]
-        tried = map(search.trials.tried, mixes)
-        return [self._alternative(one) for one in tried if one is not None]
+        known = [one for one in map(search.trials.tried, mixes) if one is not None]
+        unique = [one for number, one in enumerate(known) if one not in known[:number]]
+        return [self._alternative(one) for one in unique]
 
     def _alternative(self, tried: Tried) -> Alternative:
         return Alternative(

@@ -41,7 +41,8 @@ class Search:
 
     def saved(self, mix: Mix) -> float:
         """The bytes that a mix saves, about: what surrounds a tensor in a file is not counted exactly."""
-        return sum(
+        tables = sum(self.shelf.tables.get(form, 0.0) for form in set(mix.values()))
+        return -tables + sum(
             self.tensors[name].nbytes - self.tensors[name].forms[form].nbytes for name, form in mix.items()
         )
 
@@ -61,7 +62,9 @@ class Search:
             found += self._along()
         except OutOfTime:
             self.known.cut_short = self.known.cut_short or "time was up before the search had ended"
-        held = [tried.mix for tried in self.trials.made.values() if tried.holds and tried.mix]
+        held = [
+            tried.mix for tried in self.trials.made.values() if tried.holds and self._may_be_had(tried.mix)
+        ]
         seen: list[Mix] = []
         for mix in sorted([*found, *held], key=self.saved, reverse=True):
             if mix not in seen:
@@ -75,7 +78,7 @@ class Search:
         for move in self.known.path:
             path.append(move)
             total += move.saves
-            if total >= needed:
+            if total >= needed and self.saved(mixed(path)) >= needed:
                 mixes.append(mixed(path))
                 break
         tried: list[Tried] = []
@@ -84,6 +87,10 @@ class Search:
         except OutOfTime:
             self.known.cut_short = self.known.cut_short or "time was up before all mixes were compared"
         return sorted(tried, key=lambda one: one.noise)
+
+    def _may_be_had(self, mix: Mix) -> bool:
+        """Not what was tried only to find out that nobody would notice."""
+        return bool(mix) and not any(name in mix for name in self.known.unseen)
 
     def least(self, name: str, mix: Mix) -> bool:
         """Whether a tensor is as small as it could be."""

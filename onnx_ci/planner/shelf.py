@@ -50,6 +50,7 @@ class Shelf:
         self.forms = forms
         self.folder = folder
         self.compressed = compressed
+        self.tables: dict[int, float] = {}  # bytes that all tensors of a form share
         self.encodings = [form.encoding(model) for form in forms]
         found = self._found()
         with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
@@ -92,13 +93,13 @@ class Shelf:
         for index, (form, encode) in enumerate(zip(self.forms, self.encodings, strict=True)):
             if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
                 continue
-            estimate = self._in_form(form, encode, tensor, arrays)
+            estimate = self._in_form(index, encode, tensor, arrays)
             if estimate is not None and estimate.nbytes < tensor.nbytes:
                 tensor.forms[index] = estimate
         return tensor
 
     def _in_form(
-        self, form: Form, encode: Encode, tensor: Tensor, arrays: Sequence[tuple[Array, int]]
+        self, index: int, encode: Encode, tensor: Tensor, arrays: Sequence[tuple[Array, int]]
     ) -> Estimate | None:
         nbytes = error = 0.0
         for site, (part, elements) in zip(tensor.places, arrays, strict=True):
@@ -107,8 +108,9 @@ class Shelf:
                 return None
             difference = (made.values - part).reshape(-1)
             error += float(np.vdot(difference, difference)) * elements / part.size
+            self.tables[index] = made.shared
             share = self._share(list(made.parts.values()))
-            nbytes += form.nbytes(elements, tuple(site.tensor.dims)) * share + made.overhead
+            nbytes += self.forms[index].nbytes(elements, tuple(site.tensor.dims)) * share + made.overhead
         return Estimate(nbytes, error)
 
     def _share(self, parts: Sequence[Array]) -> float:

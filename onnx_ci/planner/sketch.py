@@ -21,6 +21,7 @@ class Sketched:
     values: Array
     parts: Mapping[str, Array]
     overhead: int  # bytes of nodes and names
+    shared: int  # bytes that all weights of this form use together
 
 
 class Sketch(Encoder):
@@ -55,4 +56,5 @@ def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketche
         return None
     made = decoded(nodes, {**sketch.shared, **sketch.arrays})
     overhead = sum(node.ByteSize() + 4 for node in nodes) + sum(len(name) + 12 for name in sketch.arrays)
-    return Sketched(np.ascontiguousarray(made, dtype=np.float32), sketch.arrays, overhead)
+    shared = sum(table.nbytes for table in sketch.shared.values())
+    return Sketched(np.ascontiguousarray(made, dtype=np.float32), sketch.arrays, overhead, shared)

@@ -42,6 +42,7 @@ class Tolerance:
 
 
 DEFAULT_TOLERANCE = Tolerance(cosine=0.999)
+PLAN_SECONDS = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ class Rule:
     inputs: InputSpec = InputSpec()
     evaluate: Evaluate | None = None
     limits: Limits = Limits()
-    plan_seconds: float = 20.0  # for finding out which tensor may be stored how
+    plan_seconds: float = PLAN_SECONDS  # for finding out which tensor may be stored how
     minimum_gain: float = 0.01
     severity: str = "error"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,34 @@ def test_stored_in_four_bits_and_folded_in_every_opset(opset: int, tmp_path: Pat
     assert set(ops_that_run(path)) == {"Add"}
     for wanted, found in zip(weights.values(), rebuilt(path), strict=True):
         assert sqnr(wanted, found) > 20.5
+
+
+@pytest.mark.parametrize("opset", [7, 12, 21])
+def test_other_numbers_of_bits_waste_none_and_are_folded_too(opset: int, tmp_path: Path) -> None:
+    odd = EVEN.reshape(-1)[: 95 * 97].reshape(95, 97)
+    weights = {"even": EVEN, "turned": TURNED, "odd": odd, "flat": EVEN.reshape(-1)[:5001]}
+    made = weights_model(weights, opset=opset, ir=4 if opset < 21 else 10)
+    elements = sum(weight.size for weight in weights.values())
+    quality = []
+    for bits in (2, 3, 5, 6, 7):
+        path, chained = applied(made, tmp_path, "int4-weights", bits=bits)
+        assert chained.steps[0].tensors == 4
+        assert path.stat().st_size < elements * (bits + 0.5) / 8 + 24000
+        assert set(ops_that_run(path)) == {"Add"}
+        pairs = zip(weights.values(), rebuilt(path), strict=True)
+        quality.append(min(sqnr(wanted, found) for wanted, found in pairs))
+    assert all(more > less + 4 for less, more in pairwise(quality)), quality
+    assert quality[-1] > 38
+
+
+def test_bits_that_the_other_encoding_has_not_are_refused(tmp_path: Path) -> None:
+    (tmp_path / ".onnx-ci.yaml").write_text(
+        'version: 1\nmodels:\n  - path: "*.onnx"\n    methods: [{int4-weights: {bits: 6, encoding: dq}}]\n'
+    )
+    done = onnx_ci("check", "--all", cwd=tmp_path)
+    assert done.code == 2
+    assert ".onnx-ci.yaml:4" in done.err
+    assert "needs encoding: fold" in done.err
 
 
 def test_a_table_is_shared_and_seen_in_branches(tmp_path: Path) -> None:
@@ -107,7 +136,7 @@ def test_what_is_encoded_is_left_alone(encoding: str, second: str, tmp_path: Pat
 
 def test_methods_can_be_mixed_by_tensor(tmp_path: Path) -> None:
     onnx.save(lean(layers=3), tmp_path / "in.onnx")
-    methods = "int4-weights:only=w0,int8-weights:only=w1,fp16-weights"
+    methods = "int4-weights:only=w0:bits=4,int8-weights:only=w1,fp16-weights"
     arguments = ["--methods", methods, "--tolerance", "cosine=0.97", "--format", "json"]
     done = onnx_ci("shrink", "in.onnx", "out.onnx", *arguments, cwd=tmp_path)
     assert done.code == 0, done.out

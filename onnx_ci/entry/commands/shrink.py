@@ -9,7 +9,7 @@ from onnx_ci.entry.arguments import read_budget, read_methods, read_tolerance
 from onnx_ci.entry.output import add_format_arguments, write_outcome
 from onnx_ci.errors import UsageError
 from onnx_ci.model.hashing import BackgroundHash
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS
 from onnx_ci.request import Request
 from onnx_ci.results import Outcome
 
@@ -29,6 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
     )
+    parser.add_argument(
+        "--plan-seconds",
+        type=float,
+        default=PLAN_SECONDS,
+        metavar="S",
+        help="how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
+    )
     parser.add_argument("--no-verify", action="store_true", help="write without running the models")
     add_format_arguments(parser)
 
@@ -45,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         tolerance=read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
         samples=tuple(options.samples),
         verify=not options.no_verify,
+        plan_seconds=options.plan_seconds,
     )
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None

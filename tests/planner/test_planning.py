@@ -1,0 +1,141 @@
+"""What the planner makes of a rule: the smallest within tolerance, the mildest within budget, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from command import Done, onnx_ci
+from small_models import lean
+from traps.base import model, weight, write
+
+from onnx_ci.model.graphs import tensors
+
+METHODS = "dedupe,fp16-weights,int8-weights,int4-weights"
+CANCELS = """g (float[n,64] x) => (float[n,64] y) { a = MatMul(x, P) b = MatMul(x, Q) d = Sub(a, b)
+    s = Mul(d, k) h = MatMul(x, W) t = MatMul(h, V) y = Add(s, t) }"""
+BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
+    y = If (c) <then_branch = t () => (float[n,64] a) { a = MatMul(h, A) },
+    else_branch = e () => (float[n,64] b) { b = Identity(h) }> }"""
+
+
+def sensitive() -> onnx.ModelProto:
+    """Most of the weights bear rounding; the difference of two nearly equal ones does not."""
+    close = weight(64, 64, seed=2, scale=0.001)
+    weights = {
+        "P": weight(64, 64, seed=1),
+        "Q": weight(64, 64, seed=1) + close,
+        "k": np.array(100, np.float32),
+        "W": weight(64, 256, seed=3),
+        "V": weight(256, 64, seed=4, scale=0.02),
+    }
+    return model(CANCELS, weights)
+
+
+def shrink(folder: Path, *arguments: str, methods: str = METHODS, out: str = "out.onnx") -> Done:
+    call = ("shrink", "model.onnx", out, "--methods", methods, "--format", "json", *arguments)
+    return onnx_ci(*call, cwd=folder)
+
+
+def test_a_model_that_fails_as_a_whole_comes_out_mostly_rounded(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    whole = shrink(tmp_path, "--plan-seconds", "0", methods="int8-weights")
+    assert whole.code == 1
+    assert whole.json["verdict"] == "outputs_changed"
+    done = shrink(tmp_path, methods="int8-weights")
+    assert done.code == 0, done.out
+    assert done.json["after"]["size"] < 0.5 * done.json["before"]["size"]
+    assert done.json["verification"]["status"] == "passed"
+    kept = {entry["name"]: entry for entry in done.json["plan"]["kept"]}
+    assert {"P", "Q"} == kept.keys()
+    assert kept["P"]["form"] == "as it was"
+    assert "dB" in kept["P"]["why"]
+    refused = [one for one in done.json["alternatives"] if one["verdict"].startswith("refused")]
+    assert refused[0]["methods"] == ["int8-weights"]
+    assert refused[0]["cosine"] < 0.999
+    stored = {t.name: t.data_type for t in tensors(onnx.load(tmp_path / "out.onnx"))}
+    assert stored["P"] == stored["Q"] == onnx.TensorProto.FLOAT
+    assert "W" not in stored
+
+
+def test_the_same_input_gives_the_same_plan_and_the_same_bytes(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    one, other = shrink(tmp_path), shrink(tmp_path, out="other.onnx")
+    assert one.code == other.code == 0
+    assert (tmp_path / "out.onnx").read_bytes() == (tmp_path / "other.onnx").read_bytes()
+    first, second = one.json["plan"], other.json["plan"]
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+
+
+def test_more_forms_give_a_smaller_model_within_the_same_tolerance(tmp_path: Path) -> None:
+    write(lambda: lean(width=256, layers=4), tmp_path)
+    whole = shrink(tmp_path, methods="int8-weights")
+    mixed = shrink(tmp_path)
+    assert mixed.code == 0
+    assert mixed.json["after"]["size"] < 0.9 * whole.json["after"]["size"]
+    assert all(output["cosine"] >= 0.999 for output in mixed.json["verification"]["outputs"])
+
+
+def test_what_no_input_reaches_is_not_rounded(tmp_path: Path) -> None:
+    write(lambda: model(BRANCH, {"W": weight(64, 64, seed=1), "A": weight(64, 64, seed=2)}), tmp_path)
+    np.savez(tmp_path / "sample.npz", x=weight(2, 64, seed=3, scale=1.0), c=np.array(False))
+    done = shrink(tmp_path, "--samples", "sample.npz")
+    assert done.code == 0, done.out
+    kept = {entry["name"]: entry["why"] for entry in done.json["plan"]["kept"]}
+    assert kept["A"] == "no output moves, whatever is done to it"
+    stored = {t.name: t.data_type for t in tensors(onnx.load(tmp_path / "out.onnx"))}
+    assert stored["A"] == onnx.TensorProto.FLOAT
+    assert "W" not in stored
+    both = {"x": weight(2, 64, seed=3, scale=1.0)}
+    np.savez(tmp_path / "second.npz", **both, c=np.array(True))
+    done = shrink(tmp_path, "--samples", "sample.npz", "--samples", "second.npz")
+    assert "A" not in {t.name for t in tensors(onnx.load(tmp_path / "out.onnx"))}
+
+
+def test_a_budget_is_met_with_the_least_loss(tmp_path: Path) -> None:
+    path = write(lambda: lean(width=128, layers=4), tmp_path)
+    size = path.stat().st_size
+    errors = []
+    for share in (0.6, 0.4, 0.2):
+        done = shrink(tmp_path, "--budget", f"{int(size * share)}B", "--tolerance", "cosine=0.9")
+        assert done.code == 0, done.out
+        assert done.json["after"]["size"] <= size * share
+        errors.append(min(output["sqnr"] for output in done.json["verification"]["outputs"]))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] > 40
+
+
+def test_what_can_not_fit_is_told_how_close_it_came(tmp_path: Path) -> None:
+    path = write(sensitive, tmp_path)
+    done = onnx_ci(
+        *("shrink", "model.onnx", "out.onnx", "--methods", METHODS),
+        *("--budget", f"{path.stat().st_size // 6}B"),
+        cwd=tmp_path,
+    )
+    assert done.code == 1
+    assert not (tmp_path / "out.onnx").exists()
+    assert "within tolerance it can be" in done.out
+    assert "at a cosine of " in done.out
+    assert "its largest tensors: " in done.out
+
+
+def test_a_plan_without_time_still_gives_something_proven_and_says_what_was_not_tried(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    done = shrink(tmp_path, "--plan-seconds", "0.000001", methods="fp16-weights")
+    assert done.code in (0, 1)
+    assert done.json["verification"]["status"] in ("passed", "failed")
+
+
+def test_the_policy_says_how_long_a_plan_may_take(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    policy = 'version: 1\nmodels:\n  - path: "*.onnx"\n    methods: [int8-weights]\n    plan_seconds: '
+    (tmp_path / ".onnx-ci.yaml").write_text(policy + "soon\n")
+    done = onnx_ci("check", "--all", cwd=tmp_path)
+    assert done.code == 2
+    assert ".onnx-ci.yaml:5" in done.err
+    (tmp_path / ".onnx-ci.yaml").write_text(policy + "30\n")
+    assert onnx_ci("fix", "--all", cwd=tmp_path).code == 0
+    before = (tmp_path / "model.onnx").read_bytes()
+    assert onnx_ci("fix", "--all", cwd=tmp_path).code == 0
+    assert (tmp_path / "model.onnx").read_bytes() == before
