@@ -42,13 +42,13 @@ def _scs4onnx(python: Path, source: Path, target: Path) -> list[str]:
     return [str(python.with_name("scs4onnx")), "--non_verbose", str(source), str(target)]
 
 
-def _shrink_ray(python: Path, source: Path, target: Path) -> list[str]:
+def _shrink_ray(python: Path, source: Path, target: Path, *options: str) -> list[str]:
     # It names its output after its input, so the input gets a link that is named like the target.
     link = target.parent / "shrink-ray-input" / target.name
     link.parent.mkdir(exist_ok=True)
     link.unlink(missing_ok=True)
     link.symlink_to(source.resolve())
-    options = ["--action", "integer_weights", "--per-channel"]
+    options = ("--action", "integer_weights", *(options or ("--per-channel",)))
     output = ["--output_dir", str(target.parent), "--output_suffix", target.suffix]
     return [str(python), "-m", "onnx_shrink_ray.shrink", *options, *output, str(link)]
 
@@ -57,17 +57,18 @@ def _onnxslim(python: Path, source: Path, target: Path) -> list[str]:
     return [str(python.with_name("onnxslim")), str(source), str(target)]
 
 
-def _onnxsim(python: Path, source: Path, target: Path) -> list[str]:
-    return [str(python.with_name("onnxsim")), str(source), str(target)]
+def _onnxsim(python: Path, source: Path, target: Path, *options: str) -> list[str]:
+    return [str(python.with_name("onnxsim")), *options, str(source), str(target)]
 
 
 def _onnxoptimizer(python: Path, source: Path, target: Path) -> list[str]:
     return [str(python), "-m", "onnxoptimizer", str(source), str(target)]
 
 
-def _quantize_dynamic(python: Path, source: Path, target: Path) -> list[str]:
+def _quantize_dynamic(python: Path, source: Path, target: Path, options: str = "") -> list[str]:
     call = (
-        "import sys; from onnxruntime.quantization import quantize_dynamic; quantize_dynamic(*sys.argv[1:])"
+        "import sys; from onnxruntime.quantization import QuantType, quantize_dynamic;"
+        f" quantize_dynamic(*sys.argv[1:], {options})"
     )
     return [str(python), "-c", call, str(source), str(target)]
 
@@ -93,6 +94,25 @@ COMMANDS: dict[str, Callable[[Path, Path, Path], list[str]]] = {
     "quantize_dynamic": _quantize_dynamic,
     "onnx_ir": _onnx_ir,
 }
+# What peers have for storing weights in fewer bits: a peer, and the settings that are worth a try.
+ROUNDING: dict[str, tuple[Callable[..., list[str]], tuple[str, ...]]] = {
+    "onnx_shrink_ray, per channel": (_shrink_ray, ("--per-channel",)),
+    "onnx_shrink_ray, per tensor": (_shrink_ray, ("--weight-type", "uint8")),
+    "quantize_dynamic": (_quantize_dynamic, ("",)),
+    "quantize_dynamic, per channel": (_quantize_dynamic, ("per_channel=True",)),
+    "quantize_dynamic, uint8": (_quantize_dynamic, ("per_channel=True, weight_type=QuantType.QUInt8",)),
+    "onnxsim, int8": (_onnxsim, ("--weight-only-quantize",)),
+    "onnxsim, int8 blocks": (_onnxsim, ("--weight-only-quantize-int8-block",)),
+    "onnxsim, int4": (_onnxsim, ("--weight-only-quantize-int4",)),
+    "onnxsim, fp16": (_onnxsim, ("--fp16-quantize",)),
+}
+
+
+def rounding_command(name: str, source: Path, target: Path) -> list[str]:
+    make, options = ROUNDING[name]
+    return make(environment("peers", REQUIREMENTS), source, target, *options)
+
+
 PACKAGES = {"quantize_dynamic": "onnxruntime"}  # where a peer is not a package of its own
 
 
