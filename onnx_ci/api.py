@@ -60,6 +60,7 @@ def shrink(
     tolerance: Tolerance | Mapping[str, Any] = DEFAULT_TOLERANCE,
     samples: Iterable[str] = (),
     verify: bool = True,
+    cache: bool = True,
 ) -> ShrinkResult:
     """Shrink a model in memory, or a file to `output`. Nothing unverified is returned or written."""
 
@@ -72,6 +73,7 @@ def shrink(
             tolerance=tolerance if isinstance(tolerance, Tolerance) else Tolerance(**tolerance),
             samples=tuple(samples),
             verify=verify,
+            cache=cache,
         )
 
     if isinstance(model, onnx.ModelProto):
@@ -104,12 +106,17 @@ def compare(
 
 
 def check(
-    paths: Iterable[str | Path] = (), *, policy: str | None = None, since: str = "", everything: bool = False
+    paths: Iterable[str | Path] = (),
+    *,
+    policy: str | None = None,
+    since: str = "",
+    everything: bool = False,
+    cache: bool = True,
 ) -> RunReport:
     """What `onnx-ci check` does, as a value; it changes nothing."""
     context = open_context(policy)
     wanted = Wanted(paths=tuple(map(str, paths)), since=since, everything=everything)
-    return judge_selection("check", context, select_models(context, wanted))
+    return judge_selection("check", context, select_models(context, wanted), cache=cache)
 
 
 def _method(given: MethodLike) -> MethodChoice:

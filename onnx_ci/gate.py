@@ -59,6 +59,7 @@ class Gate:
         self.lineage = lineage(model, job.rule)
         self.count = 0
         self.idle: dict[tuple[str, str], Step] = {}  # methods that gained nothing, and why
+        self.codes: set[str] = set()  # of the findings that verifications led to
 
     @cached_property
     def before(self) -> Measure:
@@ -155,9 +156,26 @@ class Gate:
                 yield Finding(code="OCI022", severity="warning", message=message, hint=LEAVE_OUT)
 
     def choose(self) -> Choice:
-        """Try candidates in the order the rule wants until one is proven."""
+        """What an earlier run chose for the same content, or what comes of trying."""
         if not self.methods or self.override is not None or self.sharers:
             return Choice(None, NOT_RUN, ())
+        if self.runner is None or not self.job.cache:
+            return self._choose()
+        from onnx_ci.cache.choices import memory
+
+        content = self.before.sha256
+        kept = memory(self.job, self.model, self.hashing, content, self.limits, self.scratch)
+        known = kept.recall()
+        if known is None:
+            choice = self._choose()
+            kept.keep(choice, tuple(self.idle.values()), self.codes)
+            return choice
+        choice, idle = known
+        self.idle = {(step.method, step.note): step for step in idle}
+        return choice
+
+    def _choose(self) -> Choice:
+        """Try candidates in the order the rule wants until one is proven."""
         choice = self._try(self.methods)
         own = [one for one in self.methods if method(one.name).fidelity != "exact*"]
         if choice.staged is None and choice.misled and len(own) < len(self.methods):
@@ -207,7 +225,9 @@ class Gate:
             return Proof(accepted=True, verification=Verification(status="not_run", reason=reason))
         self.say(f"verifying {', '.join(staged.candidate.names)}")
         made = staged.candidate
-        return self.prover.prove(staged.path, staged.model, bitwise=made.bitwise, changes=made.changes)
+        proof = self.prover.prove(staged.path, staged.model, bitwise=made.bitwise, changes=made.changes)
+        self.codes.add(proof.verification.code)
+        return proof
 
     def _in_order(self, methods: Sequence[MethodChoice], tried: list[Alternative]) -> Iterator[Staged]:
         """to-budget: the mildest that fits, else the exact one. smallest: the smallest first."""

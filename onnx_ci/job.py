@@ -35,6 +35,7 @@ class Job:
     base_size: int | None = None
     hashing: BackgroundHash | None = None
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
+    cache: bool = True  # whether what an earlier run proved for this content may be used again
 
     @property
     def call(self) -> str:

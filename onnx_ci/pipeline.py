@@ -41,6 +41,7 @@ class Plan:
     base: str = ""
     jobs: int = 1
     notes: tuple[str, ...] = ()
+    cache: bool = True
 
 
 def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
@@ -101,6 +102,7 @@ def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progre
         policy=plan.policy,
         write=write_in_place(plan.root) if plan.command == "fix" else None,
         base_size=_base_size(plan, path, rule),
+        cache=plan.cache,
     )
     outcome = judge(job, runner, lambda doing: progress(position, len(plan.models), name, doing))
     return _with_ended_override(plan, outcome)

@@ -24,6 +24,7 @@ class Request:
     tolerance: Tolerance = DEFAULT_TOLERANCE
     samples: tuple[str, ...] = ()
     verify: bool = True
+    cache: bool = True
 
     @property
     def choices(self) -> tuple[MethodChoice, ...]:

@@ -55,6 +55,7 @@ def shrink_file(
         insists=True,
         hashing=hashing,
         identify=request.identify,
+        cache=request.cache,
     )
     with _runner() if request.verify else nullcontext() as runner:
         outcome = judge(job, runner, say)

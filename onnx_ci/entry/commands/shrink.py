@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from onnx_ci.entry.arguments import read_budget, read_methods, read_tolerance
-from onnx_ci.entry.output import add_format_arguments, write_outcome
+from onnx_ci.entry.output import add_cache_argument, add_format_arguments, write_outcome
 from onnx_ci.errors import UsageError
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE
@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
     )
     parser.add_argument("--no-verify", action="store_true", help="write without running the models")
+    add_cache_argument(parser)
     add_format_arguments(parser)
 
 
@@ -45,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
         tolerance=read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
         samples=tuple(options.samples),
         verify=not options.no_verify,
+        cache=options.cache,
     )
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None
