@@ -109,7 +109,7 @@ class Gate:
     def _write(self, choice: Choice, outcome: Outcome) -> Outcome:
         if self.job.write is None or choice.staged is None:
             return outcome
-        if self.job.insists and outcome.verdict == "over_budget":
+        if self.job.strict and any(finding.severity == "error" for finding in outcome.findings):
             return replace(outcome, after=None)
         self.say("writing")
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from onnx_ci.methods.catalogue import method
 from onnx_ci.model.container import Model
 from onnx_ci.model.hashing import BackgroundHash
-from onnx_ci.model.replace import replace_model
+from onnx_ci.model.replace import replace_model, write_new
 from onnx_ci.plan import Candidate
 from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Alternative, Latency, Measure, Verification
@@ -32,6 +32,7 @@ class Job:
     policy: Policy | None = None
     write: Write | None = None
     insists: bool = False
+    strict: bool = False  # True: what is written keeps its rule, or nothing is written
     base_size: int | None = None
     hashing: BackgroundHash | None = None
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
@@ -75,6 +76,10 @@ class Choice:
     failed_exact: bool = False
     misled: bool = False  # a library's "the same mathematics" was not: it is worth trying without
     latency: Latency | None = None
+
+
+def write_to(target: Path) -> Write:
+    return lambda candidate, original, digest: write_new(candidate, original, target.resolve(), digest=digest)
 
 
 def write_in_place(root: Path) -> Write:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
-from onnx_ci.job import Job, Write, write_in_place
+from onnx_ci.job import Job, write_in_place, write_to
 from onnx_ci.judge import judge
 from onnx_ci.model.container import Model
 from onnx_ci.model.external import SUFFIX, data_files
@@ -20,7 +20,6 @@ from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import measure
 from onnx_ci.model.ownership import data_of
-from onnx_ci.model.replace import write_new
 from onnx_ci.policy.schema import (
     Budget,
     InputSpec,
@@ -42,7 +41,7 @@ def shrink_file(
     request: Request, say: Callable[[str], None] = lambda _: None, hashing: BackgroundHash | None = None
 ) -> Outcome:
     """Write the target only if something proven can be written, or a copy if there is nothing to gain."""
-    _check_target(request.source, request.target)
+    check_target(request.source, request.target)
     root = request.source.resolve().parent
     in_place = request.target.exists() and request.target.samefile(request.source)
     job = Job(
@@ -51,8 +50,9 @@ def shrink_file(
         rule=_rule(request),
         root=root,
         home=_home(request.source),
-        write=write_in_place(root) if in_place else _write_to(request.target),
+        write=write_in_place(root) if in_place else write_to(request.target),
         insists=True,
+        strict=True,
         hashing=hashing,
         identify=request.identify,
         cache=request.cache,
@@ -91,7 +91,8 @@ def _rule(request: Request) -> Rule:
     )
 
 
-def _check_target(source: Path, target: Path) -> None:
+def check_target(source: Path, target: Path) -> None:
+    """Refuse what can't be written, or must not be, before any work is done."""
     if source.exists() and target.exists() and target.resolve() in _data_files(source):
         raise UsageError(f"{target} holds the weights of {source}", hint="name another file to write")
     if target.is_dir():
@@ -107,10 +108,6 @@ def _data_files(source: Path) -> set[Path]:
         return {(source.parent / name).resolve() for name in data_of(source)}
     except ModelError:
         return set()
-
-
-def _write_to(target: Path) -> Write:
-    return lambda candidate, original, digest: write_new(candidate, original, target.resolve(), digest=digest)
 
 
 def copy_model(source: Path, target: Path) -> None:
