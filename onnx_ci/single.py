@@ -121,11 +121,12 @@ def copy_model(source: Path, target: Path) -> None:
                 hint="write to another folder, or remove it first",
             )
         other.parent.mkdir(parents=True, exist_ok=True)
-        _copy(source.parent / name, other)
-    _copy(source, target)
+        copy_file(source.parent / name, other)
+    copy_file(source, target)
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_file(source: Path, target: Path) -> None:
+    """A file that appears whole or not at all."""
     temporary = target.with_name(f".{target.name}{SUFFIX}")
     try:
         shutil.copyfile(source, temporary)

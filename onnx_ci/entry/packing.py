@@ -10,10 +10,12 @@ from onnx_ci.entry.context import Context, open_context
 from onnx_ci.errors import BuildStopped, UsageError
 from onnx_ci.pipeline import Plan
 from onnx_ci.policy.glob import matches
+from onnx_ci.policy.load import find_policy
 from onnx_ci.policy.suggest import did_you_mean
 from onnx_ci.report.style import Style, one_line
 from onnx_ci.report.text import render_run
 from onnx_ci.shipping import Packed, pack
+from onnx_ci.targets.git import find_root
 
 # What may stand in the table of a build hook: how it is told apart, and an example.
 KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -81,6 +83,11 @@ def packed_for(options: Options, root: Path, found: Mapping[str, Path], staging:
     if report.exit_code:
         raise BuildStopped(text)
     return packed, text
+
+
+def policy_file(options: Options, root: Path) -> Path | None:
+    """Where the policy is, if there is one."""
+    return root / options.policy if options.policy else find_policy(root, find_root(root) or root)
 
 
 def _context(options: Options, root: Path) -> Context:

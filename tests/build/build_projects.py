@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from command import onnx_ci
 from running import outputs
 from small_models import bloated
 
@@ -46,6 +47,28 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 def build(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """`python -m build` with what is installed here, as in a prepared environment."""
     return run(sys.executable, "-m", "build", "--no-isolation", *(options or ["--wheel"]), cwd=folder)
+
+
+def install_editable(folder: Path, site: Path) -> None:
+    command = ["-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--target"]
+    done = run(sys.executable, *command, site, "-e", ".", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def stopped(folder: Path) -> str:
+    """What a build says that stops, shows no traceback, and leaves nothing behind."""
+    done = build(folder)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not list((folder / "dist").iterdir())
+    assert not list(folder.glob("build/**/*.onnx"))
+    return done.stdout + done.stderr
+
+
+def found_by_check(folder: Path, code: str) -> str:
+    """The line that `check` prints for a finding."""
+    (finding,) = (line for line in onnx_ci("check", "--all", cwd=folder).out.splitlines() if code in line)
+    return finding
 
 
 def built(folder: Path, *options: str) -> dict[str, bytes]:
