@@ -15,11 +15,12 @@ from onnx_ci.findings import Finding
 from onnx_ci.job import Job, write_in_place, write_to
 from onnx_ci.judge import judge
 from onnx_ci.model.container import Model
-from onnx_ci.model.external import SUFFIX, data_files
+from onnx_ci.model.external import data_files
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import measure
 from onnx_ci.model.ownership import data_of
+from onnx_ci.model.replace import replaceable_data
 from onnx_ci.policy.schema import (
     Budget,
     InputSpec,
@@ -29,6 +30,7 @@ from onnx_ci.policy.schema import (
 )
 from onnx_ci.request import Request
 from onnx_ci.results import Outcome
+from onnx_ci.whole import whole
 
 if TYPE_CHECKING:
     from onnx_ci.verify.client import Runner
@@ -49,7 +51,7 @@ def shrink_file(
         name=str(request.source),
         rule=_rule(request),
         root=root,
-        home=_home(request.source),
+        home=home_of(request.source),
         write=write_in_place(root) if in_place else write_to(request.target),
         insists=True,
         strict=True,
@@ -70,11 +72,11 @@ def _runner() -> Runner:
     return Runner()
 
 
-def _home(path: Path) -> Path:
+def home_of(path: Path) -> Path:
     return Path(path.resolve().anchor)
 
 
-def _inputs(samples: Iterable[str]) -> InputSpec:
+def inputs_from(samples: Iterable[str]) -> InputSpec:
     """Samples as named on the command line, relative to here; no repository bounds them."""
     paths = (Path(sample).absolute() for sample in samples)
     return InputSpec(samples=tuple(path.relative_to(path.anchor).as_posix() for path in paths))
@@ -86,7 +88,7 @@ def _rule(request: Request) -> Rule:
         budget=Budget(size=request.budget),
         methods=request.choices,
         tolerance=request.tolerance,
-        inputs=_inputs(request.samples),
+        inputs=inputs_from(request.samples),
         minimum_gain=0.0,
     )
 
@@ -112,10 +114,15 @@ def _data_files(source: Path) -> set[Path]:
 
 def copy_model(source: Path, target: Path) -> None:
     """A copy byte for byte, external data included where it goes to another folder."""
+    ours = replaceable_data(target)
     same_folder = source.resolve().parent == target.resolve().parent
     for name in [] if same_folder else data_files(read_skeleton(source)):
         other = target.parent / name
-        if other.exists() and not filecmp.cmp(source.parent / name, other, shallow=False):
+        if (
+            other.exists()
+            and name not in ours
+            and not filecmp.cmp(source.parent / name, other, shallow=False)
+        ):
             raise EnvironmentFault(
                 f"{other} is there already with other content",
                 hint="write to another folder, or remove it first",
@@ -127,15 +134,9 @@ def copy_model(source: Path, target: Path) -> None:
 
 def copy_file(source: Path, target: Path) -> None:
     """A file that appears whole or not at all."""
-    temporary = target.with_name(f".{target.name}{SUFFIX}")
-    try:
+    with whole(target) as temporary:
         shutil.copyfile(source, temporary)
         shutil.copymode(source, temporary)
-        temporary.replace(target)
-    except OSError as error:
-        raise EnvironmentFault(f"{target} could not be written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def compare_files(
@@ -167,9 +168,9 @@ def _compared(
             runner,
             before.path,
             before.proto,
-            spec=_inputs(samples),
+            spec=inputs_from(samples),
             limits=Limits(),
-            root=_home(before.path),
+            root=home_of(before.path),
         )
         found = verifier.check(after.path, after.proto, tolerance, allow=OWN_AFFAIRS)
         outcome = replace(outcome, verification=found)

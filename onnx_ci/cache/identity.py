@@ -16,6 +16,7 @@ from onnx_ci.job import Job
 from onnx_ci.lineage import fingerprint
 from onnx_ci.model.hashing import file_sha256
 from onnx_ci.policy.schema import Rule
+from onnx_ci.verify.sample_paths import sample_files
 from onnx_ci.version import __version__
 
 # All that has a part in what is written or measured. What is not installed has a part as well.
@@ -58,10 +59,8 @@ def is_repeatable(rule: Rule) -> bool:
 
 def _samples(job: Job) -> Iterator[str]:
     """The contents of the user's inputs, in the order in which they are fed."""
-    for pattern in job.rule.inputs.samples:
-        for path in sorted(job.home.glob(pattern)):
-            files = sorted(path.rglob("input_*.pb")) if path.is_dir() else [path]
-            yield from (f"{file.suffix} {file_sha256(file)}" for file in files if file.is_file())
+    for file in sample_files(job.rule.inputs.samples, job.home):
+        yield f"{file.suffix} {file_sha256(file)}"
 
 
 @cache

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 COMMANDS = {
     "check": "look at changed models, change nothing; exit 1 if a rule is broken",
     "fix": "shrink models in place, each only after its outputs were verified",
-    "shrink": "shrink one model to a new file, without a policy",
+    "shrink": "shrink one model to a new file, without a policy or by its rule",
+    "embed": "write a model as a C array",
     "compare": "run two models side by side: outputs, size, parameters, latency",
     "info": "what the bytes of a model are: tensors, types, duplicates",
     "init": "write a policy from the models found",
     "explain": "which rule holds for a model, why, and what would be done",
     "methods": "list the methods and their options",
     "schema": "print the JSON schema of the policy file",
+    "cmake-dir": "print the folder of the CMake module",
     "demo": "see it work on a small bloated model in a scratch repository",
 }
 
@@ -69,7 +71,7 @@ def _dispatch(arguments: list[str]) -> int:
         raise UsageError(*_unknown(name))
     import argparse
 
-    module = importlib.import_module(f"onnx_ci.entry.commands.{name}")
+    module = importlib.import_module(f"onnx_ci.entry.commands.{name.replace('-', '_')}")
     parser = argparse.ArgumentParser(
         prog=f"onnx-ci {name}",
         description=COMMANDS[name],

@@ -70,19 +70,25 @@ def packed_for(options: Options, root: Path, found: Mapping[str, Path], staging:
     context = _context(options, root)
     if not models:
         return Packed(), f"{options.where}: there is no model in this package\n"
-    plan = Plan(
-        command="build",
-        policy=context.policy,
-        folder=context.folder,
-        root=context.root,
-        models=tuple(models.values()),
-        everything=tuple,
-    )
-    packed, report = pack(plan, {t: p.parent.resolve() / p.name for t, p in models.items()}, staging)
+    sources = {title: path.parent.resolve() / path.name for title, path in models.items()}
+    packed, report = pack(build_plan(context, tuple(sources.values())), sources, staging)
     text = render_run(report, Style())
     if report.exit_code:
         raise BuildStopped(text)
     return packed, text
+
+
+def build_plan(context: Context, models: tuple[Path, ...], *, cache: bool = True) -> Plan:
+    """A run for a build: nothing to compare growth with, and no groups."""
+    return Plan(
+        command="build",
+        policy=context.policy,
+        folder=context.folder,
+        root=context.root,
+        models=models,
+        everything=tuple,
+        cache=cache,
+    )
 
 
 def policy_file(options: Options, root: Path) -> Path | None:

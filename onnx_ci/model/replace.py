@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
+from onnx_ci.model.endings import DATA_ENDINGS
 from onnx_ci.model.external import SUFFIX, data_files
 from onnx_ci.model.naming import names_elsewhere, names_in_place
 from onnx_ci.model.ownership import data_of, is_own, other_users, refuse_changed
@@ -51,18 +52,27 @@ def _sweep(target: Path, keep: set[str]) -> None:
 
 def write_new(candidate: Model, original: Model, target: Path, *, digest: str) -> Path:
     """Write the candidate under a name of its own, over what is there and its data, but no one else's."""
-    ours = {n for n in _names_of(target) if not other_users(target.parent / n, target, target.parent)}
+    ours = {name for name in replaceable_data(target) if is_own(name, target)}
     before = data_files(original.proto)
     names = names_elsewhere(candidate.proto, before, ours, source=original.path, target=target)
     publish(candidate, target, digest=digest, names=names, ready=lambda: refuse_changed(original))
     return target
 
 
-def _names_of(target: Path) -> list[str]:
+def replaceable_data(target: Path) -> set[str]:
+    """The data of the model that is at the target now, if it looks like data and no other model names it."""
+    target = target.resolve()
     try:
-        return [name for name in data_of(target) if is_own(name, target)]
+        names = data_of(target)
     except ModelError:
-        return []
+        return set()
+    likely = (name for name in names if is_own(name, target) or name.endswith(DATA_ENDINGS))
+    plain = (target.parent / name for name in likely if not (target.parent / name).is_symlink())
+    return {
+        path.relative_to(target.parent).as_posix()
+        for path in plain
+        if not other_users(path, target, target.parent)
+    }
 
 
 def writable_target(path: Path, root: Path) -> Path:
