@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,29 @@ def test_data_of_an_earlier_build_goes_when_it_is_no_longer_needed(tmp_path: Pat
     (tmp_path / ".onnx-ci.yaml").write_text(POLICY.replace("s]", "s, {external-data: {embed: true}}]"))
     assert shrink(tmp_path).code == 0
     assert sorted(tree(tmp_path / "out")) == ["model.onnx"]
+
+
+def test_a_clean_rebuild_works_nothing_out_again_and_gives_the_same_bytes(tmp_path: Path) -> None:
+    project(tmp_path)
+    first = shrink(tmp_path, "--format", "json")
+    written = tree(tmp_path / "out")
+    (tmp_path / "out" / "model.onnx").unlink()
+    again = shrink(tmp_path, "--format", "json")
+    assert again.json == first.json  # the seconds that each method took included
+    assert tree(tmp_path / "out") == written
+    assert shrink(tmp_path, "--no-cache", "--format", "json").json != first.json
+    assert tree(tmp_path / "out") == written
+
+
+def test_builds_at_the_same_time_do_not_collide(tmp_path: Path) -> None:
+    """Four at once, with one cache; two of them even write to the same place."""
+    with ThreadPoolExecutor(4) as pool:
+        folders = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
+        list(map(project, folders))
+        done = list(pool.map(shrink, [*folders, folders[0]]))
+    assert [one.code for one in done] == [0, 0, 0, 0], [one.err for one in done]
+    assert tree(folders[0] / "out") == tree(folders[1] / "out") == tree(folders[2] / "out")
+    assert list(tree(folders[0] / "out")) == ["model.onnx"]
 
 
 def test_a_broken_rule_writes_nothing_and_says_what_check_says(tmp_path: Path) -> None:
