@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from command import onnx_ci
 from running import outputs
 from small_models import bloated
@@ -29,6 +31,12 @@ def write_project(folder: Path, pyproject: str, *, policy: str = POLICY, externa
     model = package / "model.onnx"
     onnx.save(bloated(), model, save_as_external_data=bool(external), location=external or None)
     return model
+
+
+def needs(program: str) -> None:
+    """For programs that no package index has: a test without one of them is skipped."""
+    if shutil.which(program) is None:
+        pytest.skip(f"there is no {program} here")
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

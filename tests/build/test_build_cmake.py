@@ -8,7 +8,17 @@ from pathlib import Path
 
 import onnx
 import pytest
-from build_projects import POLICY, assert_runs_alike, build, built, found_by_check, run, tree, write_project
+from build_projects import (
+    POLICY,
+    assert_runs_alike,
+    build,
+    built,
+    found_by_check,
+    needs,
+    run,
+    tree,
+    write_project,
+)
 from command import onnx_ci
 from small_models import bloated
 
@@ -16,7 +26,7 @@ from onnx_ci.version import __version__
 
 LISTS = """\
 cmake_minimum_required(VERSION 3.20)
-project(demo C)
+project(demo LANGUAGES NONE)
 find_package(OnnxCi 0.1 REQUIRED)
 onnx_ci_shrink(
   TARGET models MODELS models/one.onnx "models/two words.onnx" POLICY .onnx-ci.yaml OUTPUT_DIR out)
@@ -50,6 +60,7 @@ def rebuilt(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_only_what_changed_is_built_again(tmp_path: Path, generator: str) -> None:
+    needs("make")
     project(tmp_path / "p")
     before = tree(tmp_path / "p" / "models")
     assert configure(tmp_path / "p", "-G", generator) == ""
@@ -75,6 +86,7 @@ def test_only_what_changed_is_built_again(tmp_path: Path, generator: str) -> Non
 
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_a_broken_rule_stops_the_build(tmp_path: Path, generator: str) -> None:
+    needs("make")
     policy = f'{POLICY}  - path: "models/one.onnx"\n    budget: {{size: 2 kB}}\n'
     project(tmp_path, policy=policy)
     finding = found_by_check(tmp_path, "OCI001")
@@ -115,8 +127,9 @@ def test_a_missing_model_stops_the_build_and_leaves_nothing(tmp_path: Path) -> N
 
 
 def test_a_program_that_carries_its_model(tmp_path: Path) -> None:
+    needs("cc")
     lists = (
-        'onnx_ci_shrink(TARGET embedded EMBED MODELS "models/one.onnx" OUTPUT_DIR out)\n'
+        'enable_language(C)\nonnx_ci_shrink(TARGET embedded EMBED MODELS "models/one.onnx" OUTPUT_DIR out)\n'
         "add_executable(main main.c)\ntarget_link_libraries(main PRIVATE embedded)\n"
     )
     project(tmp_path, LISTS.split("onnx_ci_shrink")[0] + lists)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from build_projects import FEED, POLICY, found_by_check, run, tree
+from build_projects import FEED, POLICY, found_by_check, needs, run, tree
 from command import Done, onnx_ci
 from running import outputs
 from small_models import bloated, lean
@@ -158,6 +158,7 @@ def test_the_depfile_names_all_that_counted_and_odd_names_are_escaped(tmp_path: 
 
 
 def test_make_builds_again_only_what_has_to_be(tmp_path: Path) -> None:
+    needs("make")
     model = project(tmp_path, external="model.onnx.data")
     (tmp_path / "Makefile").write_text(MAKEFILE)
     data = tmp_path / "models" / "model.onnx.data"
@@ -185,7 +186,36 @@ def test_make_builds_again_only_what_has_to_be(tmp_path: Path) -> None:
     assert not make()
 
 
+MESON = """\
+project('demo', version: '1')
+custom_target('model',
+  input: 'models/model.onnx', output: 'model.onnx', depfile: 'model.d', build_by_default: true,
+  command: [find_program('onnx-ci'), 'shrink', '@INPUT@', '@OUTPUT@',
+            '--policy', files('.onnx-ci.yaml'), '--depfile', '@DEPFILE@'])
+"""
+
+
+def test_meson_builds_again_only_what_has_to_be(tmp_path: Path) -> None:
+    project(tmp_path, external="model.onnx.data")
+    (tmp_path / "meson.build").write_text(MESON)
+    assert run("meson", "setup", "b", cwd=tmp_path).returncode == 0
+
+    def again() -> bool:
+        done = run("ninja", "-C", "b", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return "no work to do" not in done.stdout
+
+    assert again()
+    assert (tmp_path / "b" / "model.onnx").stat().st_size < 10_000
+    assert not again()
+    for name in ("models/model.onnx.data", ".onnx-ci.yaml"):
+        os.utime(tmp_path / name)
+        assert again(), name
+        assert not again(), name
+
+
 def test_a_model_as_a_c_array(tmp_path: Path) -> None:
+    needs("cc")
     onnx.save(bloated(), tmp_path / "my-model.onnx")
     assert onnx_ci("embed", "my-model.onnx", "m.c", cwd=tmp_path).code == 0
     (tmp_path / "main.c").write_text(
