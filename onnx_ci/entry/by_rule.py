@@ -28,7 +28,9 @@ class ByRule:
             )
         # Seen from where the policy is, as `check` sees it: a build may run anywhere.
         self.context: Context = open_context(self.policy.name, self.policy.resolve().parent)
-        self.source = source.parent.resolve() / source.name
+        near = source.parent.resolve() / source.name
+        # A sandbox is made of links: the policy it shows is somewhere else, and so is the model.
+        self.source = near if near.is_relative_to(self.context.folder) else source.resolve()
         self.target = target
         if target.exists() and target.samefile(source):
             raise UsageError(

@@ -33,6 +33,8 @@ class Options:
 
     def __init__(self, table: Mapping[str, Any], where: str, *known: str) -> None:
         self.where = where
+        if not isinstance(table, Mapping):
+            raise UsageError(f"{where} is {table!r}, expected a table", hint=f"for example: {where}")
         for name, value in table.items():
             if name not in known:
                 hint = f"known keys: {', '.join(known)}"

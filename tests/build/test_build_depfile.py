@@ -61,6 +61,16 @@ def test_a_build_may_run_anywhere(tmp_path: Path) -> None:
     assert done.json["verdict"] == "shrunk"
 
 
+def test_a_sandbox_of_links_is_as_good_as_the_tree(tmp_path: Path) -> None:
+    """Bazel shows an action links to the files that it may read, in a folder of their own."""
+    project(tmp_path / "p", POLICY.replace("**/*.onnx", "models/*.onnx"), "model.onnx.data")
+    for name in ("models/model.onnx", "models/model.onnx.data", ".onnx-ci.yaml"):
+        (tmp_path / "box" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "box" / name).symlink_to(tmp_path / "p" / name)
+    (tmp_path / "box" / "out").mkdir()
+    assert shrink(tmp_path / "box", "--format", "json").json["verdict"] == "shrunk"
+
+
 @pytest.mark.parametrize("external", ["", "weights.bin"])
 def test_what_the_rule_leaves_alone_is_copied_again_when_it_changes(tmp_path: Path, external: str) -> None:
     model = project(tmp_path, EXACT, external, lean())

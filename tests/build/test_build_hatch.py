@@ -13,6 +13,7 @@ from build_projects import (
     built,
     found_by_check,
     install_editable,
+    opened,
     stopped,
     tree,
     write_project,
@@ -58,6 +59,10 @@ def test_an_sdist_is_shrunk_only_if_asked(tmp_path: Path) -> None:
     assert len(files["pkg/model.onnx"]) < model.stat().st_size / 4
     assert ".onnx-ci.yaml" in files
     assert_runs_alike(files, model, tmp_path / "unpacked")
+    done = build(tmp_path / "asked", "--sdist", "--wheel")  # the wheel from the sdist: not shrunk twice
+    assert done.returncode == 0, done.stderr
+    wheel = opened(next((tmp_path / "asked" / "dist").glob("*.whl")))
+    assert wheel["pkg/model.onnx"] == files["pkg/model.onnx"]
 
 
 def test_data_that_the_shrunk_model_does_not_need_is_not_shipped(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def test_a_build_stops_with_the_finding_that_check_prints(tmp_path: Path) -> Non
     ("policy", "options", "expected"),
     [
         ("version: 1\nmodels: [{path: a, budgit: 1}]\n", "", ".onnx-ci.yaml:2: models: unknown key 'budgit'"),
+        (POLICY, "models = 3\n", "[tool.onnx-ci]: models can't be 3"),
         (POLICY, "sdist = true\n", "[tool.onnx-ci]: unknown key 'sdist'"),
         (POLICY, 'models = ["pkg/other.onnx"]\n', "no model of the package matches 'pkg/other.onnx'"),
     ],
