@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict, fields, is_dataclass
+from itertools import repeat
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -34,5 +35,7 @@ def _read(hint: Any, value: Any) -> Any:
     if get_origin(hint) in (Union, UnionType):
         return _read(next(one for one in get_args(hint) if one is not NoneType), value)
     if get_origin(hint) is tuple:
-        return tuple(_read(get_args(hint)[0], item) for item in value)
+        kinds = get_args(hint)
+        every = repeat(kinds[0]) if kinds[-1] is Ellipsis else kinds
+        return tuple(_read(kind, item) for kind, item in zip(every, value, strict=False))
     return read(hint, value) if is_dataclass(hint) and isinstance(hint, type) else value
