@@ -37,7 +37,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _make(path: Path) -> bytes | None:
-    """Of two runs that make one at the same time, both go on with the one that is there in the end."""
+    """Of two runs that make one at once, one may sign what nobody believes: that costs time, no more."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
     with os.fdopen(handle, "wb") as file:

@@ -113,11 +113,10 @@ def _help() -> str:
 
 
 def _complain(message: str, hint: str = "") -> None:
-    from onnx_ci.report.style import Style, one_line
+    from onnx_ci.report.style import Style, complaint
 
     mark = Style.of(sys.stderr).paint("onnx-ci:", "red")
-    lines = [*f"{message}".split("\n"), *(f"  {line}" for line in hint.split("\n") if line)]
-    sys.stderr.write(f"{mark} " + "\n".join(map(one_line, lines)) + "\n")
+    sys.stderr.write(f"{mark} {complaint(message, hint)}\n")
 
 
 def _named_like_an_option(argument: str) -> str:

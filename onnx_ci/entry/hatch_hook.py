@@ -23,8 +23,9 @@ class OnnxCiBuildHook(BuildHookInterface[BuilderConfig]):
     PLUGIN_NAME = "onnx-ci"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        from onnx_ci.entry.packing import Options, complaint, packed_for
+        from onnx_ci.entry.packing import Options, packed_for
         from onnx_ci.errors import OnnxCiError
+        from onnx_ci.report.style import complaint
 
         try:
             options = Options(self.config, WHERE, "policy", "models", "sdist")
@@ -34,7 +35,7 @@ class OnnxCiBuildHook(BuildHookInterface[BuilderConfig]):
             self._staging = tempfile.TemporaryDirectory(prefix="onnx-ci-")
             packed, report = packed_for(options, Path(self.root), found, Path(self._staging.name))
         except OnnxCiError as error:
-            self.app.abort(complaint(error))
+            self.app.abort(f"onnx-ci: {complaint(error.message, error.hint)}")
         else:
             self.app.display_info(report.rstrip())
             self._include(packed, found, build_data)

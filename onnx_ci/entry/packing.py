@@ -107,10 +107,3 @@ def _context(options: Options, root: Path) -> Context:
             hint="`onnx-ci init` writes one; in a source distribution it has to be included",
         )
     return context
-
-
-def complaint(error: Exception) -> str:
-    """An error as the command line would show it."""
-    message, hint = getattr(error, "message", str(error)), getattr(error, "hint", "")
-    lines = [*message.rstrip("\n").split("\n"), *(f"  {line}" for line in hint.split("\n") if line)]
-    return "onnx-ci: " + "\n".join(map(one_line, lines))

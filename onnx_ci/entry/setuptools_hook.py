@@ -83,13 +83,13 @@ def _errors_of_setuptools() -> Iterator[None]:
     """An error of ours becomes one of setuptools', which it shows without a traceback."""
     from setuptools.errors import BaseError
 
-    from onnx_ci.entry.packing import complaint
     from onnx_ci.errors import OnnxCiError
+    from onnx_ci.report.style import complaint
 
     try:
         yield
     except OnnxCiError as error:
-        raise BaseError(complaint(error)) from None
+        raise BaseError(f"onnx-ci: {complaint(error.message, error.hint)}") from None
 
 
 def _put(packed: Packed, build: Path) -> None:

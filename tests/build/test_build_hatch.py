@@ -94,6 +94,22 @@ def test_models_that_are_included_by_force_or_from_a_source_folder(tmp_path: Pat
     assert not model.exists()
 
 
+def test_a_model_that_another_hook_has_made(tmp_path: Path) -> None:
+    root = tmp_path / "p"
+    model = write_project(
+        root, PYPROJECT.replace("hooks.onnx-ci", "hooks.custom]\n[tool.hatch.build.hooks.onnx-ci")
+    )
+    (root / "hatch_build.py").write_text(
+        "from hatchling.builders.hooks.plugin.interface import BuildHookInterface\n"
+        "class Export(BuildHookInterface):\n"
+        "    def initialize(self, version, build_data):\n"
+        "        build_data['force_include']['pkg/model.onnx'] = 'pkg/made.onnx'\n"
+    )
+    files = built(root)
+    assert len(files["pkg/made.onnx"]) < model.stat().st_size / 4
+    assert_runs_alike(files, model, tmp_path / "unpacked", "pkg/made.onnx")
+
+
 def test_an_editable_install_is_left_alone(tmp_path: Path) -> None:
     model = write_project(tmp_path / "p", PYPROJECT, policy="this: is not a policy\n")
     before = model.read_bytes()
