@@ -62,6 +62,7 @@ def shrink(
     samples: Iterable[str] = (),
     verify: bool = True,
     plan_seconds: float = PLAN_SECONDS,
+    cache: bool = True,
 ) -> ShrinkResult:
     """Shrink a model in memory, or a file to `output`. Nothing unverified is returned or written."""
 
@@ -77,6 +78,7 @@ def shrink(
             samples=tuple(samples),
             verify=verify,
             plan_seconds=plan_seconds,
+            cache=cache,
         )
 
     if isinstance(model, onnx.ModelProto):
@@ -110,12 +112,17 @@ def compare(
 
 
 def check(
-    paths: Iterable[str | Path] = (), *, policy: str | None = None, since: str = "", everything: bool = False
+    paths: Iterable[str | Path] = (),
+    *,
+    policy: str | None = None,
+    since: str = "",
+    everything: bool = False,
+    cache: bool = True,
 ) -> RunReport:
     """What `onnx-ci check` does, as a value; it changes nothing."""
     context = open_context(policy)
     wanted = Wanted(paths=tuple(map(str, paths)), since=since, everything=everything)
-    return judge_selection("check", context, select_models(context, wanted))
+    return judge_selection("check", context, select_models(context, wanted), cache=cache)
 
 
 def _refuse_files(choices: Iterable[MethodChoice]) -> None:

@@ -17,6 +17,7 @@ from onnx_ci.workbench import Workbench
 if TYPE_CHECKING:
     from onnx_ci.planner.planner import Planner
 
+BY_CHANCE = "OCI013"  # the code of what another run may find otherwise
 STRIDES = 4  # times that a plan is asked for more, where what it gave is still too large
 
 
@@ -43,6 +44,11 @@ class Attempts:
             else:
                 yield from self._to_budget(draft, methods, stack, tried)
 
+    def _planned(self, planner: Planner, candidate: Candidate) -> Staged:
+        """A plan that the clock cut short is a matter of chance: it must not be remembered."""
+        self.bench.codes.update([BY_CHANCE] if planner.hurried else [])
+        return self.bench.stage(candidate)
+
     def _smallest(self, draft: Draft, planner: Planner | None, tried: list[Alternative]) -> Iterator[Staged]:
         whole = self._ordered(list(self._gaining(draft, planner)))
         if planner is None:
@@ -50,7 +56,7 @@ class Attempts:
             return
         waiting = list(whole)
         for candidate in self._noted(planner.smallest()):
-            staged = self.bench.stage(candidate)
+            staged = self._planned(planner, candidate)
             tried += [] if candidate.planned is None else _unless_there(planner.alternatives(), tried)
             while waiting and self._rank(waiting[0]) < self._rank(staged):
                 yield waiting.pop(0)
@@ -93,7 +99,7 @@ class Attempts:
         for _ in range(STRIDES):
             short = 0
             for candidate in self._noted(planner.mildest(needed)):
-                staged = self.bench.stage(candidate)
+                staged = self._planned(planner, candidate)
                 short = _excess(over_limits(staged.measure, limits), limits)
                 if short:
                     break
@@ -131,11 +137,12 @@ class Attempts:
                 say=bench.say,
             )
         )
+        bench.codes.update([BY_CHANCE] if planner.hurried else [])
         return planner if planner.search is not None else None
 
     def _gaining(self, draft: Draft, planner: Planner | None) -> Iterator[Candidate]:
         # A plan that ran out of time may have found nothing: then methods as a whole are better than none.
-        whole = planner is None or bool(planner.cut_short)
+        whole = planner is None or planner.hurried
         planned = set() if planner is None or whole else {form.run.method.name for form in planner.forms}
         return self._noted(candidates(draft, planned))
 

@@ -45,3 +45,9 @@ class ModelError(OnnxCiError):
     def __init__(self, message: str, *, hint: str = "", code: str = "OCI006") -> None:
         super().__init__(message, hint=hint)
         self.code = code
+
+
+class BuildStopped(OnnxCiError):
+    """A model of a package breaks its rule; the message is the report."""
+
+    exit_code = 1

@@ -85,7 +85,7 @@ class Gate(Workbench):
     def _write(self, choice: Choice, outcome: Outcome) -> Outcome:
         if self.job.write is None or choice.staged is None:
             return outcome
-        if self.job.insists and outcome.verdict == "over_budget":
+        if self.job.strict and any(finding.severity == "error" for finding in outcome.findings):
             return replace(outcome, after=None)
         self.say("writing")
         try:
@@ -146,9 +146,26 @@ class Gate(Workbench):
         return not self.methods or self.override is not None or bool(self.sharers)
 
     def choose(self) -> Choice:
-        """Try candidates in the order the rule wants until one is proven."""
+        """What an earlier run chose for the same content, or what comes of trying."""
         if self.hands_off:
             return Choice(None, NOT_RUN, ())
+        if self.runner is None or not self.job.cache:
+            return self._choose()
+        from onnx_ci.cache.choices import memory
+
+        content = self.before.sha256
+        kept = memory(self.job, self.model, self.hashing, content, self.limits, self.scratch)
+        known = kept.recall()
+        if known is None:
+            choice = self._choose()
+            kept.keep(choice, tuple(self.idle.values()), self.codes)
+            return choice
+        choice, idle = known
+        self.idle = {(step.method, step.note): step for step in idle}
+        return choice
+
+    def _choose(self) -> Choice:
+        """Try candidates in the order the rule wants until one is proven."""
         choice = self._try(self.methods)
         own = [one for one in self.methods if method(one.name).fidelity != "exact*"]
         if choice.staged is None and choice.misled and len(own) < len(self.methods):
@@ -189,7 +206,9 @@ class Gate(Workbench):
             return Proof(accepted=True, verification=Verification(status="not_run", reason=reason))
         self.say(f"verifying {', '.join(staged.candidate.names)}")
         made = staged.candidate
-        return self.prover.prove(staged.path, staged.model, bitwise=made.bitwise, changes=made.changes)
+        proof = self.prover.prove(staged.path, staged.model, bitwise=made.bitwise, changes=made.changes)
+        self.codes.add(proof.verification.code)
+        return proof
 
     def worth_it(self, staged: Staged) -> bool:
         if staged.candidate.moved and staged.candidate.exact:

@@ -12,7 +12,7 @@ from onnx_ci.findings import Finding
 from onnx_ci.methods.catalogue import method
 from onnx_ci.model.container import Model
 from onnx_ci.model.hashing import BackgroundHash
-from onnx_ci.model.replace import replace_model
+from onnx_ci.model.replace import replace_model, write_new
 from onnx_ci.plan import Candidate
 from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Alternative, Latency, Measure, Verification
@@ -33,10 +33,12 @@ class Job:
     policy: Policy | None = None
     write: Write | None = None
     insists: bool = False
+    strict: bool = False  # True: what is written keeps its rule, or nothing is written
     base_size: int | None = None
     hashing: BackgroundHash | None = None
     repository: Path | None = None  # of git: where an original is looked for
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
+    cache: bool = True  # whether what an earlier run proved for this content may be used again
 
     @property
     def call(self) -> str:
@@ -77,6 +79,10 @@ class Choice:
     misled: bool = False  # a library's "the same mathematics" was not: it is worth trying without
     latency: Latency | None = None
     stale: Finding | None = None  # why the model may not stay as it is, whatever its size
+
+
+def write_to(target: Path) -> Write:
+    return lambda candidate, original, digest: write_new(candidate, original, target.resolve(), digest=digest)
 
 
 def write_in_place(root: Path) -> Write:

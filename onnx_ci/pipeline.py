@@ -12,7 +12,7 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
-from onnx_ci.job import Job, write_in_place
+from onnx_ci.job import Job, Say, Write, write_in_place
 from onnx_ci.judge import judge
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import compressed_size, files_of
@@ -31,7 +31,7 @@ Progress = Callable[[int, int, str, str], None]  # models done, models in all, n
 class Plan:
     """One run: the models, the rules, and where everything is."""
 
-    command: str  # "check" | "fix"
+    command: str  # "check" | "fix" | "build"
     policy: Policy
     folder: Path  # patterns are relative to it
     root: Path  # nothing outside of it is read or written
@@ -41,6 +41,7 @@ class Plan:
     base: str = ""
     jobs: int = 1
     notes: tuple[str, ...] = ()
+    cache: bool = True
 
 
 def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
@@ -89,6 +90,15 @@ def _in_parallel(plan: Plan, progress: Progress) -> Iterator[Outcome]:
 
 def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progress) -> Outcome:
     name = shown(plan, path)
+    write = write_in_place(plan.root) if plan.command == "fix" else None
+    return judge_by_rule(
+        plan, path, runner, write, lambda doing: progress(position, len(plan.models), name, doing)
+    )
+
+
+def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, say: Say) -> Outcome:
+    """One model under the rule that holds for it, if any does."""
+    name = shown(plan, path)
     rule = rule_for(plan.policy, name) if path.is_relative_to(plan.folder) else None
     if rule is None or rule.ignore:
         return _ignored(plan, name, rule)
@@ -99,12 +109,13 @@ def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progre
         root=plan.root,
         home=plan.folder,
         policy=plan.policy,
-        write=write_in_place(plan.root) if plan.command == "fix" else None,
+        write=write,
+        strict=plan.command == "build",
         base_size=_base_size(plan, path, rule),
         repository=plan.repository,
+        cache=plan.cache,
     )
-    outcome = judge(job, runner, lambda doing: progress(position, len(plan.models), name, doing))
-    return _with_ended_override(plan, outcome)
+    return _with_ended_override(plan, judge(job, runner, say))
 
 
 def shown(plan: Plan, path: Path) -> str:

@@ -25,6 +25,7 @@ class Request:
     samples: tuple[str, ...] = ()
     verify: bool = True
     plan_seconds: float = PLAN_SECONDS
+    cache: bool = True
 
     @property
     def choices(self) -> tuple[MethodChoice, ...]:

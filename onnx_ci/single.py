@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
-from onnx_ci.job import Job, Write, write_in_place
+from onnx_ci.job import Job, write_in_place, write_to
 from onnx_ci.judge import judge
 from onnx_ci.model.container import Model
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model, read_skeleton
-from onnx_ci.model.locations import SUFFIX
 from onnx_ci.model.measure import files_of, measure
 from onnx_ci.model.ownership import data_of
-from onnx_ci.model.replace import write_new
+from onnx_ci.model.replace import replaceable_data
 from onnx_ci.policy.schema import (
     Budget,
     InputSpec,
@@ -30,6 +29,7 @@ from onnx_ci.policy.schema import (
 )
 from onnx_ci.request import Request
 from onnx_ci.results import Outcome
+from onnx_ci.whole import whole
 
 if TYPE_CHECKING:
     from onnx_ci.verify.client import Runner
@@ -50,11 +50,13 @@ def shrink_file(
         name=str(request.source),
         rule=_rule(request),
         root=root,
-        home=_home(request.source),
-        write=write_in_place(root) if in_place else _write_to(request.target),
+        home=home_of(request.source),
+        write=write_in_place(root) if in_place else write_to(request.target),
         insists=True,
+        strict=True,
         hashing=hashing,
         identify=request.identify,
+        cache=request.cache,
     )
     with _runner() if request.verify else nullcontext() as runner:
         outcome = judge(job, runner, say)
@@ -69,11 +71,11 @@ def _runner() -> Runner:
     return Runner()
 
 
-def _home(path: Path) -> Path:
+def home_of(path: Path) -> Path:
     return Path(path.resolve().anchor)
 
 
-def _inputs(samples: Iterable[str]) -> InputSpec:
+def inputs_from(samples: Iterable[str]) -> InputSpec:
     """Samples as named on the command line, relative to here; no repository bounds them."""
     paths = (Path(sample).absolute() for sample in samples)
     return InputSpec(samples=tuple(path.relative_to(path.anchor).as_posix() for path in paths))
@@ -85,14 +87,14 @@ def _rule(request: Request) -> Rule:
         budget=Budget(size=request.budget),
         methods=request.choices,
         tolerance=request.tolerance,
-        inputs=_inputs(request.samples),
+        inputs=inputs_from(request.samples),
         plan_seconds=request.plan_seconds,
         minimum_gain=0.0,
     )
 
 
 def check_target(source: Path, target: Path) -> None:
-    """Refuse what can't be written, and what would destroy the model that is read."""
+    """Refuse what can't be written, or must not be, before any work is done."""
     if source.exists() and target.exists() and target.resolve() in _data_files(source):
         raise UsageError(f"{target} holds the weights of {source}", hint="name another file to write")
     if target.is_dir():
@@ -110,35 +112,28 @@ def _data_files(source: Path) -> set[Path]:
         return set()
 
 
-def _write_to(target: Path) -> Write:
-    return lambda candidate, original, digest: write_new(candidate, original, target.resolve(), digest=digest)
-
-
 def copy_model(source: Path, target: Path) -> None:
     """A copy byte for byte, external data included where it goes to another folder."""
+    ours = replaceable_data(target)
     same_folder = source.resolve().parent == target.resolve().parent
     for file in [] if same_folder else files_of(source, read_skeleton(source))[1:]:
         other = target.parent / file.relative_to(source.parent)
-        if other.exists() and not filecmp.cmp(file, other, shallow=False):
+        mine = other.relative_to(target.parent).as_posix() in ours
+        if other.exists() and not mine and not filecmp.cmp(file, other, shallow=False):
             raise EnvironmentFault(
                 f"{other} is there already with other content",
                 hint="write to another folder, or remove it first",
             )
         other.parent.mkdir(parents=True, exist_ok=True)
-        _copy(file, other)
-    _copy(source, target)
+        copy_file(file, other)
+    copy_file(source, target)
 
 
-def _copy(source: Path, target: Path) -> None:
-    temporary = target.with_name(f".{target.name}{SUFFIX}")
-    try:
+def copy_file(source: Path, target: Path) -> None:
+    """A file that appears whole or not at all."""
+    with whole(target) as temporary:
         shutil.copyfile(source, temporary)
         shutil.copymode(source, temporary)
-        temporary.replace(target)
-    except OSError as error:
-        raise EnvironmentFault(f"{target} could not be written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def compare_files(
@@ -171,9 +166,9 @@ def _compared(
             runner,
             before.path,
             before.proto,
-            spec=_inputs(samples),
+            spec=inputs_from(samples),
             limits=Limits(),
-            root=_home(before.path),
+            root=home_of(before.path),
             stored=values_beside(before),
         )
         extra = values_beside(after)

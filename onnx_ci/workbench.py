@@ -45,6 +45,7 @@ class Workbench:
         self.lineage = lineage(model, job.rule)
         self.count = 0
         self.idle: dict[tuple[str, str], Step] = {}  # methods that gained nothing, and why
+        self.codes: set[str] = set()  # of the findings that verifications led to
 
     @cached_property
     def before(self) -> Measure:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 REQUIRE_ALL = os.environ.get("ONNX_CI_REQUIRE_ALL") == "1"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test finds what another has proven, nor what the user has."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("ONNX_CI_CACHE", str(folder))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.delenv("ONNX_CI_CACHE_KEY", raising=False)
+    return folder
 
 
 @pytest.hookimpl(wrapper=True)

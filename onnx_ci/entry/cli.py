@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 COMMANDS = {
     "check": "look at changed models, change nothing; exit 1 if a rule is broken",
     "fix": "shrink models in place, each only after its outputs were verified",
-    "shrink": "shrink one model to a new file, without a policy",
+    "shrink": "shrink one model to a new file, without a policy or by its rule",
     "restore": "put external data and extracted tensors back into one file",
+    "embed": "write a model as a C array",
     "compare": "run two models side by side: outputs, size, parameters, latency",
     "info": "what the bytes of a model are: tensors, types, duplicates",
     "init": "write a policy from the models found",
     "explain": "which rule holds for a model, why, and what would be done",
     "methods": "list the methods and their options",
     "schema": "print the JSON schema of the policy file",
+    "cmake-dir": "print the folder of the CMake module",
     "demo": "see it work on a small bloated model in a scratch repository",
 }
 
@@ -70,7 +72,7 @@ def _dispatch(arguments: list[str]) -> int:
         raise UsageError(*_unknown(name))
     import argparse
 
-    module = importlib.import_module(f"onnx_ci.entry.commands.{name}")
+    module = importlib.import_module(f"onnx_ci.entry.commands.{name.replace('-', '_')}")
     parser = argparse.ArgumentParser(
         prog=f"onnx-ci {name}",
         description=COMMANDS[name],
@@ -112,11 +114,10 @@ def _help() -> str:
 
 
 def _complain(message: str, hint: str = "") -> None:
-    from onnx_ci.report.style import Style, one_line
+    from onnx_ci.report.style import Style, complaint
 
     mark = Style.of(sys.stderr).paint("onnx-ci:", "red")
-    lines = [*f"{message}".split("\n"), *(f"  {line}" for line in hint.split("\n") if line)]
-    sys.stderr.write(f"{mark} " + "\n".join(map(one_line, lines)) + "\n")
+    sys.stderr.write(f"{mark} {complaint(message, hint)}\n")
 
 
 def _named_like_an_option(argument: str) -> str:

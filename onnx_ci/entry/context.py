@@ -36,9 +36,9 @@ class Context:
         return self.checked.policy()
 
 
-def open_context(policy_option: str | None) -> Context:
+def open_context(policy_option: str | None, here: Path | None = None) -> Context:
     """Find and check the policy: the one that is named, or the nearest upward within the repository."""
-    here = Path.cwd()
+    here = (here or Path.cwd()).resolve()
     path = _named(here, policy_option) if policy_option else find_policy(here, find_root(here) or here)
     if path is None:
         return Context(here, None, CheckedPolicy("built-in rules", {"models": [{"path": "**/*.onnx"}]}))

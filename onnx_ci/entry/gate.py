@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from onnx_ci.entry.context import Context, open_context
-from onnx_ci.entry.output import add_format_arguments, write_run, write_to
+from onnx_ci.entry.output import add_cache_argument, add_format_arguments, write_run, write_to
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.targets.select import Selection, Wanted, all_models, select
 
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--all", action="store_true", help="every model")
     parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
     parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="models at a time (default 1)")
+    add_cache_argument(parser)
     add_format_arguments(parser)
 
 
@@ -47,7 +48,7 @@ def run_gate(command: str, options: argparse.Namespace) -> int:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         write_to("".join(f"{note}\n" for note in (*context.notes, selection.note) if note), "")
         return 0
-    report = judge_selection(command, context, selection, jobs=options.jobs)
+    report = judge_selection(command, context, selection, jobs=options.jobs, cache=options.cache)
     write_run(report, options.formats)
     return report.exit_code
 
@@ -67,7 +68,9 @@ def select_models(context: Context, wanted: Wanted) -> Selection:
     return select(wanted, here=context.here, root=context.root, policy=context.policy_path, owns=_owns)
 
 
-def judge_selection(command: str, context: Context, selection: Selection, *, jobs: int = 1) -> RunReport:
+def judge_selection(
+    command: str, context: Context, selection: Selection, *, jobs: int = 1, cache: bool = True
+) -> RunReport:
     """Judge what was selected; with nothing selected the report is empty."""
     from onnx_ci.results import RunReport
 
@@ -88,6 +91,7 @@ def judge_selection(command: str, context: Context, selection: Selection, *, job
         base=selection.base,
         jobs=jobs,
         notes=notes,
+        cache=cache,
     )
     progress = ProgressLine()
     try:

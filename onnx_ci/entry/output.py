@@ -48,6 +48,15 @@ def add_format_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", action=FormatAction, metavar="P", help="file for the --format before it")
 
 
+def add_cache_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-cache",
+        dest="cache",
+        action="store_false",
+        help="work on every model, also on those whose outcome is known from an earlier run",
+    )
+
+
 def write_run(report: RunReport, formats: Sequence[Sequence[str]]) -> None:
     def text(style: Style) -> str:
         from onnx_ci.report.text import render_run

@@ -43,6 +43,7 @@ class BackgroundHash:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.state = file_state(path)  # shows later whether it was this content that was hashed
         self._outcome: str | OSError = ""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
+from onnx_ci.model.endings import DATA_ENDINGS
 from onnx_ci.model.external import data_files, opened_files
 from onnx_ci.model.locations import SUFFIX
 from onnx_ci.model.naming import names_for
@@ -60,17 +61,26 @@ def _sweep(target: Path, root: Path, keep: set[str]) -> None:
 
 def write_new(candidate: Model, original: Model, target: Path, *, digest: str) -> Path:
     """Write the candidate under a name of its own, over what is there and its data, but no one else's."""
-    ours = {name for name in _names_of(target) if _is_ours(name, target, target.parent)}
+    ours = {name for name in replaceable_data(target) if _is_ours(name, target, target.parent)}
     names = names_for(candidate, target, merged=opened_files(original), ours=ours)
     publish(candidate, target, digest=digest, names=names, ready=lambda: refuse_changed(original))
     return target
 
 
-def _names_of(target: Path) -> list[str]:
+def replaceable_data(target: Path) -> set[str]:
+    """The data of the model that is at the target now, if it looks like data and no other model names it."""
+    target = target.resolve()
     try:
-        return data_of(target)
+        names = data_of(target)
     except ModelError:
-        return []
+        return set()
+    likely = (name for name in names if is_own(name, target) or name.endswith(DATA_ENDINGS))
+    plain = (target.parent / name for name in likely if not (target.parent / name).is_symlink())
+    return {
+        path.relative_to(target.parent).as_posix()
+        for path in plain
+        if not other_users(path, target, target.parent)
+    }
 
 
 def writable_target(path: Path, root: Path) -> Path:

@@ -24,6 +24,7 @@ from onnx_ci.results import Alternative, KeptTensor, Planned, Point
 from onnx_ci.verify.bench import Bench
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
+NO_TIME = "there was no time to plan"
 SHOWN = 20  # tensors that a report names
 FEW = 4  # mixes that are written and proven, should what held in trials be refused
 
@@ -54,7 +55,7 @@ class Planner:
         except ModelError as error:
             self.reason = error.message
         except OutOfTime:
-            self.reason = "there was no time to plan"
+            self.reason = NO_TIME
         except BaseException:
             self._stack.close()
             raise
@@ -94,9 +95,9 @@ class Planner:
             self.reason = "the model does not hold the tolerance before anything is rounded"
 
     @property
-    def cut_short(self) -> str:
-        """What there was no time for, if there was not enough."""
-        return self._search.known.cut_short
+    def hurried(self) -> bool:
+        """Whether there was not enough time for all of it."""
+        return self.reason == NO_TIME or bool(self.search and self.search.known.cut_short)
 
     def smallest(self) -> Iterator[Candidate]:
         """Candidates that held in trials, the smallest first."""

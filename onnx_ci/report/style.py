@@ -23,6 +23,12 @@ class Style:
         return f"\x1b[{CODES[colour]}m{text}\x1b[0m" if self.colour and colour else text
 
 
+def complaint(message: str, hint: str = "") -> str:
+    """An error and the way out, line by line."""
+    lines = [*message.rstrip("\n").split("\n"), *(f"  {line}" for line in hint.split("\n") if line)]
+    return "\n".join(map(one_line, lines))
+
+
 def one_line(text: str) -> str:
     """Names come from untrusted models: control characters would let them draw on the terminal."""
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

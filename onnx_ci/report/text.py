@@ -46,7 +46,7 @@ def render_run(report: RunReport, style: Style) -> str:
 def _table(report: RunReport, style: Style) -> Iterator[str]:
     if not report.outcomes:
         return
-    after = "after" if report.command == "fix" else "could be"
+    after = "could be" if report.command == "check" else "after"
     rows = [("model", "size", after, "saved", "outputs", "verdict"), *map(_row, report.outcomes)]
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for number, row in enumerate(rows):
@@ -114,7 +114,7 @@ def _summary(report: RunReport, style: Style) -> Iterator[str]:
     judged = sum(outcome.verdict != "ignored" for outcome in outcomes)
     count = f"{judged} model{'s' if judged != 1 else ''}"
     saved = report.size_before - report.size_after
-    verb = "saved" if report.command == "fix" else "could be saved"
+    verb = "could be saved" if report.command == "check" else "saved"
     gain = f", {format_size(saved)} of {format_size(report.size_before)} {verb}" if saved > 0 else ""
     state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
     yield f"{count} checked{gain}: {state}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from onnx_ci.entry.context import Context, open_context
 from onnx_ci.entry.gate import judge_selection, select_models
+from onnx_ci.entry.output import add_cache_argument
 from onnx_ci.policy.match import matching_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.report.style import Style, one_line
@@ -20,6 +21,7 @@ from onnx_ci.targets.select import Wanted
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="a model")
     parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
+    add_cache_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -32,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
             _write(line)
     from onnx_ci.report.text import render_outcome
 
-    report = judge_selection("check", context, selection)
+    report = judge_selection("check", context, selection, cache=options.cache)
     for outcome in report.outcomes:
         _write("")
         sys.stdout.write(render_outcome(outcome, style, title=f"what would be done: {outcome.verdict}"))

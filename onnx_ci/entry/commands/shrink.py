@@ -1,12 +1,13 @@
-"""`onnx-ci shrink`: one model to a new file, without a policy."""
+"""`onnx-ci shrink`: one model to a new file, without a policy, or by the rule that one has for it."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from onnx_ci.entry.arguments import read_budget, read_methods, read_tolerance
-from onnx_ci.entry.output import add_format_arguments, write_outcome
+from onnx_ci.entry.output import add_cache_argument, add_format_arguments, write_outcome, write_run
 from onnx_ci.errors import UsageError
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS
@@ -17,6 +18,14 @@ from onnx_ci.results import Outcome
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="IN", help="the model to shrink; it is left as it is")
     parser.add_argument("target", metavar="OUT", help="the file to write")
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="do what its rule for IN says, as a build does, and copy IN if it is right",
+    )
+    parser.add_argument(
+        "--depfile", metavar="FILE", help="write which files OUT was made from, for Make, Ninja and CMake"
+    )
     parser.add_argument(
         "--methods",
         default="",
@@ -37,28 +46,69 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
     )
     parser.add_argument("--no-verify", action="store_true", help="write without running the models")
+    add_cache_argument(parser)
     add_format_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    source = Path(options.source)
+    source, target = Path(options.source), Path(options.target)
     if not source.exists():
         raise UsageError(f"there is no file {options.source!r}", hint="usage: onnx-ci shrink IN OUT")
+    return _by_rule(options, source, target) if options.policy else _as_asked(options, source, target)
+
+
+def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
     request = Request(
         source=source,
-        target=Path(options.target),
+        target=target,
         methods=read_methods(options.methods),
         budget=read_budget(options.budget) if options.budget else None,
         tolerance=read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
         samples=tuple(options.samples),
         verify=not options.no_verify,
         plan_seconds=options.plan_seconds,
+        cache=options.cache,
     )
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None
     outcome = _shrink(request, hashing)
     write_outcome(outcome, options.formats, title=f"{options.source} -> {options.target}")
-    return int(any(finding.severity == "error" for finding in outcome.findings))
+    if any(finding.severity == "error" for finding in outcome.findings):
+        return 1
+    if options.depfile:
+        from onnx_ci.single import home_of, inputs_from
+        from onnx_ci.verify.sample_paths import sample_files
+
+        _write_depfile(options, [*sample_files(inputs_from(options.samples).samples, home_of(source))])
+    return 0
+
+
+def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
+    for name in ("methods", "budget", "tolerance", "samples", "no_verify"):
+        if getattr(options, name):
+            told = f"--{name.replace('_', '-')} and --policy can't be given together"
+            raise UsageError(told, hint="say it in the rule, or leave --policy out")
+    from onnx_ci.entry.by_rule import ByRule
+
+    work = ByRule(source, target, options.policy)
+    report = work.run(cache=options.cache)
+    if any(name == "json" for name, _ in options.formats):
+        write_outcome(report.outcomes[0], options.formats, title=f"{options.source} -> {options.target}")
+    else:
+        write_run(report, options.formats)
+    if options.depfile and not report.exit_code:
+        _write_depfile(options, [work.policy, *work.samples()])
+    return report.exit_code
+
+
+def _write_depfile(options: argparse.Namespace, more: Sequence[Path]) -> None:
+    """Names as they were given: relative ones are relative to here, where the build runs."""
+    from onnx_ci.entry.depfile import write_depfile
+    from onnx_ci.model.ownership import data_of
+
+    source = Path(options.source)
+    data = [source.parent / name for name in data_of(source)]
+    write_depfile(Path(options.depfile), options.target, [source, *data, *more])
 
 
 def _shrink(request: Request, hashing: BackgroundHash | None) -> Outcome:

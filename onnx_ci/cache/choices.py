@@ -1,0 +1,107 @@
+"""The choice among a model's candidates, kept and found again: the facts and the proven candidate."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from onnx_ci.cache.entry import load, save
+from onnx_ci.cache.facts import plain, read
+from onnx_ci.cache.folder import limit
+from onnx_ci.cache.identity import identity
+from onnx_ci.cache.secret import signing_key
+from onnx_ci.job import Choice, Job, Staged
+from onnx_ci.methods.catalogue import method
+from onnx_ci.methods.chain import Run
+from onnx_ci.model.container import Model
+from onnx_ci.model.hashing import BackgroundHash, file_state
+from onnx_ci.model.load import adopt_model
+from onnx_ci.model.measure import files_of
+from onnx_ci.plan import Candidate
+from onnx_ci.results import NOT_RUN, Measure, Step
+
+BY_CHANCE = "OCI013"  # what a machine under load, or with less memory, may do otherwise
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where the outcome for one model is kept; `name` is empty where it is not to be kept."""
+
+    name: str
+    key: bytes
+    model: Model
+    scratch: Path
+
+    def recall(self) -> tuple[Choice, tuple[Step, ...]] | None:
+        """The choice that was made for this content, and the steps that gained nothing."""
+        place = self.scratch / "remembered"
+        facts = load(self.name, self.key, place) if self.name else None
+        if facts is None:
+            return None
+        staged = _staged(facts["staged"], self.model, place) if "staged" in facts else None
+        idle = tuple(read(Step, step) for step in facts["idle"])
+        return read(Choice, facts["choice"], staged=staged), idle
+
+    def keep(self, choice: Choice, idle: Sequence[Step], codes: Collection[str]) -> None:
+        """Remember a choice that another run would make as well; `codes` are those of all verifications."""
+        steady = choice.verification.status in ("passed", "failed") or choice.verification == NOT_RUN
+        by_chance = BY_CHANCE in codes or any(step.failed for step in idle)
+        if not self.name or not steady or by_chance or not _untouched(self.model):
+            return
+        facts = {"choice": plain(choice, leave_out=("staged",)), "idle": [plain(step) for step in idle]}
+        if choice.staged is None:
+            save(self.name, self.key, facts, {})
+            return
+        path = choice.staged.path
+        files = {file.relative_to(path.parent).as_posix(): file for file in _files(choice.staged)}
+        save(self.name, self.key, {**facts, "staged": _described(choice.staged)}, files)
+
+
+def memory(
+    job: Job,
+    model: Model,
+    hashing: BackgroundHash | None,
+    content: str,
+    limits: Mapping[str, int],
+    scratch: Path,
+) -> Memory:
+    """`content` is the digest of the model's files. It counts if they are still those that were opened."""
+    key = signing_key() if limit() else None
+    same = hashing is not None and hashing.state == model.seen.get(job.path) and _untouched(model)
+    # Of two data files with one name, in two folders, the digest has only one.
+    whole = len({path.name for path in model.seen}) == len(model.seen)
+    name = ""
+    if key and same and whole:
+        with contextlib.suppress(OSError, ValueError, NotImplementedError, IndexError):
+            name = identity(job, content, limits)  # what is wrong with samples is told where they are read
+    return Memory(name, key or b"", model, scratch)
+
+
+def _untouched(model: Model) -> bool:
+    return all(file_state(path) == state for path, state in model.seen.items())
+
+
+def _files(staged: Staged) -> list[Path]:
+    return files_of(staged.path, staged.model.proto)
+
+
+def _described(staged: Staged) -> dict[str, Any]:
+    return {
+        "file": staged.path.name,
+        "digest": staged.digest,
+        "measure": plain(staged.measure),
+        "candidate": plain(staged.candidate, leave_out=("model", "runs")),
+        "runs": [[run.method.name, dict(run.options)] for run in staged.candidate.runs],
+    }
+
+
+def _staged(facts: dict[str, Any], original: Model, place: Path) -> Staged:
+    """The candidate over the original's store, as if it had just been made from it."""
+    path = place / facts["file"]
+    model = replace(adopt_model(original.store, path), path=original.path, seen=original.seen)
+    runs = tuple(Run(method(name), options) for name, options in facts["runs"])
+    candidate = read(Candidate, facts["candidate"], model=model, runs=runs)
+    return Staged(candidate, model, facts["digest"], path, read(Measure, facts["measure"]))

@@ -1,0 +1,1 @@
+"""The CMake module, as files: a package so that scikit-build-core finds it by its entry point."""

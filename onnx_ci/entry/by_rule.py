@@ -1,0 +1,58 @@
+"""One model under the rule that a policy has for it, written elsewhere: `shrink --policy`, for builds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onnx_ci.entry.context import Context, open_context
+from onnx_ci.entry.packing import build_plan
+from onnx_ci.errors import UsageError
+from onnx_ci.model.ownership import data_of
+from onnx_ci.model.replace import replaceable_data
+from onnx_ci.policy.match import rule_for
+from onnx_ci.results import RunReport
+from onnx_ci.shipping import ship
+from onnx_ci.single import copy_model
+from onnx_ci.verify.client import Runner
+from onnx_ci.verify.sample_paths import sample_files
+
+
+class ByRule:
+    """`source` as its rule in `policy` wants it, at `target`; a copy where the rule changes nothing."""
+
+    def __init__(self, source: Path, target: Path, policy: str) -> None:
+        self.policy = Path(policy)
+        if not self.policy.is_file():
+            raise UsageError(
+                f"there is no policy file {policy!r}", hint="`onnx-ci init` writes .onnx-ci.yaml"
+            )
+        # Seen from where the policy is, as `check` sees it: a build may run anywhere.
+        self.context: Context = open_context(self.policy.name, self.policy.resolve().parent)
+        near = source.parent.resolve() / source.name
+        # A sandbox is made of links: the policy it shows is somewhere else, and so is the model.
+        self.source = near if near.is_relative_to(self.context.folder) else source.resolve()
+        self.target = target
+        if target.exists() and target.samefile(source):
+            raise UsageError(
+                f"{target} is the model itself", hint=f"to shrink it in place: onnx-ci fix {target}"
+            )
+
+    def run(self, *, cache: bool) -> RunReport:
+        earlier = replaceable_data(self.target)
+        plan = build_plan(self.context, (self.source,), cache=cache)
+        with Runner() as runner:
+            outcome = ship(plan, self.source, self.target, runner)
+        report = RunReport(command="build", outcomes=(outcome,), policy=plan.policy.file)
+        if not report.exit_code:
+            if not outcome.written:
+                copy_model(self.source, self.target)
+            for name in earlier - set(data_of(self.target)):
+                (self.target.parent / name).unlink(missing_ok=True)
+        return report
+
+    def samples(self) -> list[Path]:
+        """The files that verification read."""
+        folder = self.context.folder
+        inside = self.source.is_relative_to(folder)
+        rule = rule_for(self.context.policy, self.source.relative_to(folder).as_posix()) if inside else None
+        return list(sample_files(rule.inputs.samples, folder)) if rule else []

@@ -1,0 +1,65 @@
+"""`onnx-ci embed`: a model as a C array, for programs that carry it inside."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from onnx_ci.errors import UsageError
+from onnx_ci.whole import whole
+
+LINE = 20  # bytes a line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a model without external data")
+    parser.add_argument("target", metavar="OUT.c", help="the C file to write; a header goes beside it")
+    parser.add_argument("--symbol", metavar="NAME", help="the array's name (default: from the model's)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from onnx_ci.model.ownership import data_of
+
+    model, target = Path(options.model), Path(options.target)
+    if not model.is_file():
+        raise UsageError(f"there is no file {options.model!r}", hint="usage: onnx-ci embed MODEL OUT.c")
+    if target.suffix != ".c":
+        raise UsageError(f"{options.target!r} is no C file", hint=f"for example: {target.with_suffix('.c')}")
+    symbol = options.symbol or re.sub(r"\W|^(?=\d)", "_", model.name, flags=re.ASCII)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", symbol):
+        raise UsageError(f"{symbol!r} is no name for a C array", hint="for example: --symbol encoder_onnx")
+    if data := data_of(model):
+        raise UsageError(
+            f"{options.model} keeps weights in {', '.join(map(repr, data))}; only one file can be embedded",
+            hint="take them into the model first: methods: [{external-data: {embed: true}}]",
+        )
+    header = target.with_suffix(".h")
+    _write(header, [_declared(symbol)])
+    _write(target, _defined(symbol, header.name, model))
+    return 0
+
+
+def _declared(symbol: str) -> str:
+    return (
+        f"#ifndef ONNX_CI_{symbol}_H\n#define ONNX_CI_{symbol}_H\n#include <stddef.h>\n"
+        '#ifdef __cplusplus\nextern "C" {\n#endif\n'
+        f"extern const unsigned char {symbol}[];\nextern const size_t {symbol}_size;\n"
+        "#ifdef __cplusplus\n}\n#endif\n#endif\n"
+    )
+
+
+def _defined(symbol: str, header: str, model: Path) -> Iterator[str]:
+    yield f'#include "{header}"\n\nconst unsigned char {symbol}[] = {{\n'
+    size = 0
+    with model.open("rb") as file:
+        while piece := file.read(LINE):
+            size += len(piece)
+            yield ",".join(map(str, piece)) + ",\n"
+    yield f"}};\nconst size_t {symbol}_size = {size};\n"
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with whole(path) as temporary, temporary.open("w", encoding="ascii", newline="\n") as file:
+        file.writelines(lines)

@@ -1,0 +1,114 @@
+"""setuptools with `[tool.onnx-ci]`, in real builds, whichever way a model gets into the package."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from build_projects import (
+    POLICY,
+    assert_runs_alike,
+    build,
+    built,
+    found_by_check,
+    install_editable,
+    opened,
+    stopped,
+    tree,
+    write_project,
+)
+
+PYPROJECT = """
+[build-system]
+requires = ["setuptools", "onnx-ci"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "pkg"
+version = "1.0"
+[tool.setuptools]
+packages = ["pkg"]
+{}
+[tool.onnx-ci]
+"""
+PACKAGE_DATA = PYPROJECT.format(
+    'include-package-data = false\n[tool.setuptools.package-data]\npkg = ["*.onnx*"]'
+)
+MANIFEST = PYPROJECT.format("include-package-data = true")
+
+
+@pytest.mark.parametrize("external", ["", "model.onnx.data"])
+@pytest.mark.parametrize("pyproject", [PACKAGE_DATA, MANIFEST])
+def test_a_wheel_carries_the_shrunk_model(tmp_path: Path, pyproject: str, external: str) -> None:
+    root = tmp_path / "p"
+    model = write_project(root, pyproject, external=external)
+    (root / "MANIFEST.in").write_text("include pkg/*.onnx*\n")
+    before = tree(root / "pkg")
+    files = built(root)
+    assert {name for name in files if ".onnx" in name} == {
+        f"pkg/{name}" for name in before if ".onnx" in name
+    }
+    assert sum(map(len, files.values())) < 15_000
+    assert_runs_alike(files, model, tmp_path / "unpacked")
+    assert tree(root / "pkg") == before
+
+
+def test_a_second_build_and_one_through_an_sdist_give_the_same_model(tmp_path: Path) -> None:
+    root = tmp_path / "p"
+    write_project(root, MANIFEST)
+    (root / "MANIFEST.in").write_text("include pkg/*.onnx\n")
+    first = built(root)
+    shutil.rmtree(root / "dist")
+    again = built(root)  # over the build folder that the first has left
+    shutil.rmtree(root / "dist")
+    done = build(root, "--sdist", "--wheel")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (root / "dist").glob("*.whl")
+    shutil.rmtree(root / "build")
+    (root / "dist" / "pkg-1.0.tar.gz").rename(tmp_path / "pkg-1.0.tar.gz")
+    assert again == first
+    assert opened(wheel)["pkg/model.onnx"] == first["pkg/model.onnx"]
+    source = opened(tmp_path / "pkg-1.0.tar.gz")
+    assert source["pkg/model.onnx"] == (root / "pkg" / "model.onnx").read_bytes()
+    assert ".onnx-ci.yaml" in source
+
+
+def test_data_that_the_shrunk_model_does_not_need_is_not_shipped(tmp_path: Path) -> None:
+    policy = POLICY.replace("int8-weights]", "int8-weights, {external-data: {embed: true}}]")
+    model = write_project(tmp_path / "p", PACKAGE_DATA, policy=policy, external="model.onnx.data")
+    files = built(tmp_path / "p")
+    assert "pkg/model.onnx.data" not in files
+    assert_runs_alike(files, model, tmp_path / "unpacked")
+
+
+def test_without_the_table_nothing_happens(tmp_path: Path) -> None:
+    plain = PACKAGE_DATA.replace("[tool.onnx-ci]", "# onnx-ci")
+    model = write_project(tmp_path / "p", plain, policy="this: is not a policy\n")
+    assert built(tmp_path / "p")["pkg/model.onnx"] == model.read_bytes()
+
+
+def test_an_editable_install_is_left_alone(tmp_path: Path) -> None:
+    model = write_project(tmp_path / "p", PACKAGE_DATA, policy="this: is not a policy\n")
+    before = model.read_bytes()
+    install_editable(tmp_path / "p", tmp_path / "site")
+    assert model.read_bytes() == before
+
+
+def test_a_build_stops_with_the_finding_that_check_prints(tmp_path: Path) -> None:
+    root = tmp_path / "p"
+    write_project(root, PACKAGE_DATA, policy=f"{POLICY}    budget: {{size: 2 kB}}\n")
+    assert found_by_check(root, "OCI001") in stopped(root)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "expected"),
+    [
+        ("version: 1\nmodels: [{path: a, budgit: 1}]\n", "", ".onnx-ci.yaml:2: models: unknown key 'budgit'"),
+        (POLICY, "models = 3\n", "[tool.onnx-ci]: models can't be 3"),
+        (POLICY, "sdist = true\n", "[tool.onnx-ci]: unknown key 'sdist'"),
+        (POLICY, 'models = ["pkg/other.onnx"]\n', "no model of the package matches 'pkg/other.onnx'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, policy: str, options: str, expected: str) -> None:
+    write_project(tmp_path / "p", PACKAGE_DATA + options, policy=policy)
+    assert expected in stopped(tmp_path / "p")
