@@ -34,12 +34,14 @@ class Job:
     insists: bool = False
     base_size: int | None = None
     hashing: BackgroundHash | None = None
+    matched: str = ""  # its name relative to the policy, for patterns
+    known_as: Path | None = None  # where the user knows the model, if it is read from elsewhere
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
 
     @property
     def call(self) -> str:
         """How to name the model on the command line, from here."""
-        path = os.path.relpath(self.path)
+        path = os.path.relpath(self.known_as or self.path)
         return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
     @property

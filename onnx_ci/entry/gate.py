@@ -7,8 +7,8 @@ from pathlib import Path
 
 from onnx_ci.entry.context import Context, open_context
 from onnx_ci.entry.output import add_format_arguments, write_run, write_to
-from onnx_ci.errors import ModelError, UsageError
-from onnx_ci.targets.select import Selection, Wanted, all_models, select
+from onnx_ci.errors import UsageError
+from onnx_ci.targets.select import Owns, Scene, Selection, Wanted, select, tree_of
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
@@ -21,9 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--since", type=_ref, metavar="REF", help="models changed since the merge base with REF"
     )
-    which.add_argument("--staged", action="store_true", help="models staged for the next commit")
+    which.add_argument(
+        "--staged", action="store_true", help="models as they are staged (in a pre-push hook: as pushed)"
+    )
     which.add_argument("--all", action="store_true", help="every model")
     parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
+    parser.add_argument(
+        "--only-new", action="store_true", help="what is wrong with models that did not change is a warning"
+    )
     parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="models at a time (default 1)")
     add_format_arguments(parser)
 
@@ -47,16 +52,14 @@ def run_gate(command: str, options: argparse.Namespace) -> int:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         write_to("".join(f"{note}\n" for note in (*context.notes, selection.note) if note), "")
         return 0
-    report = judge_selection(command, context, selection, jobs=options.jobs)
+    report = judge_selection(command, context, selection, jobs=options.jobs, only_new=options.only_new)
     write_run(report, options.formats)
     return report.exit_code
 
 
 def _select(context: Context, options: argparse.Namespace) -> Selection:
-    if options.paths and (options.since or options.staged or options.all):
-        raise UsageError(
-            "PATH and --since, --staged or --all can't be given together", hint="choose one of them"
-        )
+    if options.paths and (options.since or options.all):
+        raise UsageError("PATH and --since or --all can't be given together", hint="choose one of them")
     wanted = Wanted(
         paths=tuple(options.paths), since=options.since or "", staged=options.staged, everything=options.all
     )
@@ -64,44 +67,39 @@ def _select(context: Context, options: argparse.Namespace) -> Selection:
 
 
 def select_models(context: Context, wanted: Wanted) -> Selection:
-    return select(wanted, here=context.here, root=context.root, policy=context.policy_path, owns=_owns)
+    context.tree = tree_of(wanted, context.repository)
+    scene = Scene(
+        here=context.here,
+        root=context.root,
+        policy=context.policy_path,
+        owns=_owner(context),
+        tree=context.tree,
+    )
+    return select(wanted, scene)
 
 
-def judge_selection(command: str, context: Context, selection: Selection, *, jobs: int = 1) -> RunReport:
-    """Judge what was selected; with nothing selected the report is empty."""
+def judge_selection(
+    command: str, context: Context, selection: Selection, *, jobs: int = 1, only_new: bool = False
+) -> RunReport:
+    """Judge what was selected, each model by its own policy; with nothing selected the report is empty."""
     from onnx_ci.results import RunReport
 
     notes = (*context.notes, *filter(None, [selection.note]))
+    empty = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
     if not selection.models:
-        return RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
-    from onnx_ci.entry.progress import ProgressLine
-    from onnx_ci.pipeline import Plan, run
+        return empty
+    from onnx_ci.entry.judging import judge_models
 
-    plan = Plan(
-        command=command,
-        policy=context.policy,
-        folder=context.folder,
-        root=context.root,
-        models=selection.models,
-        everything=lambda: all_models(context.folder),
-        repository=context.repository,
-        base=selection.base,
-        jobs=jobs,
-        notes=notes,
-    )
-    progress = ProgressLine()
-    try:
-        return run(plan, progress)
-    finally:
-        progress.clear()
+    return judge_models(empty, context, selection, jobs=jobs, only_new=only_new)
 
 
-def _owns(model: Path, data: Path) -> bool:
-    from onnx_ci.model.external import data_files
-    from onnx_ci.model.load import read_skeleton
+def _owner(context: Context) -> Owns:
+    """Whether a model names a data file: asked where one changed, so what it takes is loaded then."""
 
-    try:
-        names = data_files(read_skeleton(model))
-    except ModelError:
-        return False
-    return any(model.parent / name == data for name in names)
+    def owns(model: Path, data: Path) -> bool:
+        from onnx_ci.sources import Sources
+
+        with Sources(context.root, context.tree) as sources:
+            return data in [part.path for part in sources.of(model).parts]
+
+    return owns

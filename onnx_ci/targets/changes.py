@@ -1,0 +1,67 @@
+"""Which files differ: from a commit, between two, or staged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from onnx_ci.targets.git import empty_tree, has_commits, run_git, split
+
+MODELS = (":(icase)*.onnx", ":(icase)*.onnx.dvc")
+# Far below git's own 50%: a model that grew to four times its size is still the same model.
+_ALIKE = "-M20%"
+
+
+def changed_since_head(root: Path) -> list[str] | None:
+    """Files that differ from HEAD, new and deleted ones too, in one call; None where there is no commit."""
+    output = run_git(
+        root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames"
+    )
+    if output is None or "# branch.oid (initial)" in output:
+        return None
+    return [name for line in split(output) if (name := _status_name(line))]
+
+
+def _status_name(line: str) -> str:
+    """The path in one line of `git status --porcelain=v2`; empty for headers."""
+    if line.startswith("? "):
+        return line[2:]
+    if line.startswith("1 "):
+        return line.split(" ", 8)[8]
+    return line.split(" ", 10)[10] if line.startswith("u ") else ""
+
+
+def changed_since(root: Path, base: str) -> list[str]:
+    """Files of the work tree that differ from a commit, new and deleted ones included."""
+    changed = run_git(root, "diff", "--name-only", "-z", "--no-renames", base, "--")
+    new = run_git(root, "ls-files", "-z", "--others", "--exclude-standard")
+    return sorted({*split(changed), *split(new)})
+
+
+def changed_between(root: Path, base: str, commit: str) -> list[str]:
+    return split(run_git(root, "diff", "--name-only", "-z", "--no-renames", base, commit, "--"))
+
+
+def staged(root: Path) -> list[str]:
+    base = "HEAD" if has_commits(root) else empty_tree(root)
+    return split(run_git(root, "diff", "--cached", "--name-only", "-z", "--no-renames", base))
+
+
+def known_files(root: Path, patterns: Sequence[str]) -> list[str]:
+    """Tracked and new files (ignored ones not) that match git pathspecs."""
+    output = run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns)
+    return sorted(set(split(output)))
+
+
+def renamed_since(root: Path, base: str, *, staged: bool = False, commit: str = "") -> dict[str, str]:
+    """New names of models to the names they had in a commit; work tree, index or commit against it."""
+    side = ["--cached"] if staged else []
+    sides = [base, commit] if commit else [base]
+    output = run_git(root, "diff", *side, "--name-status", "-z", _ALIKE, "-l0", *sides, "--", *MODELS)
+    found = iter(split(output))
+    renames = {}
+    for status in found:
+        name = next(found)
+        if status[0] in "RC":
+            renames[next(found)] = name
+    return renames
