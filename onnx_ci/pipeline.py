@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from onnx_ci.absent import judge_absent
+from onnx_ci.absent import judge_absent, needs_content
 from onnx_ci.baseline import Baseline
 from onnx_ci.findings import Finding
 from onnx_ci.job import Job, write_in_place
 from onnx_ci.judge import judge
 from onnx_ci.model.measure import compressed_size
+from onnx_ci.obtain import obtain
 from onnx_ci.policy.match import ended_override, group_members, rule_for
 from onnx_ci.policy.schema import Group, Policy, Rule
 from onnx_ci.results import Outcome, RunReport
@@ -47,6 +48,8 @@ class Plan:
 def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
     """Judge every model; a group is judged as soon as one of its members was."""
     began = time.perf_counter()
+    problem = _obtain(plan) if plan.policy.lfs.missing == "fetch" else ""
+    plan.baseline.look_up(plan.models)
     outcomes = tuple(_judge_all(plan, progress))
     return RunReport(
         command=plan.command,
@@ -54,8 +57,15 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
         findings=tuple(_group_findings(plan)),
         policy=plan.policy.file,
         seconds=round(time.perf_counter() - began, 3),
-        notes=plan.notes,
+        notes=(*plan.notes, *filter(None, [problem])),
     )
+
+
+def _obtain(plan: Plan) -> str:
+    """Only what is judged by its content is worth a download."""
+    rules = {path: rule_for(plan.policy, relative(path, plan.folder)) for path in plan.models}
+    wanted = [path for path, rule in rules.items() if rule and not rule.ignore and needs_content(rule)]
+    return obtain(wanted, plan.sources, into_work_tree=plan.command == "fix")
 
 
 def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:

@@ -15,11 +15,11 @@ FOREIGN = ("GIT_", "GITHUB_", "CI_", "PRE_COMMIT")
 class Repository:
     """A repository in a folder, made if it is not one yet."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, bare: bool = False) -> None:
         self.root = root
         root.mkdir(parents=True, exist_ok=True)
         if not (root / ".git").exists():
-            self.git("init", "--quiet", "--initial-branch=main")
+            self.git("init", "--quiet", "--initial-branch=main", *(["--bare"] if bare else []))
 
     def attempt(self, *arguments: str, **also: str) -> subprocess.CompletedProcess[str]:
         """Run git, whether it succeeds or not; `also` goes into its environment."""

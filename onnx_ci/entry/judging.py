@@ -27,6 +27,7 @@ def judge_models(
         empty,
         outcomes=tuple(outcome for report in reports for outcome in report.outcomes),
         findings=tuple(finding for report in reports for finding in report.findings),
+        notes=(*empty.notes, *(note for report in reports for note in report.notes)),
         seconds=round(sum(report.seconds for report in reports), 3),
     )
 

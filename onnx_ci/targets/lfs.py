@@ -39,4 +39,5 @@ def pull(repository: Path, names: Sequence[str]) -> str | None:
 
 def _only(names: Sequence[str]) -> list[str]:
     """A list with commas of patterns: what could mean something else becomes `?`, any one character."""
-    return ["--include", ",".join(re.sub(r"[^\w./ -]", "?", name) for name in names), "--exclude", ""]
+    patterns = ("/" + re.sub(r"[^\w./ -]", "?", name) for name in names)
+    return ["--include", ",".join(patterns), "--exclude", ""]
