@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from onnx_ci.sources import Part, Source, Sources
+from onnx_ci.sources import Part, Sources
 from onnx_ci.targets.changes import renamed_since
 from onnx_ci.targets.tree import Tree
 
@@ -76,22 +76,22 @@ class Baseline:
         return self.sources.of(former).size if former else None
 
     def unchanged(self, model: Path) -> bool:
-        """Whether the model and all its data are what they were, under the same names."""
-        if self.former_name(model) != model:
+        """Whether the model and all its data are what they were, if under other names."""
+        former = self.former_name(model)
+        if former is None:
             return False
-        now, then = self.judged.of(model), self.sources.of(model)
-        return _names(now) == _names(then) and all(map(self._is_same, then.parts))
+        now, then = self.judged.of(model).parts, self.sources.of(former).parts
+        return len(now) == len(then) and all(map(self._is_same, now, then))
 
-    def _is_same(self, part: Part) -> bool:
+    def _is_same(self, now: Part, then: Part) -> bool:
         base, tree = self.sources.tree, self.judged.tree
-        if base is None:
+        entry = base.entry(then.tracked) if base else None
+        if base is None or entry is None:
             return False
-        if tree is None:
-            told = part.pointer is None or part.pointer.keeper != "DVC" or part.content == part.path
-            return told and base.is_in_work_tree(part.tracked)
-        then, now = base.entry(part.tracked), tree.entry(part.tracked)
-        return then is not None and now is not None and then.blob == now.blob
-
-
-def _names(source: Source) -> list[str]:
-    return [part.tracked for part in source.parts]
+        if tree is not None:
+            found = tree.entry(now.tracked)
+            return found is not None and found.blob == entry.blob
+        told = then.pointer is None or then.pointer.keeper != "DVC" or then.content == then.path
+        if now.tracked == then.tracked:
+            return told and base.is_in_work_tree(then.tracked)
+        return told and base.would_be(now.tracked) == entry.blob

@@ -61,6 +61,10 @@ class Tree:
         """The content of a small file."""
         return run_git(self.repository, "cat-file", "blob", entry.blob) or ""
 
+    def would_be(self, name: str) -> str:
+        """The name that a file of the work tree would have as a content of git."""
+        return (run_git(self.repository, "hash-object", "--", name) or "").strip()
+
     def size(self, entry: Entry) -> int:
         return int(run_git(self.repository, "cat-file", "-s", entry.blob) or 0)
 
