@@ -60,11 +60,12 @@ class Sources:
         root: Path,
         tree: Tree | None = None,
         everything: Callable[[], Sequence[Path]] = lambda: (),
+        repository: Path | None = None,
     ) -> None:
         self.root = root
         self.tree = tree
         self.everything = everything
-        self.repository = tree.repository if tree else find_root(root)
+        self.repository = tree.repository if tree else repository or find_root(root)
         self._found: dict[Path, Source] = {}
         self._lock = threading.RLock()
         self._stack = ExitStack()

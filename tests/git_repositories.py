@@ -25,13 +25,19 @@ class Repository:
         """Run git, whether it succeeds or not; `also` goes into its environment."""
         return self.run("git", *IDENTITY, *arguments, **also)
 
-    def run(self, *command: str, **also: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, stdin: str | None = None, **also: str) -> subprocess.CompletedProcess[str]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, **also}
         # A hook finds the programs that are installed beside this Python.
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
         return subprocess.run(
-            command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
+            command,
+            cwd=self.root,
+            env=environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     def git(self, *arguments: str, **also: str) -> str:
@@ -43,6 +49,14 @@ class Repository:
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "-m", message)
         return self.git("rev-parse", "HEAD").strip()
+
+    def empty_commits(self, count: int) -> None:
+        """History, in one call: each commit holds what the last one did."""
+        branch = self.git("symbolic-ref", "HEAD").strip()
+        who = "committer test <test@example.com> {} +0000"
+        made = [f"commit {branch}\n{who.format(n)}\ndata 1\nx\n" for n in range(1, count + 1)]
+        made[0] += f"from {branch}^0\n"
+        self.git("fast-import", "--quiet", stdin="".join(made))
 
 
 def write_policy(folder: Path, rule: str = "", rest: str = "") -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onnx_ci.baseline import Baseline
@@ -12,7 +11,31 @@ from onnx_ci.entry.progress import ProgressLine
 from onnx_ci.pipeline import Plan, run
 from onnx_ci.results import RunReport
 from onnx_ci.sources import Sources
+from onnx_ci.targets.git import find_root, has_commits
 from onnx_ci.targets.select import Selection, models_below
+from onnx_ci.targets.tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The models of one run that have their policy and their repository in common."""
+
+    context: Context
+    repository: Path | None
+    base: str
+    models: tuple[Path, ...]
+
+    @property
+    def tree(self) -> Tree | None:
+        """A submodule that is named is looked at as it is in the work tree."""
+        tree = self.context.tree
+        return tree if tree and tree.repository == self.repository else None
+
+    def everything(self) -> list[Path]:
+        """All models that the policy rules, whether they are looked at or not."""
+        context = self.context
+        below = models_below(context.folder, self.tree)
+        return [path for path in below if policy_for(context, path.parent) == context.policy_path]
 
 
 def judge_models(
@@ -20,8 +43,8 @@ def judge_models(
 ) -> RunReport:
     """The report of all policies together; models are called relative to the nearest policy here."""
     reports = [
-        _judge(empty, each, context.folder, models, selection.base, jobs, only_new)
-        for each, models in by_policy(context, selection.models)
+        _judge(empty, share, context.folder, jobs=jobs, only_new=only_new)
+        for share in shares(context, selection)
     ]
     return replace(
         empty,
@@ -32,37 +55,43 @@ def judge_models(
     )
 
 
-def by_policy(context: Context, models: Sequence[Path]) -> list[tuple[Context, list[Path]]]:
+def shares(context: Context, selection: Selection) -> list[Share]:
     """Models by the policy that rules them: the nearest upward, or the one that was named."""
-    found: dict[Path | None, list[Path]] = {}
-    for model in models:
-        found.setdefault(policy_for(context, model.parent), []).append(model)
-    return [(context_for(context, policy), members) for policy, members in found.items()]
+    found: dict[tuple[Path | None, Path | None], list[Path]] = {}
+    for model in selection.models:
+        key = (policy_for(context, model.parent), find_root(model.parent))
+        found.setdefault(key, []).append(model)
+    return [
+        Share(
+            context=context_for(context, policy),
+            repository=repository,
+            base=_base(context, repository, selection.base),
+            models=tuple(models),
+        )
+        for (policy, repository), models in found.items()
+    ]
 
 
-def _judge(
-    empty: RunReport,
-    context: Context,
-    shown_from: Path,
-    models: Sequence[Path],
-    base: str,
-    jobs: int,
-    only_new: bool,
-) -> RunReport:
-    def everything() -> list[Path]:
-        below = models_below(context.folder, context.tree)
-        return [path for path in below if policy_for(context, path.parent) == context.policy_path]
+def _base(context: Context, repository: Path | None, base: str) -> str:
+    """A commit of this repository says nothing about a submodule: that has a last commit of its own."""
+    if repository == context.repository or not base or repository is None:
+        return base
+    return "HEAD" if has_commits(repository) else ""
 
+
+def _judge(empty: RunReport, share: Share, shown_from: Path, *, jobs: int, only_new: bool) -> RunReport:
+    context = share.context
     progress = ProgressLine()
-    with Sources(context.root, context.tree, everything) as sources, Baseline(sources, base) as baseline:
+    found = Sources(context.root, share.tree, share.everything, repository=share.repository)
+    with found as sources, Baseline(sources, share.base) as baseline:
         plan = Plan(
             command=empty.command,
             policy=context.policy,
             folder=context.folder,
             shown_from=shown_from,
             root=context.root,
-            models=tuple(models),
-            everything=everything,
+            models=share.models,
+            everything=share.everything,
             sources=sources,
             baseline=baseline,
             only_new=only_new,
