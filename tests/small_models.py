@@ -41,4 +41,5 @@ def _chain(weights: list[np.ndarray], width: int) -> onnx.ModelProto:
 
 def save_outside(model: onnx.ModelProto, path: Path) -> None:
     """All weights in a data file that is called after the model."""
+    path.with_name(f"{path.name}.data").unlink(missing_ok=True)  # onnx would add to it
     onnx.save(model, path, save_as_external_data=True, location=f"{path.name}.data", size_threshold=0)

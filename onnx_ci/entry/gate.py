@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onnx_ci.entry.context import Context, open_context
+from onnx_ci.entry.context import Context, context_for, open_context, policy_for
 from onnx_ci.entry.output import add_format_arguments, write_run, write_to
 from onnx_ci.errors import UsageError
 from onnx_ci.targets.select import Owns, Scene, Selection, Wanted, select, tree_of
@@ -48,7 +48,7 @@ def _jobs(text: str) -> int:
 def run_gate(command: str, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     selection = _select(context, options)
-    if not selection.models and not options.formats:
+    if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         write_to("".join(f"{note}\n" for note in (*context.notes, selection.note) if note), "")
         return 0
@@ -85,12 +85,27 @@ def judge_selection(
     from onnx_ci.results import RunReport
 
     notes = (*context.notes, *filter(None, [selection.note]))
-    empty = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
-    if not selection.models:
-        return empty
-    from onnx_ci.entry.judging import judge_models
+    report = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
+    if selection.models:
+        from onnx_ci.entry.judging import judge_models
 
-    return judge_models(empty, context, selection, jobs=jobs, only_new=only_new)
+        report = judge_models(report, context, selection, jobs=jobs, only_new=only_new)
+    return _with_history(report, context, selection)
+
+
+def _with_history(report: RunReport, context: Context, selection: Selection) -> RunReport:
+    """A branch may have added and removed a model: history counts where no model differs, too."""
+    policies = [policy_for(context, model.parent) for model in selection.models]
+    contexts = [context_for(context, policy) for policy in dict.fromkeys([context.policy_path, *policies])]
+    limited = [each for each in contexts if "history" in each.checked.values]
+    if not limited:
+        return report
+    from dataclasses import replace
+
+    from onnx_ci.entry.history import history_findings
+
+    found = (history_findings(each, selection.base, _owner(each)) for each in limited)
+    return replace(report, findings=(*report.findings, *(finding for some in found for finding in some)))
 
 
 def _owner(context: Context) -> Owns:

@@ -22,9 +22,11 @@ def find_root(start: Path) -> Path | None:
     return None
 
 
-def run_git(root: Path, *arguments: str, also: Mapping[str, str] | None = None) -> str | None:
+def run_git(
+    root: Path, *arguments: str, also: Mapping[str, str] | None = None, stdin: str = ""
+) -> str | None:
     """What git prints, or None where it says no."""
-    done = _run(root, arguments, subprocess.PIPE, also)
+    done = _run(root, arguments, subprocess.PIPE, also, stdin)
     return os.fsdecode(done.stdout) if done.returncode == 0 else None
 
 
@@ -42,7 +44,7 @@ def git_into(target: Path, root: Path, *arguments: str) -> bool:
 
 
 def _run(
-    root: Path, arguments: Sequence[str], output: int, also: Mapping[str, str] | None
+    root: Path, arguments: Sequence[str], output: int, also: Mapping[str, str] | None, stdin: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
     command = ["git", "-C", str(root), "-c", "core.quotepath=off", *arguments]
     # Nobody is there to answer a question.
@@ -51,7 +53,7 @@ def _run(
     try:
         return subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            input=stdin.encode(),
             stdout=output,
             stderr=subprocess.PIPE,
             env=environment,
