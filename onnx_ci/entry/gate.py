@@ -50,11 +50,17 @@ def run_gate(command: str, options: argparse.Namespace) -> int:
     selection = _select(context, options)
     if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
-        write_to("".join(f"{note}\n" for note in (*context.notes, selection.note) if note), "")
+        _say_notes(*context.notes, selection.note)
         return 0
     report = judge_selection(command, context, selection, jobs=options.jobs, only_new=options.only_new)
     write_run(report, options.formats)
     return report.exit_code
+
+
+def _say_notes(*notes: str) -> None:
+    """File names are in them: what is not printable could draw on the terminal."""
+    lines = (note if note.isprintable() else ascii(note)[1:-1] for note in notes if note)
+    write_to("".join(f"{line}\n" for line in lines), "")
 
 
 def _select(context: Context, options: argparse.Namespace) -> Selection:

@@ -11,7 +11,7 @@ from onnx_ci.entry.progress import ProgressLine
 from onnx_ci.pipeline import Plan, run
 from onnx_ci.results import RunReport
 from onnx_ci.sources import Sources
-from onnx_ci.targets.git import find_root, has_commits
+from onnx_ci.targets.git import has_commits, repository_of
 from onnx_ci.targets.select import Selection, models_below
 from onnx_ci.targets.tree import Tree
 
@@ -34,7 +34,7 @@ class Share:
     def everything(self) -> list[Path]:
         """All models that the policy rules, whether they are looked at or not."""
         context = self.context
-        below = models_below(context.folder, self.tree)
+        below = models_below(context.folder, self.tree, context.repository)
         return [path for path in below if policy_for(context, path.parent) == context.policy_path]
 
 
@@ -59,7 +59,7 @@ def shares(context: Context, selection: Selection) -> list[Share]:
     """Models by the policy that rules them: the nearest upward, or the one that was named."""
     found: dict[tuple[Path | None, Path | None], list[Path]] = {}
     for model in selection.models:
-        key = (policy_for(context, model.parent), find_root(model.parent))
+        key = (policy_for(context, model.parent), repository_of(model.parent, context.repository))
         found.setdefault(key, []).append(model)
     return [
         Share(

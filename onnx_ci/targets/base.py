@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from onnx_ci.errors import UsageError
 from onnx_ci.targets.git import commit_of, complaint_of, run_git
 
+_NAME = re.compile(r"[\w./-]+")  # of a branch or commit; never a refspec, which could write elsewhere
 _STEPS = ("--deepen=50", "--deepen=500", "--unshallow")
 
 
@@ -38,7 +40,7 @@ def _fetched(root: Path, ref: str) -> str:
     """A shallow clone knows one branch: fetch the tip of another by its name, or a commit by its digits."""
     remote, branch = _remote(root, ref)
     command = f"git fetch {remote or 'origin'} {branch}"
-    if not (remote and is_shallow(root)):
+    if not (remote and is_shallow(root) and _NAME.fullmatch(branch)):
         raise UsageError(f"git does not know the revision {ref!r}", hint=f"fetch it first: {command}")
     wanted = branch if ref == branch else f"+refs/heads/{branch}:refs/remotes/{remote}/{branch}"
     complaint = complaint_of(root, "fetch", "--quiet", "--no-tags", "--depth=1", remote, wanted)

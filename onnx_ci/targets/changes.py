@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnx_ci.targets.git import empty_tree, has_commits, run_git, split
+from onnx_ci.targets.git import empty_tree, file_names, has_commits, run_git, split
 
 MODELS = (":(icase)*.onnx", ":(icase)*.onnx.dvc")
 # Far below git's own 50%: a model that grew to four times its size is still the same model.
@@ -35,22 +35,22 @@ def changed_since(root: Path, base: str) -> list[str]:
     """Files of the work tree that differ from a commit, new and deleted ones included."""
     changed = run_git(root, "diff", "--name-only", "-z", "--no-renames", base, "--")
     new = run_git(root, "ls-files", "-z", "--others", "--exclude-standard")
-    return sorted({*split(changed), *split(new)})
+    return sorted({*file_names(changed), *file_names(new)})
 
 
 def changed_between(root: Path, base: str, commit: str) -> list[str]:
-    return split(run_git(root, "diff", "--name-only", "-z", "--no-renames", base, commit, "--"))
+    return file_names(run_git(root, "diff", "--name-only", "-z", "--no-renames", base, commit, "--"))
 
 
 def staged(root: Path) -> list[str]:
     base = "HEAD" if has_commits(root) else empty_tree(root)
-    return split(run_git(root, "diff", "--cached", "--name-only", "-z", "--no-renames", base))
+    return file_names(run_git(root, "diff", "--cached", "--name-only", "-z", "--no-renames", base))
 
 
 def known_files(root: Path, patterns: Sequence[str]) -> list[str]:
     """Tracked and new files (ignored ones not) that match git pathspecs."""
     output = run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns)
-    return sorted(set(split(output)))
+    return sorted(set(file_names(output)))
 
 
 def renamed_since(root: Path, base: str, *, staged: bool = False, commit: str = "") -> dict[str, str]:

@@ -22,6 +22,21 @@ def find_root(start: Path) -> Path | None:
     return None
 
 
+def repository_of(folder: Path, outer: Path | None) -> Path | None:
+    """The repository a folder belongs to: the one we are in, or a submodule of it.
+
+    Git runs what the configuration of a repository names, so one that only came with the files around
+    a model is not entered."""
+    found = find_root(folder)
+    if found is None or outer is None or found == outer or not found.is_relative_to(outer):
+        return outer
+    marker = found / ".git"
+    named = marker.read_text(errors="replace") if marker.is_file() else ""
+    leads = found / named.removeprefix("gitdir:").strip()
+    is_ours = bool(named) and leads.resolve().is_relative_to(shared_folder(outer).resolve() / "modules")
+    return found if is_ours else outer
+
+
 def run_git(
     root: Path, *arguments: str, also: Mapping[str, str] | None = None, stdin: str = ""
 ) -> str | None:
@@ -66,8 +81,13 @@ def _run(
 
 
 def split(output: str | None) -> list[str]:
-    """The names in what git prints with -z."""
-    return [name for name in (output or "").split("\0") if name]
+    """The pieces of what git prints with -z."""
+    return [piece for piece in (output or "").split("\0") if piece]
+
+
+def file_names(output: str | None) -> list[str]:
+    """The same where all are names. A tree made by hand may hold `..`, which git itself never checks out."""
+    return [name for name in split(output) if ".." not in name.split("/")]
 
 
 def ask_in_parts(root: Path, *arguments: str, names: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from onnx_ci.model.endings import DATA_ENDINGS
 from onnx_ci.model.pointers import LARGEST, Pointer, read_pointer
-from onnx_ci.targets.git import empty_tree, run_git, split
+from onnx_ci.targets.git import empty_tree, file_names, run_git, split
 
 _FILES = (":(icase)*.onnx", *(f"*{ending}" for ending in DATA_ENDINGS))
 _RAW = ("--raw", "-z", "--no-abbrev", "--no-renames")
@@ -49,7 +49,7 @@ class Branch:
     def models(self) -> list[str]:
         """The models there are at the end of the branch."""
         listing = ["ls-files", "-z"] if self.staged else ["ls-tree", "-r", "-z", "--name-only", self.head]
-        return [name for name in split(self._git(*listing)) if name.lower().endswith(".onnx")]
+        return [name for name in file_names(self._git(*listing)) if name.lower().endswith(".onnx")]
 
     @property
     def _range(self) -> list[str]:

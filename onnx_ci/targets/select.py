@@ -11,7 +11,7 @@ from onnx_ci.model.endings import DATA_ENDINGS
 from onnx_ci.policy.load import FILE_NAMES
 from onnx_ci.targets import base as bases
 from onnx_ci.targets import changes
-from onnx_ci.targets.git import find_root, has_commits
+from onnx_ci.targets.git import find_root, has_commits, repository_of
 from onnx_ci.targets.tree import Tree
 
 SKIPPED_FOLDERS = {".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox"}
@@ -62,7 +62,7 @@ class Scene:
 
     def models(self, folder: Path) -> list[Path]:
         """Every model below a folder."""
-        return models_below(folder, self.tree)
+        return models_below(folder, self.tree, self.repository)
 
     def rules(self, path: Path) -> bool:
         """Whether a file is a policy: other rules, other verdicts."""
@@ -166,22 +166,23 @@ def _changed_names(wanted: Wanted, scene: Scene, repository: Path) -> tuple[str,
     return ("HEAD" if names is not None else ""), names, "the last commit"
 
 
-def models_below(folder: Path, tree: Tree | None) -> list[Path]:
+def models_below(folder: Path, tree: Tree | None, repository: Path | None) -> list[Path]:
     """Every model of a tree in git below a folder; of the work tree where there is none."""
-    if tree is None or not folder.is_relative_to(tree.repository):
-        return all_models(folder)
+    if tree is None or repository_of(folder, repository) != tree.repository:
+        return all_models(folder, repository)
     found = (model_named(tree.repository / name) for name in tree.models())
     return sorted({path for path in found if path.is_relative_to(folder)})
 
 
-def all_models(root: Path) -> list[Path]:
-    """Every model below a folder: in git those it knows or would add, elsewhere all."""
-    repository = find_root(root)
-    if repository is None:
-        return sorted({model_named(path) for path in _walk(root)})
-    names = changes.known_files(repository, changes.MODELS)
-    found = ((repository / name, model_named(repository / name)) for name in names)
-    return sorted({model for file, model in found if model.is_relative_to(root) and file.exists()})
+def all_models(folder: Path, repository: Path | None) -> list[Path]:
+    """Every model below a folder: in the repository we are in, and in its submodules, those git knows or
+    would add; elsewhere all there are."""
+    inner = repository_of(folder, repository)
+    if inner is None or inner != find_root(folder):
+        return sorted({model_named(path) for path in _walk(folder)})
+    names = changes.known_files(inner, changes.MODELS)
+    found = ((inner / name, model_named(inner / name)) for name in names)
+    return sorted({model for file, model in found if model.is_relative_to(folder) and file.exists()})
 
 
 def model_named(path: Path) -> Path:

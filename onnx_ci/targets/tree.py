@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from onnx_ci.targets.changes import MODELS
-from onnx_ci.targets.git import ask_in_parts, git_into, run_git, split
+from onnx_ci.targets.git import ask_in_parts, file_names, git_into, run_git
 
 LINK = "120000"
 
@@ -53,8 +53,8 @@ class Tree:
     def models(self) -> list[str]:
         """Every model, and every file that stands for one in DVC."""
         if not self.commit:
-            return split(run_git(self.repository, "ls-files", "-z", "--", *MODELS))
-        names = split(run_git(self.repository, "ls-tree", "-r", "-z", "--name-only", self.commit))
+            return file_names(run_git(self.repository, "ls-files", "-z", "--", *MODELS))
+        names = file_names(run_git(self.repository, "ls-tree", "-r", "-z", "--name-only", self.commit))
         return [name for name in names if name.lower().endswith((".onnx", ".onnx.dvc"))]
 
     def read(self, entry: Entry) -> str:

@@ -24,14 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    folder = find_root(Path.cwd()) or Path.cwd()
+    repository = find_root(Path.cwd())
+    folder = repository or Path.cwd()
     target = folder / FILE_NAMES[0]
     existing = next((folder / name for name in FILE_NAMES if (folder / name).exists()), None)
     if existing is not None and not options.force:
         instead = "onnx-ci ratchet" if options.ratchet else "onnx-ci init --force"
         raise UsageError(f"{existing.name} is already there", hint=f"edit it, or run: {instead}")
+    found = all_models(folder, repository)
     with Sources(folder) as sources:  # of what is not here, the size that its pointer names
-        models = [(path.relative_to(folder).as_posix(), sources.of(path).size) for path in all_models(folder)]
+        models = [(path.relative_to(folder).as_posix(), sources.of(path).size) for path in found]
     try:
         (existing or target).write_text(starter_policy(models, exact=options.ratchet), encoding="utf-8")
     except OSError as error:

@@ -15,6 +15,7 @@ from onnx_ci.model.measure import compressed_size, parameters
 from onnx_ci.policy.match import group_members, rule_for
 from onnx_ci.policy.ratchet import Holder, Lowered, lower
 from onnx_ci.policy.schema import Policy
+from onnx_ci.report.style import one_line
 from onnx_ci.sizes import format_size
 from onnx_ci.sources import Part, Sources
 from onnx_ci.targets.select import all_models
@@ -34,10 +35,11 @@ def run(options: argparse.Namespace) -> int:
         text, lowered = lower(data.decode("utf-8-sig"), Present(context, sources).value, Catalogue())
     if lowered:
         _write(path, data[:3] if data.startswith(b"\xef\xbb\xbf") else b"", text)
+    name = one_line(context.checked.file)
     for change in lowered:
-        sys.stdout.write(f"{context.checked.file}:{change.line}: {_said(change)}\n")
+        sys.stdout.write(f"{name}:{change.line}: {_said(change)}\n")
     if not lowered:
-        sys.stdout.write(f"{context.checked.file}: no budget is above what the models weigh now\n")
+        sys.stdout.write(f"{name}: no budget is above what the models weigh now\n")
     return 0
 
 
@@ -67,7 +69,9 @@ class Present:
     def __init__(self, context: Context, sources: Sources) -> None:
         self.sources = sources
         self.policy: Policy = context.policy
-        found = (path for path in all_models(context.folder) if self._is_ruled(context, path))
+        found = (
+            path for path in all_models(context.folder, context.repository) if self._is_ruled(context, path)
+        )
         self.models = {path.relative_to(context.folder).as_posix(): path for path in found}
         self.measured = cache(self._measured)
 
