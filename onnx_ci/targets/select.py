@@ -94,7 +94,7 @@ def _named(wanted: Wanted, scene: Scene) -> Selection:
     empty = [text for text in named if not found[text] and ruled[text] is None]
     notes = [f"no model, nor the data of one: {', '.join(empty)}"] if empty else []
     if any(models is not None for models in ruled.values()):
-        notes.append("the policy itself is named, so every model is checked")
+        notes.append("the policy itself is named, so every model below it is checked")
     models = {model for text in named for model in (*found[text], *(ruled[text] or ()))}
     return Selection(models=sorted(models), base=base, note="; ".join(notes))
 
@@ -104,8 +104,7 @@ def _ruled(paths: Iterable[Path], scene: Scene) -> list[Path] | None:
     policies = [path for path in paths if scene.rules(path)]
     if not policies:
         return None
-    tops = [scene.root if path == scene.policy else path.parent for path in policies]
-    return sorted({model for top in tops for model in scene.models(top)})
+    return sorted({model for path in policies for model in scene.models(path.parent)})
 
 
 def _whole(scene: Scene, base: str, note: str = "") -> Selection:
@@ -146,7 +145,7 @@ def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
     models = {path for path in _models(inside, scene) if scene.exists(path)}.union(ruled or ())
     note = "" if models else f"no model changed since {since}; --all checks every model"
     if ruled is not None:
-        note = f"the policy itself changed since {since}, so every model is checked"
+        note = f"the policy itself changed since {since}, so every model below it is checked"
     return Selection(models=sorted(models), base=base, note=note)
 
 
