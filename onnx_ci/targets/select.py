@@ -53,11 +53,21 @@ class Scene:
         self.tree = tree
         self.repository = find_root(here)
 
+    def look_up(self, paths: Iterable[Path]) -> None:
+        """Ask git for many files at once."""
+        if self.tree is not None:
+            self.tree.look_up(name for path in paths for name in self._tracked(path))
+
+    def _tracked(self, path: Path) -> list[str]:
+        """What git may call a file, or what stands for it."""
+        if self.tree is None or not path.is_relative_to(self.tree.repository):
+            return []
+        name = path.relative_to(self.tree.repository).as_posix()
+        return [name, f"{name}.dvc"]
+
     def exists(self, path: Path) -> bool:
-        if self.tree is not None and path.is_relative_to(self.tree.repository):
-            name = path.relative_to(self.tree.repository).as_posix()
-            if any(self.tree.entry(each) for each in (name, f"{name}.dvc")):
-                return True
+        if self.tree is not None and any(map(self.tree.entry, self._tracked(path))):
+            return True
         return path.exists() or path.is_symlink() or path.with_name(f"{path.name}.dvc").exists()
 
     def models(self, folder: Path) -> list[Path]:
@@ -88,7 +98,8 @@ def select(wanted: Wanted, scene: Scene) -> Selection:
 
 def _named(wanted: Wanted, scene: Scene) -> Selection:
     base = _base(wanted, scene)
-    named = {text: _expand(scene.here / text, text, scene) for text in wanted.paths}
+    scene.look_up(_absolute(text, scene) for text in wanted.paths)
+    named = {text: _expand(_absolute(text, scene), text, scene) for text in wanted.paths}
     found = {text: _models(paths, scene) for text, paths in named.items()}
     ruled = {text: _ruled(paths, scene) for text, paths in named.items()}
     empty = [text for text in named if not found[text] and ruled[text] is None]
@@ -142,7 +153,9 @@ def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
     changed = [repository / name for name in names]
     inside = [path for path in changed if path.is_relative_to(scene.root)]
     ruled = _ruled(inside, scene)
-    models = {path for path in _models(inside, scene) if scene.exists(path)}.union(ruled or ())
+    found = _models(inside, scene)
+    scene.look_up(found)
+    models = {path for path in found if scene.exists(path)}.union(ruled or ())
     note = "" if models else f"no model changed since {since}; --all checks every model"
     if ruled is not None:
         note = f"the policy itself changed since {since}, so every model below it is checked"
@@ -196,9 +209,12 @@ def _walk(root: Path) -> Iterator[Path]:
         yield from (Path(folder) / name for name in names)
 
 
+def _absolute(text: str, scene: Scene) -> Path:
+    return Path(os.path.normpath(scene.here / text))
+
+
 def _expand(path: Path, text: str, scene: Scene) -> Sequence[Path]:
     """A file as it is, a folder as the models in it."""
-    path = Path(os.path.normpath(path))
     if path.is_dir():
         return scene.models(path)
     if not scene.exists(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,12 +35,14 @@ class Tree:
         if not new:
             return
         listing = ["ls-tree", "-z", self.commit] if self.commit else ["ls-files", "--stage", "-z"]
-        found = dict(map(_entry, ask_in_parts(self.repository, *listing, names=new)))
+        lines = ask_in_parts(self.repository, *listing, names=new)
+        found = dict(_entry(line) for line in lines if not _is_conflict(line))
         self._entries.update({name: found.get(name) for name in new})
         sides = [self.commit] if self.commit else []
         compare = ["diff", "--name-only", "-z", "--no-renames", *sides]
         other = set(ask_in_parts(self.repository, *compare, names=new))
-        self._same.update({name: name in found and name not in other for name in new})
+        there = {name for name in found if os.path.lexists(self.repository / name)}  # sparse checkouts
+        self._same.update({name: name in there and name not in other for name in new})
 
     def entry(self, name: str) -> Entry | None:
         self.look_up([name])
@@ -70,6 +73,11 @@ class Tree:
 
     def export(self, entry: Entry, target: Path) -> bool:
         return git_into(target, self.repository, "cat-file", "blob", entry.blob)
+
+
+def _is_conflict(line: str) -> bool:
+    """One side of a merge that is not settled: stages 1 to 3 of the index."""
+    return line.partition("\t")[0][-2:] in (" 1", " 2", " 3")
 
 
 def _entry(line: str) -> tuple[str, Entry]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import Done, onnx_ci
+from command import Done
+from command import call as onnx_ci
 from git_repositories import Repository, write_policy
 from small_models import lean, save_outside
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import onnx_ci
+from command import call as onnx_ci
 from git_repositories import Repository, write_policy
 from small_models import bloated, lean, save_outside
 
