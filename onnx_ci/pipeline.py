@@ -49,7 +49,8 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
     """Judge every model; a group is judged as soon as one of its members was."""
     began = time.perf_counter()
     problem = _obtain(plan) if plan.policy.lfs.missing == "fetch" else ""
-    plan.baseline.look_up(plan.models)
+    if plan.only_new or any(rule.only_new or rule.budget.growth is not None for rule in plan.policy.rules):
+        plan.baseline.look_up(plan.models)
     outcomes = tuple(_judge_all(plan, progress))
     return RunReport(
         command=plan.command,

@@ -116,11 +116,14 @@ def _with_history(report: RunReport, context: Context, selection: Selection) -> 
 
 def _owner(context: Context) -> Owns:
     """Whether a model names a data file: asked where one changed, so what it takes is loaded then."""
+    files: dict[Path, list[Path]] = {}
 
     def owns(model: Path, data: Path) -> bool:
-        from onnx_ci.sources import Sources
+        if model not in files:
+            from onnx_ci.sources import Sources
 
-        with Sources(context.root, context.tree) as sources:
-            return data in [part.path for part in sources.of(model).parts]
+            with Sources(context.root, context.tree) as sources:
+                files[model] = [part.path for part in sources.of(model).parts]
+        return data in files[model]
 
     return owns

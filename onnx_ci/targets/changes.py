@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnx_ci.targets.git import empty_tree, file_names, has_commits, run_git, split
+from onnx_ci.targets.git import LITERAL, empty_tree, file_names, has_commits, run_git, split
 
 MODELS = (":(icase)*.onnx", ":(icase)*.onnx.dvc")
 # Far below git's own 50%: a model that grew to four times its size is still the same model.
-_ALIKE = "-M20%"
+_PAIRED = ("--name-status", "-z", "-M20%", "-l0")
 
 
 def changed_since_head(root: Path) -> list[str] | None:
@@ -55,9 +55,30 @@ def known_files(root: Path, patterns: Sequence[str]) -> list[str]:
 
 def renamed_since(root: Path, base: str, *, staged: bool = False, commit: str = "") -> dict[str, str]:
     """New names of models to the names they had in a commit; work tree, index or commit against it."""
-    side = ["--cached"] if staged else []
-    sides = [base, commit] if commit else [base]
-    output = run_git(root, "diff", *side, "--name-status", "-z", _ALIKE, "-l0", *sides, "--", *MODELS)
+    if staged or commit:
+        side = [base, commit] if commit else ["--cached", base]
+        return _renames(run_git(root, "diff", *_PAIRED, *side, "--", *MODELS))
+    new = run_git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", *MODELS)
+    return _renames_with_new(root, base, file_names(new))
+
+
+def _renames_with_new(root: Path, base: str, new: Sequence[str]) -> dict[str, str]:
+    """Git pairs only what it knows: new files are made known in a copy of the index."""
+    import shutil
+    import tempfile
+
+    place = (run_git(root, "rev-parse", "--git-path", "index") or "").rstrip("\n")
+    with tempfile.TemporaryDirectory(prefix="onnx-ci-") as folder:
+        copy = Path(folder) / "index"
+        if (root / place).is_file():
+            shutil.copyfile(root / place, copy)
+        index = {"GIT_INDEX_FILE": str(copy)}
+        if new:
+            run_git(root, "add", "--intent-to-add", "--", *new, also={**LITERAL, **index})
+        return _renames(run_git(root, "diff", *_PAIRED, base, "--", *MODELS, also=index))
+
+
+def _renames(output: str | None) -> dict[str, str]:
     found = iter(split(output))
     renames = {}
     for status in found:

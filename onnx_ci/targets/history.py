@@ -37,7 +37,8 @@ class Branch:
         new = set((self._git("rev-list", "--objects", "--no-object-names", *self._range) or "").split())
         names = {blob: name for name, blob in self._logged() if blob in new}
         names.update({blob: name for name, blob in self._staged() if blob not in names})
-        names = {blob: name for blob, name in names.items() if blob not in self._at_base}
+        old = self._at_base()
+        names = {blob: name for blob, name in names.items() if blob not in old}
         sizes = self._sizes(list(names))
         return [self._version(name, blob, sizes[blob]) for blob, name in names.items()]
 
@@ -55,7 +56,6 @@ class Branch:
     def _range(self) -> list[str]:
         return [f"{self.base}..{self.head}"]
 
-    @property
     def _at_base(self) -> set[str]:
         """What the base has already: a branch that goes back to it adds nothing."""
         changes = self._git("diff", *_RAW, empty_tree(self.repository), self.base, "--", *_FILES)

@@ -92,12 +92,12 @@ def select(wanted: Wanted, scene: Scene) -> Selection:
     if wanted.paths:
         return _named(wanted, scene)
     if scene.repository is None or wanted.everything:
-        return _whole(scene, _base(wanted, scene))
+        return _everything(scene)
     return _changed(wanted, scene, scene.repository)
 
 
 def _named(wanted: Wanted, scene: Scene) -> Selection:
-    base = _base(wanted, scene)
+    base = _base(scene)
     scene.look_up(_absolute(text, scene) for text in wanted.paths)
     named = {text: _expand(_absolute(text, scene), text, scene) for text in wanted.paths}
     found = {text: _models(paths, scene) for text, paths in named.items()}
@@ -123,20 +123,27 @@ def _whole(scene: Scene, base: str, note: str = "") -> Selection:
     return Selection(models=models, base=base, note=note or ("" if models else "there is no model here"))
 
 
-def _base(wanted: Wanted, scene: Scene) -> str:
-    """What sizes are compared with where models are named or all are looked at; none, where there is no
-    commit, or no git to ask."""
-    repository, ref = scene.repository, bases.pull_request_base()
-    if repository is None:
+def _base(scene: Scene) -> str:
+    """What sizes are compared with where models are named: none, where there is no commit, or no git."""
+    if scene.repository is None:
         return ""
-    if wanted.staged and scene.tree is not None:
-        return _tree_base(scene.tree, ref)
+    if scene.tree is not None:
+        return _tree_base(scene.tree, bases.pull_request_base())
     try:
-        if ref and wanted.everything:
-            return bases.merge_base(repository, ref)
-        return "HEAD" if has_commits(repository) else ""
+        return "HEAD" if has_commits(scene.repository) else ""
     except EnvironmentFault:
         return ""
+
+
+def _everything(scene: Scene) -> Selection:
+    """All models; in a pull request they are compared with its base, if that can be found."""
+    ref = bases.pull_request_base() if scene.repository else None
+    if not ref or scene.repository is None:
+        return _whole(scene, _base(scene))
+    try:
+        return _whole(scene, bases.merge_base(scene.repository, ref))
+    except UsageError as error:
+        return _whole(scene, "", f"growth was not judged: {error.message}; {error.hint}")
 
 
 def _tree_base(tree: Tree, ref: str | None) -> str:

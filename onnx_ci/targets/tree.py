@@ -28,6 +28,7 @@ class Tree:
         self.commit = commit
         self._entries: dict[str, Entry | None] = {}
         self._same: dict[str, bool] = {}
+        self._models: list[str] | None = None
 
     def look_up(self, names: Iterable[str]) -> None:
         """Ask for many names at once: git is started once for all."""
@@ -55,6 +56,11 @@ class Tree:
 
     def models(self) -> list[str]:
         """Every model, and every file that stands for one in DVC."""
+        if self._models is None:
+            self._models = self._listed()
+        return self._models
+
+    def _listed(self) -> list[str]:
         if not self.commit:
             return file_names(run_git(self.repository, "ls-files", "-z", "--", *MODELS))
         names = file_names(run_git(self.repository, "ls-tree", "-r", "-z", "--name-only", self.commit))

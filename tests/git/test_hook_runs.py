@@ -6,6 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from command import call as onnx_ci
 from git_repositories import Repository, write_policy
 from hooking import RUNNERS, Hooked
 from small_models import bloated, lean, save_outside
@@ -121,6 +122,7 @@ def test_a_renamed_model_does_not_escape_its_growth_limit(tmp_path: Path) -> Non
     assert repository.commit()[0]
     (tmp_path / "old.onnx").unlink()
     onnx.save(lean(layers=6), tmp_path / "new.onnx")
+    assert "was old.onnx before" in onnx_ci("check", cwd=tmp_path).out, "not even staged"
     repository.git("add", "--all")
     passed, said = repository.commit()
     assert not passed

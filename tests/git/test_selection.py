@@ -59,6 +59,9 @@ def test_a_shallow_clone_that_can_not_fetch_says_what_to_run(forked: Repository,
     deep = onnx_ci("check", "--since", "origin/main", cwd=shallow.root)
     assert deep.code == 2
     assert "run: git fetch --unshallow origin" in deep.err
+    everything = onnx_ci("check", "--all", cwd=shallow.root, env={"GITHUB_BASE_REF": "main"})
+    assert everything.code == 0
+    assert "growth was not judged" in everything.out
     unknown = onnx_ci("check", "--since", "origin/nowhere", cwd=shallow.root)
     assert unknown.code == 2
     assert "git fetch origin nowhere" in unknown.err
