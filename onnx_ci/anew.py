@@ -58,7 +58,9 @@ class AnewGate(Gate):
         if self.job.repository is None and self.job.insists:
             return None  # a single model, without a policy: nobody spoke of a repository
         self.say("looking for its original")
-        found = find_original(receipt, self.job.path, self.job.repository, self.scratch / "original")
+        found = find_original(
+            receipt, self.job.known_as or self.job.path, self.job.repository, self.scratch / "original"
+        )
         if isinstance(found, Original):
             return found
         self.missing = found

@@ -12,7 +12,7 @@ import onnx
 
 from onnx_ci.entry.arguments import read_budget, read_methods
 from onnx_ci.entry.context import open_context
-from onnx_ci.entry.gate import judge_selection, select_models
+from onnx_ci.entry.gate import Judging, judge_selection, select_models
 from onnx_ci.errors import UsageError
 from onnx_ci.methods.catalogue import method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, Tolerance
@@ -122,7 +122,7 @@ def check(
     """What `onnx-ci check` does, as a value; it changes nothing."""
     context = open_context(policy)
     wanted = Wanted(paths=tuple(map(str, paths)), since=since, everything=everything)
-    return judge_selection("check", context, select_models(context, wanted), cache=cache)
+    return judge_selection("check", context, select_models(context, wanted), Judging(cache=cache))
 
 
 def _refuse_files(choices: Iterable[MethodChoice]) -> None:

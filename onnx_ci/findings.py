@@ -11,7 +11,7 @@ CODES = {
     "OCI004": "outputs outside the tolerance",
     "OCI005": "could not be verified",
     "OCI006": "not a readable model",
-    "OCI007": "a Git LFS pointer, not a model",
+    "OCI007": "a Git LFS or DVC pointer, not a model",
     "OCI008": "a group of models is over its budget",
     "OCI009": "accepted by an override, or an override has ended",
     "OCI010": "slower than allowed",
@@ -27,6 +27,11 @@ CODES = {
     "OCI020": "stored otherwise than its rule asks",
     "OCI021": "data files that are shared, or left behind",
     "OCI022": "a method failed on it and was left out",
+    "OCI023": "the work tree does not hold what was judged",
+    "OCI024": "kept by DVC, which has to be told of a change",
+    "OCI025": "as it was before, so no more than a warning",
+    "OCI026": "a branch adds more to the history than allowed",
+    "OCI027": "compared with the version under its former name",
 }
 
 

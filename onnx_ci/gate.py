@@ -131,7 +131,7 @@ class Gate(Workbench):
         policy = self.job.policy
         if policy is None or not policy.overrides:
             return None
-        return override_for(policy, self.job.name, self.before.sha256, date.today())
+        return override_for(policy, self.job.matched, self.before.sha256, date.today())
 
     def _failures(self) -> Iterator[Finding]:
         """Libraries that broke down on the model; the other methods went on without them."""

@@ -37,13 +37,15 @@ class Job:
     base_size: int | None = None
     hashing: BackgroundHash | None = None
     repository: Path | None = None  # of git: where an original is looked for
+    matched: str = ""  # its name relative to the policy, for patterns
+    known_as: Path | None = None  # where the user knows the model, if it is read from elsewhere
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
     cache: bool = True  # whether what an earlier run proved for this content may be used again
 
     @property
     def call(self) -> str:
         """How to name the model on the command line, from here."""
-        path = os.path.relpath(self.path)
+        path = os.path.relpath(self.known_as or self.path)
         return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
     @property

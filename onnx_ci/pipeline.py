@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -10,18 +9,19 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from onnx_ci.errors import ModelError
+from onnx_ci.absent import judge_absent, needs_content
+from onnx_ci.baseline import Baseline
 from onnx_ci.findings import Finding
 from onnx_ci.job import Job, Say, Write, write_in_place
 from onnx_ci.judge import judge
-from onnx_ci.model.load import read_skeleton
-from onnx_ci.model.measure import compressed_size, files_of
-from onnx_ci.model.ownership import data_of
+from onnx_ci.model.measure import compressed_size
+from onnx_ci.obtain import obtain
 from onnx_ci.policy.match import ended_override, group_members, rule_for
 from onnx_ci.policy.schema import Group, Policy, Rule
 from onnx_ci.results import Outcome, RunReport
 from onnx_ci.sizes import format_size
-from onnx_ci.targets.git import blob, blob_size
+from onnx_ci.sources import Part, Sources
+from onnx_ci.standing import Standing
 from onnx_ci.verify.client import Runner
 
 Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
@@ -34,11 +34,13 @@ class Plan:
     command: str  # "check" | "fix" | "build"
     policy: Policy
     folder: Path  # patterns are relative to it
+    shown_from: Path  # names in messages are relative to it
     root: Path  # nothing outside of it is read or written
     models: tuple[Path, ...]
     everything: Callable[[], Sequence[Path]]  # all models there are, for groups
-    repository: Path | None = None
-    base: str = ""
+    sources: Sources  # where the content of models is
+    baseline: Baseline  # what they are compared with
+    only_new: bool = False
     jobs: int = 1
     notes: tuple[str, ...] = ()
     cache: bool = True
@@ -47,6 +49,9 @@ class Plan:
 def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
     """Judge every model; a group is judged as soon as one of its members was."""
     began = time.perf_counter()
+    problem = _obtain(plan) if plan.policy.lfs.missing == "fetch" else ""
+    if plan.only_new or any(rule.only_new or rule.budget.growth is not None for rule in plan.policy.rules):
+        plan.baseline.look_up(plan.models)
     outcomes = tuple(_judge_all(plan, progress))
     return RunReport(
         command=plan.command,
@@ -54,8 +59,15 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
         findings=tuple(_group_findings(plan)),
         policy=plan.policy.file,
         seconds=round(time.perf_counter() - began, 3),
-        notes=plan.notes,
+        notes=(*plan.notes, *filter(None, [problem])),
     )
+
+
+def _obtain(plan: Plan) -> str:
+    """Only what is judged by its content is worth a download."""
+    rules = {path: rule_for(plan.policy, relative(path, plan.folder)) for path in plan.models}
+    wanted = [path for path, rule in rules.items() if rule and not rule.ignore and needs_content(rule)]
+    return obtain(wanted, plan.sources, into_work_tree=plan.command == "fix")
 
 
 def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:
@@ -98,29 +110,47 @@ def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progre
 
 def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, say: Say) -> Outcome:
     """One model under the rule that holds for it, if any does."""
-    name = shown(plan, path)
-    rule = rule_for(plan.policy, name) if path.is_relative_to(plan.folder) else None
+    name, matched = shown(plan, path), relative(path, plan.folder)
+    rule = rule_for(plan.policy, matched) if path.is_relative_to(plan.folder) else None
     if rule is None or rule.ignore:
         return _ignored(plan, name, rule)
+    source = plan.sources.of(path)
     job = Job(
-        path=path,
+        path=source.path,
         name=name,
+        matched=matched,
         rule=rule,
-        root=plan.root,
+        root=source.root,
         home=plan.folder,
         policy=plan.policy,
-        write=write,
+        write=write if source.in_place else None,
         strict=plan.command == "build",
-        base_size=_base_size(plan, path, rule),
-        repository=plan.repository,
+        base_size=plan.baseline.size(path) if rule.budget.growth is not None else None,
+        known_as=path,
+        repository=plan.sources.repository,
         cache=plan.cache,
     )
-    return _with_ended_override(plan, judge(job, runner, say))
+    # A package needs the content itself: there a pointer is a model that can't be read.
+    by_pointer = source.absent and plan.command != "build"
+    outcome = judge_absent(job, source) if by_pointer else judge(job, runner, say)
+    standing = Standing(
+        job=job,
+        source=source,
+        sources=plan.sources,
+        baseline=plan.baseline,
+        fixing=plan.command == "fix",
+        only_new=plan.only_new,
+    )
+    return standing.apply(_with_ended_override(plan, outcome, matched))
 
 
 def shown(plan: Plan, path: Path) -> str:
-    """A model's name in messages and patterns: relative to the policy file."""
-    return path.relative_to(plan.folder).as_posix() if path.is_relative_to(plan.folder) else str(path)
+    """A model's name in messages."""
+    return relative(path, plan.shown_from if path.is_relative_to(plan.shown_from) else plan.root)
+
+
+def relative(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
 def _ignored(plan: Plan, name: str, rule: Rule | None) -> Outcome:
@@ -135,34 +165,9 @@ def _ignored(plan: Plan, name: str, rule: Rule | None) -> Outcome:
     return Outcome(path=name, verdict="ignored", findings=(finding,))
 
 
-def _base_size(plan: Plan, path: Path, rule: Rule) -> int | None:
-    """What the model and the data it named then took in the commit this run is compared with."""
-    if rule.budget.growth is None or not plan.base or plan.repository is None:
-        return None
-    name = path.relative_to(plan.repository).as_posix()
-    size = blob_size(plan.repository, plan.base, name)
-    if size is None:
-        return None
-    folder = Path(name).parent
-    data = [(folder / item).as_posix() for item in _data_in_commit(plan.repository, plan.base, name)]
-    return size + sum(blob_size(plan.repository, plan.base, item) or 0 for item in data)
-
-
-def _data_in_commit(repository: Path, commit: str, name: str) -> list[str]:
-    """The data files that the model of that commit names."""
-    content = blob(repository, commit, name)
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "model.onnx"
-        copy.write_bytes(content or b"")
-        try:
-            return data_of(copy)
-        except ModelError:  # a pointer of Git LFS, or broken: its size is all there is
-            return []
-
-
-def _with_ended_override(plan: Plan, outcome: Outcome) -> Outcome:
+def _with_ended_override(plan: Plan, outcome: Outcome, matched: str) -> Outcome:
     digest = outcome.before.sha256 if outcome.before else ""
-    ended = ended_override(plan.policy, outcome.path, digest, date.today())
+    ended = ended_override(plan.policy, matched, digest, date.today())
     if ended is None:
         return outcome
     finding = Finding(
@@ -175,27 +180,25 @@ def _with_ended_override(plan: Plan, outcome: Outcome) -> Outcome:
 
 
 def _group_findings(plan: Plan) -> Iterator[Finding]:
-    judged = {shown(plan, path) for path in plan.models}
+    plan.sources.forget()  # a fix changed sizes
+    judged = {relative(path, plan.folder) for path in plan.models}
     for group in plan.policy.groups:
-        everything = {shown(plan, path): path for path in plan.everything()}
+        everything = {relative(path, plan.folder): path for path in plan.everything()}
         members = group_members(group, tuple(everything))
         if judged.intersection(members):
             yield from _over_group(plan, group, [everything[name] for name in members])
 
 
-def _files(path: Path) -> list[Path]:
-    try:
-        return [file for file in files_of(path, read_skeleton(path)) if file.exists()]
-    except ModelError:  # reported where the model itself is judged
-        return [path]
+def _stored(name: str, part: Part) -> int:
+    """The size of one file, as it is or compressed; of what is not here the size its pointer names."""
+    here = part.content is not None and part.content.is_file()
+    return compressed_size(name, [part.content]) if name != "size" and here and part.content else part.size
 
 
 def _over_group(plan: Plan, group: Group, members: list[Path]) -> Iterator[Finding]:
-    files = {file for path in members for file in _files(path)}  # data that two models share counts once
-    totals = {
-        name: sum(file.stat().st_size for file in files) if name == "size" else compressed_size(name, files)
-        for name in group.budget.size_like
-    }
+    # Data that two models share counts once.
+    parts = {part.path: part for path in members for part in plan.sources.of(path).parts}.values()
+    totals = {name: sum(_stored(name, part) for part in parts) for name in group.budget.size_like}
     for name, limit in group.budget.size_like.items():
         if totals[name] > limit:
             yield Finding(

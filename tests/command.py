@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -9,6 +11,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from onnx_ci.entry.cli import main
 
 
 @dataclass(frozen=True)
@@ -24,12 +29,36 @@ class Done:
         return json.loads(self.out)
 
 
+def plain_environment() -> dict[str, str]:
+    """Ours, without what a CI job or a hook that runs these tests would tell the command."""
+    foreign = ("GIT_", "GITHUB_", "CI_", "PRE_COMMIT")
+    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+
+
+def call(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> Done:
+    """The same call in this process: for tests that call often, where starting Python is most of the time."""
+    out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+    before = Path.cwd()
+    environment = mock.patch.dict(os.environ, {**plain_environment(), **(env or {})}, clear=True)
+    with environment, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        os.chdir(cwd)
+        try:
+            code = main([str(argument) for argument in arguments])
+        finally:
+            os.chdir(before)
+    texts = []
+    for stream in (out, err):
+        stream.seek(0)
+        texts.append(stream.read())
+    assert code != 4, texts
+    return Done(code, *texts)
+
+
 def onnx_ci(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> Done:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "GITHUB_", "CI_", "PRE_COMMIT"))}
     done = subprocess.run(
         [sys.executable, "-m", "onnx_ci", *map(str, arguments)],
         cwd=cwd,
-        env={**kept, **(env or {})},
+        env={**plain_environment(), **(env or {})},
         capture_output=True,
         text=True,
         check=False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -35,3 +37,9 @@ def _chain(weights: list[np.ndarray], width: int) -> onnx.ModelProto:
         [numpy_helper.from_array(weight, f"w{number}") for number, weight in enumerate(weights)],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def save_outside(model: onnx.ModelProto, path: Path) -> None:
+    """All weights in a data file that is called after the model."""
+    path.with_name(f"{path.name}.data").unlink(missing_ok=True)  # onnx would add to it
+    onnx.save(model, path, save_as_external_data=True, location=f"{path.name}.data", size_threshold=0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from git_repositories import Repository
+from git_repositories import Repository, write_policy
 from small_models import bloated
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -69,3 +69,19 @@ def test_a_commit_fails_is_fixed_and_passes(hooks: Path, tmp_path: Path) -> None
     repository.git("add", ".")
     passed = try_hook("onnx-ci-check")
     assert passed.returncode == 0, passed.stdout + passed.stderr
+
+
+def test_prek_installs_and_runs_them(hooks: Path, tmp_path: Path) -> None:
+    """From a repository and a commit of it, as a user's configuration names them, at a real commit."""
+    repository = Repository(tmp_path)
+    rev = Repository(hooks).git("rev-parse", "HEAD").strip()
+    config = f"repos: [{{repo: 'file://{hooks}', rev: {rev}, hooks: [{{id: onnx-ci-check}}]}}]\n"
+    (tmp_path / ".pre-commit-config.yaml").write_text(config)
+    write_policy(tmp_path)
+    onnx.save(bloated(), tmp_path / "model.onnx")
+    home = {"PREK_HOME": str(tmp_path / ".git" / "prek")}
+    assert repository.run("prek", "install", **home).returncode == 0
+    repository.git("add", ".")
+    refused = repository.attempt("commit", "-m", "bloated", **home)
+    assert refused.returncode != 0
+    assert "OCI003 model.onnx" in refused.stdout + refused.stderr

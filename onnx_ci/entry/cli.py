@@ -25,6 +25,7 @@ COMMANDS = {
     "compare": "run two models side by side: outputs, size, parameters, latency",
     "info": "what the bytes of a model are: tensors, types, duplicates",
     "init": "write a policy from the models found",
+    "ratchet": "lower budgets to what the models weigh now; never raise one",
     "explain": "which rule holds for a model, why, and what would be done",
     "methods": "list the methods and their options",
     "schema": "print the JSON schema of the policy file",

@@ -8,6 +8,7 @@ from onnx_ci.errors import UsageError
 from onnx_ci.methods.catalogue import Catalogue
 from onnx_ci.policy.load import CheckedPolicy, check_policy, find_policy
 from onnx_ci.targets.git import find_root
+from onnx_ci.targets.tree import Tree
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
@@ -22,13 +23,17 @@ NO_POLICY = (
 class Context:
     """`root` bounds what is read and written; `folder` is what the policy's patterns are relative to."""
 
-    def __init__(self, here: Path, policy_path: Path | None, checked: CheckedPolicy) -> None:
+    def __init__(
+        self, here: Path, policy_path: Path | None, checked: CheckedPolicy, *, named: bool = False
+    ) -> None:
         self.here = here
         self.repository = find_root(here)
         self.policy_path = policy_path
         self.checked = checked
         self.folder = policy_path.parent if policy_path else self.repository or here
         self.root = self.repository or self.folder
+        self.named = named  # by the user: then no other policy counts
+        self.tree: Tree | None = None  # what is judged, where that is not the work tree
         self.notes = () if policy_path else (NO_POLICY,)
 
     @property
@@ -42,7 +47,26 @@ def open_context(policy_option: str | None, here: Path | None = None) -> Context
     path = _named(here, policy_option) if policy_option else find_policy(here, find_root(here) or here)
     if path is None:
         return Context(here, None, CheckedPolicy("built-in rules", {"models": [{"path": "**/*.onnx"}]}))
-    return Context(here, path, check_policy(path, methods=Catalogue(), name=_shown(path, here)))
+    return _context(here, path, named=bool(policy_option))
+
+
+def policy_for(context: Context, folder: Path) -> Path | None:
+    """The policy that rules the models of a folder: the one that was named, or the nearest upward."""
+    return context.policy_path if context.named else find_policy(folder, context.root) or context.policy_path
+
+
+def context_for(context: Context, policy: Path | None) -> Context:
+    """The same place under another policy."""
+    if policy is None or policy == context.policy_path:
+        return context
+    other = _context(context.here, policy)
+    other.tree = context.tree
+    return other
+
+
+def _context(here: Path, path: Path, *, named: bool = False) -> Context:
+    checked = check_policy(path, methods=Catalogue(), name=_shown(path, here))
+    return Context(here, path, checked, named=named)
 
 
 def _named(here: Path, option: str) -> Path:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onnx_ci.entry.context import Context, open_context
+from onnx_ci.entry.context import Context, context_for, open_context, policy_for
 from onnx_ci.entry.output import add_cache_argument, add_format_arguments, write_run, write_to
-from onnx_ci.errors import ModelError, UsageError
-from onnx_ci.targets.select import Selection, Wanted, all_models, select
+from onnx_ci.errors import UsageError
+from onnx_ci.targets.select import Owns, Scene, Selection, Wanted, select, tree_of
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
     from onnx_ci.results import RunReport
+
+
+class Judging:
+    """How models are judged. A plain class: a run with nothing to do gets this far."""
+
+    def __init__(self, *, jobs: int = 1, only_new: bool = False, cache: bool = True) -> None:
+        self.jobs = jobs  # models at a time
+        self.only_new = only_new
+        self.cache = cache
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,9 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--since", type=_ref, metavar="REF", help="models changed since the merge base with REF"
     )
-    which.add_argument("--staged", action="store_true", help="models staged for the next commit")
+    which.add_argument(
+        "--staged", action="store_true", help="models as they are staged (in a pre-push hook: as pushed)"
+    )
     which.add_argument("--all", action="store_true", help="every model")
     parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
+    parser.add_argument(
+        "--only-new", action="store_true", help="what is wrong with models that did not change is a warning"
+    )
     parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="models at a time (default 1)")
     add_cache_argument(parser)
     add_format_arguments(parser)
@@ -44,20 +58,25 @@ def _jobs(text: str) -> int:
 def run_gate(command: str, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     selection = _select(context, options)
-    if not selection.models and not options.formats:
+    if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
-        write_to("".join(f"{note}\n" for note in (*context.notes, selection.note) if note), "")
+        _say_notes(*context.notes, selection.note)
         return 0
-    report = judge_selection(command, context, selection, jobs=options.jobs, cache=options.cache)
+    judging = Judging(jobs=options.jobs, only_new=options.only_new, cache=options.cache)
+    report = judge_selection(command, context, selection, judging)
     write_run(report, options.formats)
     return report.exit_code
 
 
+def _say_notes(*notes: str) -> None:
+    """File names are in them: what is not printable could draw on the terminal."""
+    lines = (note if note.isprintable() else ascii(note)[1:-1] for note in notes if note)
+    write_to("".join(f"{line}\n" for line in lines), "")
+
+
 def _select(context: Context, options: argparse.Namespace) -> Selection:
-    if options.paths and (options.since or options.staged or options.all):
-        raise UsageError(
-            "PATH and --since, --staged or --all can't be given together", hint="choose one of them"
-        )
+    if options.paths and (options.since or options.all):
+        raise UsageError("PATH and --since or --all can't be given together", hint="choose one of them")
     wanted = Wanted(
         paths=tuple(options.paths), since=options.since or "", staged=options.staged, everything=options.all
     )
@@ -65,47 +84,57 @@ def _select(context: Context, options: argparse.Namespace) -> Selection:
 
 
 def select_models(context: Context, wanted: Wanted) -> Selection:
-    return select(wanted, here=context.here, root=context.root, policy=context.policy_path, owns=_owns)
+    context.tree = tree_of(wanted, context.repository)
+    scene = Scene(
+        here=context.here,
+        root=context.root,
+        policy=context.policy_path,
+        owns=_owner(context),
+        tree=context.tree,
+    )
+    return select(wanted, scene)
 
 
 def judge_selection(
-    command: str, context: Context, selection: Selection, *, jobs: int = 1, cache: bool = True
+    command: str, context: Context, selection: Selection, how: Judging | None = None
 ) -> RunReport:
-    """Judge what was selected; with nothing selected the report is empty."""
+    """Judge what was selected, each model by its own policy; with nothing selected the report is empty."""
     from onnx_ci.results import RunReport
 
     notes = (*context.notes, *filter(None, [selection.note]))
-    if not selection.models:
-        return RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
-    from onnx_ci.entry.progress import ProgressLine
-    from onnx_ci.pipeline import Plan, run
+    report = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
+    if selection.models:
+        from onnx_ci.entry.judging import judge_models
 
-    plan = Plan(
-        command=command,
-        policy=context.policy,
-        folder=context.folder,
-        root=context.root,
-        models=selection.models,
-        everything=lambda: all_models(context.folder),
-        repository=context.repository,
-        base=selection.base,
-        jobs=jobs,
-        notes=notes,
-        cache=cache,
-    )
-    progress = ProgressLine()
-    try:
-        return run(plan, progress)
-    finally:
-        progress.clear()
+        report = judge_models(report, context, selection, how or Judging())
+    return _with_history(report, context, selection)
 
 
-def _owns(model: Path, data: Path) -> bool:
-    from onnx_ci.model.external import data_files
-    from onnx_ci.model.load import read_skeleton
+def _with_history(report: RunReport, context: Context, selection: Selection) -> RunReport:
+    """A branch may have added and removed a model: history counts where no model differs, too."""
+    policies = [policy_for(context, model.parent) for model in selection.models]
+    contexts = [context_for(context, policy) for policy in dict.fromkeys([context.policy_path, *policies])]
+    limited = [each for each in contexts if "history" in each.checked.values]
+    if not limited:
+        return report
+    from dataclasses import replace
 
-    try:
-        names = data_files(read_skeleton(model))
-    except ModelError:
-        return False
-    return any(model.parent / name == data for name in names)
+    from onnx_ci.entry.history import history_findings
+
+    found = (history_findings(each, selection.base, _owner(each)) for each in limited)
+    return replace(report, findings=(*report.findings, *(finding for some in found for finding in some)))
+
+
+def _owner(context: Context) -> Owns:
+    """Whether a model names a data file: asked where one changed, so what it takes is loaded then."""
+    files: dict[Path, list[Path]] = {}
+
+    def owns(model: Path, data: Path) -> bool:
+        if model not in files:
+            from onnx_ci.sources import Sources
+
+            with Sources(context.root, context.tree) as sources:
+                files[model] = [part.path for part in sources.of(model).parts]
+        return data in files[model]
+
+    return owns

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from onnx_ci.baseline import Baseline
 from onnx_ci.entry.context import Context, open_context
 from onnx_ci.errors import BuildStopped, UsageError
 from onnx_ci.pipeline import Plan
@@ -15,6 +16,7 @@ from onnx_ci.policy.suggest import did_you_mean
 from onnx_ci.report.style import Style, one_line
 from onnx_ci.report.text import render_run
 from onnx_ci.shipping import Packed, pack
+from onnx_ci.sources import Sources
 from onnx_ci.targets.git import find_root
 
 # What may stand in the table of a build hook: how it is told apart, and an example.
@@ -81,14 +83,18 @@ def packed_for(options: Options, root: Path, found: Mapping[str, Path], staging:
 
 
 def build_plan(context: Context, models: tuple[Path, ...], *, cache: bool = True) -> Plan:
-    """A run for a build: nothing to compare growth with, and no groups."""
+    """A run for a build: of the files that are there, nothing to compare growth with, and no groups."""
+    sources = Sources(context.root, repository=context.repository)
     return Plan(
         command="build",
         policy=context.policy,
         folder=context.folder,
+        shown_from=context.folder,
         root=context.root,
         models=models,
         everything=tuple,
+        sources=sources,
+        baseline=Baseline(sources, ""),
         cache=cache,
     )
 

@@ -12,11 +12,11 @@ from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graphs import tensors
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.npy import recorded
+from onnx_ci.model.pointers import LFS_HEADER, read_pointer
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
 
 CODE = "OCI012"
-LFS_HEADER = b"version https://git-lfs.github.com/spec/v1"
 
 
 def resolve(proto: ModelProto, store: Store, path: Path, root: Path) -> None:
@@ -59,10 +59,10 @@ def own_data(path: Path) -> str:
 
 def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
     """A Git LFS pointer stands where the content should be: say how to get it."""
-    if not head.startswith(LFS_HEADER):
+    if not head.startswith(LFS_HEADER.encode()):
         return
-    found = re.search(rb"^size (\d+)$", head, re.MULTILINE)
-    size = f" for {int(found[1]):,} bytes" if found else ""
+    found = read_pointer(head.decode(errors="replace"))
+    size = f" for {found.size:,} bytes" if found else ""
     raise ModelError(
         f"{user}{display_path(path)}: is a Git LFS pointer{size}, the content has not been downloaded",
         hint=f'run: git lfs pull --include "{display_path(path)}"',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import shlex
 import time
 from pathlib import Path
 
@@ -83,6 +84,10 @@ def replaceable_data(target: Path) -> set[str]:
     }
 
 
+def _hidden(path: Path) -> set[str]:
+    return {part for part in path.parts if part.startswith(".")}
+
+
 def writable_target(path: Path, root: Path) -> Path:
     """The file that a link leads to, if it is inside the repository and may be written."""
     target = path.resolve()
@@ -91,6 +96,12 @@ def writable_target(path: Path, root: Path) -> Path:
         raise ModelError(
             f"{name}: is a link to a file outside the repository, which is never written",
             hint="replace the link by the file itself",
+            code="OCI017",
+        )
+    if _hidden(target) - _hidden(path):
+        raise ModelError(
+            f"{name}: is a link into a hidden folder, such as the cache of DVC, which is never written",
+            hint=f"replace the link by the file itself (DVC: dvc unprotect {shlex.quote(name)})",
             code="OCI017",
         )
     if target.exists() and not target.stat().st_mode & 0o222:

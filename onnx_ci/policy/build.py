@@ -8,7 +8,9 @@ from onnx_ci.policy.schema import (
     Budget,
     Evaluate,
     Group,
+    History,
     InputSpec,
+    Lfs,
     Limits,
     MethodChoice,
     Override,
@@ -35,6 +37,8 @@ def build_policy(file: str, values: dict[str, Any]) -> Policy:
         rules=tuple(_rule(rule, defaults) for rule in values["models"]),
         groups=tuple(Group(**group) for group in groups),
         overrides=tuple(Override(**override) for override in values.get("overrides", ())),
+        history=History(**values["history"]) if "history" in values else None,
+        lfs=Lfs(**values.get("lfs", {})),
     )
 
 

@@ -56,6 +56,13 @@ def _check_evaluate(place: Place, values: dict[str, Any]) -> None:
         raise place.error("found no limit, expected max_increase or max_decrease")
 
 
+def _check_history(place: Place, values: dict[str, Any]) -> None:
+    if not {"budget", "lfs"} & values.keys():
+        raise place.error("found no limit, expected budget or lfs")
+    if values.get("since", "").startswith("-"):
+        raise place.error(f"since: found {values['since']!r}, expected a git revision")
+
+
 def _check_group_budget(place: Place, values: dict[str, Any]) -> None:
     if not values:
         raise place.error("found no limit, expected at least one")
@@ -139,6 +146,7 @@ DEFAULTS: Table = {
     ),
     "minimum_gain": Field(fraction(1), "1%", "smaller savings are left alone"),
     "severity": Field(word(("error", "warning")), "error", "whether a broken rule fails the run"),
+    "only_new": Field(BOOLEAN, "true", "models that did not change may stay as they are, with a warning"),
 }
 
 RULE: Table = {
@@ -167,6 +175,18 @@ OVERRIDE: Table = {
     "until": Field(DATE, "2027-01-31", "the last day on which it is accepted", required=True),
 }
 
+HISTORY: Table = {
+    "budget": Field(SIZE, "50 MB", "what a branch may add to git, every version of every model counted"),
+    "lfs": Field(SIZE, "1 GB", "the same for what it adds to Git LFS"),
+    "since": Field(TEXT, "origin/main", "what the branch left, where a run is not told otherwise"),
+}
+
+LFS: Table = {
+    "missing": Field(
+        word(("error", "warning", "fetch")), "fetch", "what to do where content is needed and not here"
+    ),
+}
+
 POLICY: Table = {
     "version": Field(Kind(_version, {"const": VERSION}), "1", "the version of this format", required=True),
     "defaults": Field(table_of(DEFAULTS), "{tolerance: {cosine: 0.999}}", "what every rule starts from"),
@@ -186,4 +206,15 @@ POLICY: Table = {
         '[{path: models/big.onnx, sha256: "…", reason: "…", until: 2027-01-31}]',
         "broken rules that are accepted for a while",
     ),
+    "history": Field(
+        table_of(
+            HISTORY,
+            check=_check_history,
+            also={"anyOf": [{"required": ["budget"]}, {"required": ["lfs"]}]},
+            lined=True,
+        ),
+        "{budget: 50 MB}",
+        "what a branch may add to the repository for ever",
+    ),
+    "lfs": Field(table_of(LFS), "{missing: fetch}", "models that are kept in Git LFS or DVC"),
 }

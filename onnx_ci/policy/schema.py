@@ -99,6 +99,7 @@ class Rule:
     plan_seconds: float = PLAN_SECONDS  # for finding out which tensor may be stored how
     minimum_gain: float = 0.01
     severity: str = "error"
+    only_new: bool = False  # what is wrong with a model that did not change is a warning
 
     @property
     def mode(self) -> str:
@@ -127,6 +128,23 @@ class Override:
 
 
 @dataclass(frozen=True, kw_only=True)
+class History:
+    """What a branch may add to the repository for ever, all versions of all models together."""
+
+    budget: int | None = None
+    lfs: int | None = None
+    since: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lfs:
+    """What becomes of a model whose content is needed and was not downloaded."""
+
+    missing: str = "error"  # "error" | "warning" | "fetch"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """One policy file, whole. `file` is how messages name it."""
 
@@ -134,3 +152,5 @@ class Policy:
     rules: tuple[Rule, ...]
     groups: tuple[Group, ...] = ()
     overrides: tuple[Override, ...] = ()
+    history: History | None = None
+    lfs: Lfs = Lfs()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnx_ci.policy.glob import escape
+from onnx_ci.policy.ratchet import exact_size
 from onnx_ci.sizes import SIZE_UNITS, format_size
 
 FEW = 10
@@ -28,13 +29,21 @@ _TAIL = """\
 """
 
 
-def starter_policy(models: Sequence[tuple[str, int]]) -> str:
-    """The text of a policy for these (relative path, size) pairs: a rule each when few, else by folder."""
+def starter_policy(models: Sequence[tuple[str, int]], *, exact: bool = False) -> str:
+    """The text of a policy for these (relative path, size) pairs: a rule each when few, else by folder.
+
+    `exact`: always a rule each, with the size to the byte, so that none can grow unseen."""
     ordered = sorted(models)
     if not ordered:
         return _HEAD + '  - path: "*.onnx"\n' + _TAIL
+    if exact:
+        return _HEAD + "".join(_exact_rule(*model) for model in ordered) + _TAIL
     rules = [_model_rule(*model) for model in ordered] if len(ordered) <= FEW else _folder_rules(ordered)
     return _HEAD + "".join(rules) + _TAIL
+
+
+def _exact_rule(path: str, size: int) -> str:
+    return f"  - path: {_quoted(escape(path))}\n    budget: {{size: {exact_size(max(size, 1))}}}\n"
 
 
 def _model_rule(path: str, size: int) -> str:

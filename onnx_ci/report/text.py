@@ -107,7 +107,7 @@ def _finding(finding: Finding, style: Style) -> list[str]:
 
 
 def _summary(report: RunReport, style: Style) -> Iterator[str]:
-    yield from (style.paint(note, "dim") for note in report.notes)
+    yield from (style.paint(one_line(note), "dim") for note in report.notes)
     outcomes = report.outcomes
     if not outcomes:
         return

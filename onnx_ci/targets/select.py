@@ -8,14 +8,18 @@ from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault, UsageError
 from onnx_ci.model.endings import DATA_ENDINGS
-from onnx_ci.targets import git
+from onnx_ci.policy.load import FILE_NAMES
+from onnx_ci.targets import base as bases
+from onnx_ci.targets import changes
+from onnx_ci.targets.git import find_root, has_commits, repository_of
+from onnx_ci.targets.tree import Tree
 
 SKIPPED_FOLDERS = {".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox"}
 # Asks whether a model names a data file; given by the caller, since looking needs onnx.
 Owns = Callable[[Path, Path], bool]
 
 
-# The two classes below are plain ones: a run with nothing to do must not pay for dataclasses.
+# The classes below are plain ones: a run with nothing to do must not pay for dataclasses.
 class Selection:
     """The models to look at, the commit to compare sizes with, and what to tell the user."""
 
@@ -37,127 +41,212 @@ class Wanted:
         self.everything = everything
 
 
-def select(wanted: Wanted, *, here: Path, root: Path, policy: Path | None, owns: Owns) -> Selection:
-    """`root` is the top of the repository, or the policy's folder outside of git."""
-    repository = git.find_root(here)
+class Scene:
+    """Where models are looked for: the folder we are in, the top of what may be touched, and whether
+    files are those of the work tree or of a tree in git."""
+
+    def __init__(self, *, here: Path, root: Path, policy: Path | None, owns: Owns, tree: Tree | None) -> None:
+        self.here = here
+        self.root = root
+        self.policy = policy
+        self.owns = owns
+        self.tree = tree
+        self.repository = find_root(here)
+
+    def look_up(self, paths: Iterable[Path]) -> None:
+        """Ask git for many files at once."""
+        if self.tree is not None:
+            self.tree.look_up(name for path in paths for name in self._tracked(path))
+
+    def _tracked(self, path: Path) -> list[str]:
+        """What git may call a file, or what stands for it."""
+        if self.tree is None or not path.is_relative_to(self.tree.repository):
+            return []
+        name = path.relative_to(self.tree.repository).as_posix()
+        return [name, f"{name}.dvc"]
+
+    def exists(self, path: Path) -> bool:
+        if self.tree is not None and any(map(self.tree.entry, self._tracked(path))):
+            return True
+        return path.exists() or path.is_symlink() or path.with_name(f"{path.name}.dvc").exists()
+
+    def models(self, folder: Path) -> list[Path]:
+        """Every model below a folder."""
+        return models_below(folder, self.tree, self.repository)
+
+    def rules(self, path: Path) -> bool:
+        """Whether a file is a policy: other rules, other verdicts."""
+        return path == self.policy or path.name in FILE_NAMES
+
+
+def tree_of(wanted: Wanted, repository: Path | None) -> Tree | None:
+    """The tree in git that is to be judged: the index, or at a push what is pushed. None: the work tree."""
+    if not wanted.staged or repository is None:
+        return None
+    return Tree(repository, bases.pushed_commit(repository))
+
+
+def select(wanted: Wanted, scene: Scene) -> Selection:
+    if scene.repository is None and (wanted.since or wanted.staged):
+        raise UsageError("--since and --staged need a git repository", hint="name the models to check")
     if wanted.paths:
-        return _named(wanted.paths, here, root, policy, owns)
-    if repository is None or wanted.everything:
-        if wanted.since or wanted.staged:
-            raise UsageError("--since and --staged need a git repository", hint="name the models to check")
-        return _whole(root, _last_commit(repository))
-    return _changed(wanted, repository, root, policy, owns)
+        return _named(wanted, scene)
+    if scene.repository is None or wanted.everything:
+        return _everything(scene)
+    return _changed(wanted, scene, scene.repository)
 
 
-def _named(texts: Sequence[str], here: Path, root: Path, policy: Path | None, owns: Owns) -> Selection:
-    repository = git.find_root(here)
-    base = _last_commit(repository)
-    named = {text: _expand(here / text, text, repository) for text in texts}
-    if policy is not None and any(policy in paths for paths in named.values()):
-        return _whole(root, base, note="the policy itself is named, so every model is checked")
-    found = {text: _models(paths, root, owns) for text, paths in named.items()}
-    empty = [text for text, models in found.items() if not models]
-    note = f"no model, nor the data of one: {', '.join(empty)}" if empty else ""
-    models = sorted({model for models in found.values() for model in models})
-    return Selection(models=models, base=base, note=note)
+def _named(wanted: Wanted, scene: Scene) -> Selection:
+    base = _base(scene)
+    scene.look_up(_absolute(text, scene) for text in wanted.paths)
+    named = {text: _expand(_absolute(text, scene), text, scene) for text in wanted.paths}
+    found = {text: _models(paths, scene) for text, paths in named.items()}
+    ruled = {text: _ruled(paths, scene) for text, paths in named.items()}
+    empty = [text for text in named if not found[text] and ruled[text] is None]
+    notes = [f"no model, nor the data of one: {', '.join(empty)}"] if empty else []
+    if any(models is not None for models in ruled.values()):
+        notes.append("the policy itself is named, so every model below it is checked")
+    models = {model for text in named for model in (*found[text], *(ruled[text] or ()))}
+    return Selection(models=sorted(models), base=base, note="; ".join(notes))
 
 
-def _whole(root: Path, base: str, note: str = "") -> Selection:
-    models = all_models(root)
+def _ruled(paths: Iterable[Path], scene: Scene) -> list[Path] | None:
+    """All models below the policies among these files; None where there is no policy among them."""
+    policies = [path for path in paths if scene.rules(path)]
+    if not policies:
+        return None
+    return sorted({model for path in policies for model in scene.models(path.parent)})
+
+
+def _whole(scene: Scene, base: str, note: str = "") -> Selection:
+    models = scene.models(scene.root)
     return Selection(models=models, base=base, note=note or ("" if models else "there is no model here"))
 
 
-def _last_commit(repository: Path | None) -> str:
-    """What sizes are compared with; nothing where there is no commit, or no git to ask."""
+def _base(scene: Scene) -> str:
+    """What sizes are compared with where models are named: none, where there is no commit, or no git."""
+    if scene.repository is None:
+        return ""
+    if scene.tree is not None:
+        return _tree_base(scene.tree, bases.pull_request_base())
     try:
-        return "HEAD" if repository and git.has_commits(repository) else ""
+        return "HEAD" if has_commits(scene.repository) else ""
     except EnvironmentFault:
         return ""
 
 
-def _changed(wanted: Wanted, repository: Path, root: Path, policy: Path | None, owns: Owns) -> Selection:
-    base, names, since = _changed_names(wanted, repository)
+def _everything(scene: Scene) -> Selection:
+    """All models; in a pull request they are compared with its base, if that can be found."""
+    ref = bases.pull_request_base() if scene.repository else None
+    if not ref or scene.repository is None:
+        return _whole(scene, _base(scene))
+    try:
+        return _whole(scene, bases.merge_base(scene.repository, ref))
+    except UsageError as error:
+        return _whole(scene, "", f"growth was not judged: {error.message}; {error.hint}")
+
+
+def _tree_base(tree: Tree, ref: str | None) -> str:
+    """What is staged is compared with the last commit, what is pushed with where it left the remote."""
+    if not tree.commit:
+        return "HEAD" if has_commits(tree.repository) else ""
+    return bases.merge_base(tree.repository, ref, tree.commit) if ref else ""
+
+
+def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
+    base, names, since = _changed_names(wanted, scene, repository)
     if names is None:
-        return _whole(root, "")
+        return _whole(scene, "")
     changed = [repository / name for name in names]
-    if policy is not None and policy in changed:
-        # Other rules, other verdicts: every model has to be looked at again.
-        return _whole(root, base, f"the policy itself changed since {since}, so every model is checked")
-    inside = [path for path in changed if path.is_relative_to(root)]
-    models = [path for path in _models(inside, root, owns) if path.exists() or path.is_symlink()]
-    if wanted.staged:
-        _refuse_unstaged(models, repository, root, owns)
+    inside = [path for path in changed if path.is_relative_to(scene.root)]
+    ruled = _ruled(inside, scene)
+    found = _models(inside, scene)
+    scene.look_up(found)
+    models = {path for path in found if scene.exists(path)}.union(ruled or ())
     note = "" if models else f"no model changed since {since}; --all checks every model"
-    return Selection(models=models, base=base, note=note)
+    if ruled is not None:
+        note = f"the policy itself changed since {since}, so every model below it is checked"
+    return Selection(models=sorted(models), base=base, note=note)
 
 
-def _refuse_unstaged(models: Sequence[Path], repository: Path, root: Path, owns: Owns) -> None:
-    """What is staged is judged by the files in the work tree, so they must be the same."""
-    other = _models([repository / name for name in git.unstaged(repository)], root, owns)
-    clash = [path.relative_to(repository).as_posix() for path in other if path in models]
-    if clash:
-        raise UsageError(
-            f"what is staged of {', '.join(clash)} is not what is in the work tree",
-            hint="stage it (git add), or put the other changes away (git stash --keep-index)",
-        )
-
-
-def _changed_names(wanted: Wanted, repository: Path) -> tuple[str, list[str] | None, str]:
+def _changed_names(wanted: Wanted, scene: Scene, repository: Path) -> tuple[str, list[str] | None, str]:
     """The commit compared with, the names that differ from it (None: there is no commit), and its name."""
-    if wanted.staged:
-        base = "HEAD" if git.has_commits(repository) else ""
-        return base, git.staged(repository), "the last commit (staged files)"
-    ref = wanted.since or git.pull_request_base()
+    if scene.tree is not None:
+        base = _tree_base(scene.tree, bases.pull_request_base())
+        if not scene.tree.commit:
+            return base, changes.staged(repository), "the last commit (staged files)"
+        names = changes.changed_between(repository, base, scene.tree.commit) if base else None
+        return base, names, f"{base[:10]} (pushed files)"
+    ref = wanted.since or bases.pull_request_base()
     if ref:
-        base = git.merge_base(repository, ref)
-        return base, git.changed_since(repository, base), f"{ref} ({base[:10]})"
-    names = git.changed_since_head(repository)
+        base = bases.merge_base(repository, ref)
+        return base, changes.changed_since(repository, base), f"{ref} ({base[:10]})"
+    names = changes.changed_since_head(repository)
     return ("HEAD" if names is not None else ""), names, "the last commit"
 
 
-def all_models(root: Path) -> list[Path]:
-    """Every model below a folder: in git those it knows or would add, elsewhere all."""
-    repository = git.find_root(root)
-    if repository is None:
-        return sorted(_walk(root))
-    found = (repository / name for name in git.known_files(repository, [":(icase)*.onnx"]))
-    return [path for path in found if path.is_relative_to(root) and path.exists()]
+def models_below(folder: Path, tree: Tree | None, repository: Path | None) -> list[Path]:
+    """Every model of a tree in git below a folder; of the work tree where there is none."""
+    if tree is None or repository_of(folder, repository) != tree.repository:
+        return all_models(folder, repository)
+    found = (model_named(tree.repository / name) for name in tree.models())
+    return sorted({path for path in found if path.is_relative_to(folder)})
+
+
+def all_models(folder: Path, repository: Path | None) -> list[Path]:
+    """Every model below a folder: in the repository we are in, and in its submodules, those git knows or
+    would add; elsewhere all there are."""
+    inner = repository_of(folder, repository)
+    if inner is None or inner != find_root(folder):
+        return sorted({model_named(path) for path in _walk(folder)})
+    names = changes.known_files(inner, changes.MODELS)
+    found = ((inner / name, model_named(inner / name)) for name in names)
+    return sorted({model for file, model in found if model.is_relative_to(folder) and file.exists()})
+
+
+def model_named(path: Path) -> Path:
+    """The model itself: DVC keeps `encoder.onnx` out of git, with `encoder.onnx.dvc` in its place."""
+    return path.with_suffix("") if path.suffix == ".dvc" else path
 
 
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
-        yield from (Path(folder) / name for name in files if name.lower().endswith(".onnx"))
+        names = (name for name in files if name.lower().endswith((".onnx", ".onnx.dvc")))
+        yield from (Path(folder) / name for name in names)
 
 
-def _expand(path: Path, text: str, repository: Path | None) -> Sequence[Path]:
+def _absolute(text: str, scene: Scene) -> Path:
+    return Path(os.path.normpath(scene.here / text))
+
+
+def _expand(path: Path, text: str, scene: Scene) -> Sequence[Path]:
     """A file as it is, a folder as the models in it."""
-    path = Path(os.path.normpath(path))
     if path.is_dir():
-        return all_models(path) if repository else sorted(_walk(path))
-    if not path.exists() and not path.is_symlink():
+        return scene.models(path)
+    if not scene.exists(path):
         raise UsageError(
             f"there is no file or folder {text!r}", hint="check the path, or run: onnx-ci check --all"
         )
     return [path]
 
 
-def _models(paths: Iterable[Path], root: Path, owns: Owns) -> tuple[Path, ...]:
+def _models(paths: Iterable[Path], scene: Scene) -> tuple[Path, ...]:
     """Models as they are; for a data file, the models that name it."""
     found: dict[Path, None] = {}
-    for path in paths:
+    for path in map(model_named, paths):
         if path.suffix.lower() == ".onnx":
             found[path] = None
         elif path.name.endswith((*DATA_ENDINGS, ".npy")):
-            found.update(dict.fromkeys(_owners(path, root, owns)))
+            found.update(dict.fromkeys(_owners(path, scene)))
     return tuple(sorted(found))
 
 
-def _owners(data: Path, root: Path, owns: Owns) -> Iterator[Path]:
+def _owners(data: Path, scene: Scene) -> Iterator[Path]:
     """Models that name a data file are in its folder or above it: a location never has `..`."""
-    for folder in data.parents:
-        if folder != root and not folder.is_relative_to(root):
-            return
-        if folder.is_dir():
-            near = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".onnx")
-            yield from (model for model in near if owns(model, data))
+    above = [folder for folder in data.parents if folder.is_relative_to(scene.root)]
+    if scene.tree is not None:
+        near = [model for model in scene.models(scene.root) if model.parent in above]
+    else:
+        near = [path for folder in above if folder.is_dir() for path in sorted(folder.iterdir())]
+    yield from (model for model in near if model.suffix.lower() == ".onnx" and scene.owns(model, data))

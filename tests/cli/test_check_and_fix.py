@@ -471,18 +471,6 @@ def test_naming_the_policy_means_every_model(tmp_path: Path) -> None:
     assert onnx_ci("check", ".onnx-ci.yaml", cwd=tmp_path).code == 1
 
 
-def test_what_is_staged_must_be_what_is_there(tmp_path: Path) -> None:
-    repository = Repository(tmp_path)
-    write(tmp_path, model=lean())
-    repository.commit_all("good")
-    onnx.save(bloated(), tmp_path / "model.onnx")
-    repository.git("add", "model.onnx")
-    onnx.save(lean(), tmp_path / "model.onnx")
-    done = onnx_ci("check", "--staged", cwd=tmp_path)
-    assert done.code == 2
-    assert "git stash --keep-index" in done.err
-
-
 def test_a_deleted_data_file_is_a_change(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
     write(tmp_path)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-from onnx_ci.entry.context import Context, open_context
-from onnx_ci.entry.gate import judge_selection, select_models
+from onnx_ci.entry.context import Context, context_for, open_context, policy_for
+from onnx_ci.entry.gate import Judging, judge_selection, select_models
 from onnx_ci.entry.output import add_cache_argument
 from onnx_ci.policy.match import matching_rules
 from onnx_ci.policy.schema import Rule
@@ -30,11 +30,11 @@ def run(options: argparse.Namespace) -> int:
     style = Style.of(sys.stdout)
     for path in selection.models:
         _write(style.paint(one_line(_name(context, path)), "bold"))
-        for line in _rules(context, path):
+        for line in _rules(context_for(context, policy_for(context, path.parent)), path):
             _write(line)
     from onnx_ci.report.text import render_outcome
 
-    report = judge_selection("check", context, selection, cache=options.cache)
+    report = judge_selection("check", context, selection, Judging(cache=options.cache))
     for outcome in report.outcomes:
         _write("")
         sys.stdout.write(render_outcome(outcome, style, title=f"what would be done: {outcome.verdict}"))

@@ -1,0 +1,254 @@
+"""Where a model's content is: in the work tree, staged, in a commit, kept by Git LFS or DVC, or not here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from onnx_ci.errors import ModelError
+from onnx_ci.model.endings import DATA_ENDINGS
+from onnx_ci.model.ownership import data_of
+from onnx_ci.model.pointers import LARGEST, Pointer, read_pointer
+from onnx_ci.targets import dvc, lfs
+from onnx_ci.targets.git import find_root
+from onnx_ci.targets.tree import LINK, Entry, Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One file of a model. `content` is where its bytes are; None where only a pointer is here."""
+
+    path: Path  # its place in the work tree
+    size: int
+    content: Path | None
+    pointer: Pointer | None = None
+    tracked: str = ""  # the name in git of what stands for it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A model with its data: `path` is where to read it. Only what is in place may be replaced."""
+
+    path: Path
+    root: Path
+    parts: tuple[Part, ...]
+    in_place: bool = True
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    @property
+    def absent(self) -> list[Part]:
+        return [part for part in self.parts if part.content is None]
+
+
+class Sources:
+    """Finds the content of models in a tree of git, or in the work tree where there is none. What is not
+    in the work tree as it is to be judged is laid out in a scratch folder, under the same names."""
+
+    def __init__(
+        self,
+        root: Path,
+        tree: Tree | None = None,
+        everything: Callable[[], Sequence[Path]] = lambda: (),
+        repository: Path | None = None,
+    ) -> None:
+        self.root = root
+        self.tree = tree
+        self.everything = everything
+        self.repository = tree.repository if tree else repository or find_root(root)
+        self._found: dict[Path, Source] = {}
+        self._lock = threading.RLock()
+        self._stack = ExitStack()
+        self._scratch: Path | None = None
+
+    def __enter__(self) -> Sources:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def scratch(self) -> Path:
+        if self._scratch is None:
+            folder = tempfile.TemporaryDirectory(prefix="onnx-ci-", ignore_cleanup_errors=True)
+            self._scratch = Path(self._stack.enter_context(folder)).resolve()
+        return self._scratch
+
+    def in_users_words(self, text: str) -> str:
+        """A message about a file in the scratch folder, as if it were about the one it stands for."""
+        return text.replace(f"{self._scratch}{os.sep}", "") if self._scratch else text
+
+    def of(self, model: Path) -> Source:
+        """Where one model is. Threads ask too: each model is looked for once."""
+        with self._lock:
+            if model not in self._found:
+                self._found[model] = self._find(model)
+            return self._found[model]
+
+    def forget(self) -> None:
+        """Look again: something was fetched."""
+        self._found.clear()
+
+    def _find(self, model: Path) -> Source:
+        if self.tree is not None and not self._is_tracked(model, self.tree):
+            return Sources(self.root)._find(model)
+        first = self._part(model)
+        names = self._data_names(model, first)
+        if self.tree is not None and self.repository is not None:
+            self.tree.look_up(self._name(model.parent / name) for name in names)
+        parts = (first, *(self._part(model.parent / name) for name in names))
+        in_place = all(part.content in (part.path, None) for part in parts)
+        if in_place or any(part.content is None for part in parts):
+            return Source(path=model, root=self.root, parts=parts, in_place=in_place)
+        for part in parts:
+            _lay(part.content, self._aside(part.path))
+        if len(parts) > 1:
+            self._bring_neighbours(parts[1:])
+        return Source(path=self._aside(model), root=self.scratch, parts=parts, in_place=False)
+
+    def _is_tracked(self, model: Path, tree: Tree) -> bool:
+        """What git does not have can be named all the same: then it is what the work tree holds."""
+        name = self._name(model)
+        tree.look_up([name, name + dvc.ENDING])
+        return any(tree.entry(each) is not None for each in (name, name + dvc.ENDING))
+
+    def _data_names(self, model: Path, first: Part) -> list[str]:
+        """The data a model names; where it can't be asked, what is called after it and is there."""
+        if first.content is None:
+            stems = (model.name, model.stem)
+            names = dict.fromkeys(stem + ending for stem in stems for ending in DATA_ENDINGS)
+            return [name for name in names if self._part(model.parent / name).size]
+        try:
+            return data_of(first.content)
+        except ModelError:  # said when it is judged
+            return []
+
+    def _bring_neighbours(self, data: Sequence[Part]) -> None:
+        """Other models that may share the data: whether they do is seen by looking at them."""
+        folders = {folder for part in data for folder in part.path.parents}
+        for other in self.everything():
+            if other.parent in folders and not self._aside(other).exists():
+                content = self._part(other).content
+                if content is not None:
+                    _lay(content, self._aside(other))
+
+    def _part(self, path: Path) -> Part:
+        tree = self.tree
+        if tree is None or not path.is_relative_to(tree.repository):
+            return self._here(path)
+        name = self._name(path)
+        entry = tree.entry(name)
+        if entry is None:
+            return self._tracked_by_dvc(path, tree)
+        return self._here(path) if tree.is_in_work_tree(name) else self._exported(path, entry, tree)
+
+    def _name(self, path: Path) -> str:
+        """A file's name in git."""
+        inside = self.repository is not None and path.is_relative_to(self.repository)
+        return path.relative_to(self.repository or path).as_posix() if inside else str(path)
+
+    def _here(self, path: Path) -> Part:
+        """A file of the work tree, the pointer in its place, or what DVC says of it."""
+        if not path.is_file():
+            beside = path.with_name(path.name + dvc.ENDING)
+            text = _small_text(beside)
+            pointer = dvc.read_dvc(text, path.name) if text else None
+            return self._pointed(path, pointer, self._name(beside)) if pointer else self._missing(path)
+        pointer = read_pointer(_small_text(path))
+        if pointer is not None:
+            return self._pointed(path, pointer, self._name(path))
+        kept = path.with_name(path.name + dvc.ENDING)
+        tracked = self._name(kept if kept.is_file() else path)
+        return Part(path=path, size=path.stat().st_size, content=path, tracked=tracked)
+
+    def _pointed(self, path: Path, pointer: Pointer, tracked: str) -> Part:
+        find = lfs.stored if pointer.keeper == "Git LFS" else dvc.cached
+        content = find(self.repository, pointer) if self.repository else None
+        return Part(path=path, size=pointer.size, content=content, pointer=pointer, tracked=tracked)
+
+    def _tracked_by_dvc(self, path: Path, tree: Tree) -> Part:
+        """A file that git does not have: DVC may; the work tree counts only if it holds what DVC says."""
+        tracked = self._name(path) + dvc.ENDING
+        entry = tree.entry(tracked)
+        pointer = dvc.read_dvc(tree.read(entry), path.name) if entry else None
+        if pointer is None:
+            return self._missing(path)
+        if path.is_file() and path.stat().st_size == pointer.size and _md5(path) == pointer.digest:
+            return Part(path=path, size=pointer.size, content=path, pointer=pointer, tracked=tracked)
+        return self._pointed(path, pointer, tracked)
+
+    def _exported(self, path: Path, entry: Entry, tree: Tree) -> Part:
+        name = self._name(path)
+        if entry.mode == LINK:
+            return self._linked(path, entry, tree)
+        size = tree.size(entry)
+        pointer = read_pointer(tree.read(entry)) if size <= LARGEST else None
+        if pointer is not None:
+            return self._pointed(path, pointer, name)
+        target = self._aside(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        tree.export(entry, target)
+        return Part(path=path, size=size, content=target, tracked=name)
+
+    def _linked(self, path: Path, link: Entry, tree: Tree) -> Part:
+        """A link is followed once, to a file of the same tree."""
+        leads = Path(os.path.normpath(path.parent / tree.read(link)))
+        inside = leads.is_relative_to(tree.repository)
+        entry = tree.entry(self._name(leads)) if inside else None
+        broken = entry is None or entry.mode == LINK
+        return self._missing(path) if broken else replace(self._part(leads), path=path)
+
+    def _missing(self, path: Path) -> Part:
+        """Nothing is there: whoever opens it will say so."""
+        return Part(path=path, size=0, content=self._aside(path) if self.tree else path)
+
+    def _aside(self, path: Path) -> Path:
+        """Where a file is laid out, under the name it has in the repository."""
+        top = self.repository or self.root
+        return self.scratch / (path.relative_to(top) if path.is_relative_to(top) else path.name)
+
+
+def _small_text(path: Path) -> str:
+    try:
+        small = path.is_file() and path.stat().st_size <= 4 * LARGEST
+        return path.read_bytes().decode(errors="replace") if small else ""
+    except OSError:
+        return ""
+
+
+def _md5(path: Path) -> str:
+    """DVC's name for a content; nothing is trusted because of it."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as file:
+        for chunk in _chunks(file.read):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    while chunk := read(1 << 20):
+        yield chunk
+
+
+def _lay(content: Path | None, target: Path) -> None:
+    """A second name for a file where that is possible, or else a copy."""
+    if content is None or content == target or not content.is_file():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(content, target)
+    except OSError:
+        shutil.copyfile(content, target)

@@ -1,0 +1,87 @@
+"""What git adds to a verdict: a fix that had to be left, a model that is as it was, a former name."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from onnx_ci.baseline import Baseline
+from onnx_ci.findings import Finding
+from onnx_ci.job import Job
+from onnx_ci.model.container import display_path
+from onnx_ci.results import Outcome
+from onnx_ci.sources import Source, Sources
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One judged model, and where it and what it is compared with come from."""
+
+    job: Job
+    source: Source
+    sources: Sources
+    baseline: Baseline
+    fixing: bool
+    only_new: bool
+
+    def apply(self, outcome: Outcome) -> Outcome:
+        findings = (*outcome.findings, *self._left(outcome), *self._kept(outcome), *self._renamed(outcome))
+        done = replace(outcome, findings=tuple(map(self._in_users_words, findings)))
+        return self._as_it_was(done) if self.only_new or self.job.rule.only_new else done
+
+    def _in_users_words(self, finding: Finding) -> Finding:
+        words = self.sources.in_users_words
+        return replace(finding, message=words(finding.message), hint=words(finding.hint))
+
+    def _left(self, outcome: Outcome) -> Iterator[Finding]:
+        """Staged and unstaged content are never mixed: what was judged is not there to be replaced."""
+        if not self.fixing or self.source.in_place or outcome.verdict != "would_shrink":
+            return
+        path = self.job.known_as or self.job.path
+        name = shlex.quote(display_path(path))
+        pointer = self.source.parts[0].pointer
+        fetched = pointer is not None and pointer.keeper == "Git LFS"
+        yield Finding(
+            code="OCI023",
+            severity=self.job.rule.severity,
+            message=f"{self.job.name}: was not fixed: the work tree does not hold what was judged",
+            hint=f"run: git lfs checkout {name}"
+            if fetched
+            else f"stage what is in the work tree (git add {name}), or put it away (git stash --keep-index)",
+        )
+
+    def _kept(self, outcome: Outcome) -> Iterator[Finding]:
+        """A model that DVC keeps: git sees the change when DVC was told."""
+        first = self.source.parts[0]
+        if outcome.written and first.tracked.endswith(".dvc"):
+            yield Finding(
+                code="OCI024",
+                severity="note",
+                message=f"{self.job.name}: is kept by DVC, which still has the content from before",
+                hint=f"run: dvc add {shlex.quote(display_path(first.path))}",
+            )
+
+    def _renamed(self, outcome: Outcome) -> Iterator[Finding]:
+        if not any(finding.code == "OCI002" for finding in outcome.findings):
+            return
+        former = self.baseline.former_name(self.job.known_as or self.job.path)
+        if former is not None and former != self.job.known_as:
+            yield Finding(
+                code="OCI027",
+                severity="note",
+                message=f"{self.job.name}: was {display_path(former)} before, and is compared with that",
+            )
+
+    def _as_it_was(self, outcome: Outcome) -> Outcome:
+        errors = [finding for finding in outcome.findings if finding.severity == "error"]
+        if not errors or not self.baseline.unchanged(self.job.known_as or self.job.path):
+            return outcome
+        note = Finding(
+            code="OCI025",
+            severity="note",
+            message=f"{self.job.name}: did not change since {self.baseline.name},"
+            " so what is wrong with it is a warning (only-new)",
+        )
+        softer = (replace(f, severity="warning") if f in errors else f for f in outcome.findings)
+        return replace(outcome, findings=(*softer, note))

@@ -1,0 +1,43 @@
+"""Git LFS: where content lies that was downloaded, and how what is missing is fetched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from onnx_ci.model.pointers import Pointer
+from onnx_ci.targets.git import complaint_of, run_git, shared_folder
+
+
+def stored(repository: Path, pointer: Pointer) -> Path | None:
+    """The content in the store of this clone, or None where it was not downloaded."""
+    digest = pointer.digest
+    path = _store(repository) / digest[:2] / digest[2:4] / digest
+    return path if path.is_file() and path.stat().st_size == pointer.size else None
+
+
+def _store(repository: Path) -> Path:
+    folder = shared_folder(repository)
+    named = (run_git(repository, "config", "lfs.storage") or "").rstrip("\n")
+    return (folder / named if named else folder / "lfs") / "objects"
+
+
+def fetch(repository: Path, names: Sequence[str], *, commit: str) -> str | None:
+    """Download the content of some files of a commit, and leave the work tree alone. What went wrong."""
+    remote = (run_git(repository, "remote") or "").split("\n")
+    chosen = "origin" if "origin" in remote else remote[0]
+    if not chosen:
+        return "there is no remote to fetch it from"
+    return complaint_of(repository, "lfs", "fetch", chosen, commit, *_only(names))
+
+
+def pull(repository: Path, names: Sequence[str]) -> str | None:
+    """The same, and put it into the work tree where its pointers are."""
+    return complaint_of(repository, "lfs", "pull", *_only(names))
+
+
+def _only(names: Sequence[str]) -> list[str]:
+    """A list with commas of patterns: what could mean something else becomes `?`, any one character."""
+    patterns = ("/" + re.sub(r"[^\w./ -]", "?", name) for name in names)
+    return ["--include", ",".join(patterns), "--exclude", ""]
