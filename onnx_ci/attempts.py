@@ -68,8 +68,8 @@ class Attempts:
     ) -> Iterator[Staged]:
         bench = self.bench
         exact = self._exact(draft)
-        fits_as_it_is = not over_limits(bench.before, bench.limits)
-        if fits_as_it_is or (exact is not None and not over_limits(exact.measure, bench.limits)):
+        fits_as_it_is = not over_limits(bench.before, bench.aims)
+        if fits_as_it_is or (exact is not None and not over_limits(exact.measure, bench.aims)):
             yield from [exact] if exact else []
             return
         planner = self._planner(draft, methods, stack)
@@ -79,7 +79,7 @@ class Attempts:
             if candidate.exact:
                 continue
             staged = bench.stage(candidate)
-            if over_limits(staged.measure, bench.limits):
+            if over_limits(staged.measure, bench.aims):
                 tried.append(alternative(staged, "too large"))
             else:
                 yield staged
@@ -94,7 +94,7 @@ class Attempts:
     def _planned_to_fit(self, planner: Planner, now: Measure, tried: list[Alternative]) -> Iterator[Staged]:
         """The least harmed mix that fits. Sizes are estimates until a candidate is written: ask for more
         where it is still too large. Where nothing that fits holds, the smallest that does is told."""
-        limits = self.bench.limits
+        limits = self.bench.aims
         needed = float(_excess(over_limits(now, limits), limits))
         for _ in range(STRIDES):
             short = 0

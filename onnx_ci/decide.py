@@ -58,7 +58,7 @@ def limits_of(rule: Rule, base_size: int | None) -> dict[str, int]:
 
 def over_limits(measure: Measure, limits: Mapping[str, int]) -> dict[str, int]:
     """The limits that are broken, with what was measured."""
-    found = {name: measure.size if name == "growth" else getattr(measure, name) for name in limits}
+    found = {name: measure.size if name in ("growth", "group") else getattr(measure, name) for name in limits}
     return {name: value for name, value in found.items() if value is not None and value > limits[name]}
 
 

@@ -154,7 +154,7 @@ class Gate(Workbench):
         from onnx_ci.cache.choices import memory
 
         content = self.before.sha256
-        kept = memory(self.job, self.model, self.hashing, content, self.limits, self.scratch)
+        kept = memory(self.job, self.model, self.hashing, content, self.aims, self.scratch)
         known = kept.recall()
         if known is None:
             choice = self._choose()

@@ -36,6 +36,7 @@ class Job:
     strict: bool = False  # True: what is written keeps its rule, or nothing is written
     base_size: int | None = None
     hashing: BackgroundHash | None = None
+    target: int | None = None  # bytes that a group's budget leaves it; to plan for, not to be judged by
     repository: Path | None = None  # of git: where an original is looked for
     matched: str = ""  # its name relative to the policy, for patterns
     known_as: Path | None = None  # where the user knows the model, if it is read from elsewhere

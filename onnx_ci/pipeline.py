@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from onnx_ci.absent import judge_absent, needs_content
 from onnx_ci.baseline import Baseline
 from onnx_ci.findings import Finding
+from onnx_ci.groups import Groups
 from onnx_ci.job import Job, Say, Write, write_in_place
 from onnx_ci.judge import judge
-from onnx_ci.model.measure import compressed_size
 from onnx_ci.obtain import obtain
-from onnx_ci.policy.match import ended_override, group_members, rule_for
-from onnx_ci.policy.schema import Group, Policy, Rule
+from onnx_ci.policy.match import ended_override, rule_for
+from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Outcome, RunReport
-from onnx_ci.sizes import format_size
-from onnx_ci.sources import Part, Sources
+from onnx_ci.sources import Sources
 from onnx_ci.standing import Standing
 from onnx_ci.verify.client import Runner
 
@@ -44,6 +44,7 @@ class Plan:
     jobs: int = 1
     notes: tuple[str, ...] = ()
     cache: bool = True
+    targets: Mapping[Path, int] = field(default_factory=dict)  # what groups leave to models, in bytes
 
 
 def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
@@ -52,15 +53,36 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
     problem = _obtain(plan) if plan.policy.lfs.missing == "fetch" else ""
     if plan.only_new or any(rule.only_new or rule.budget.growth is not None for rule in plan.policy.rules):
         plan.baseline.look_up(plan.models)
+    groups = _groups(plan)
+    plan = replace(plan, targets=groups.targets(lambda path: _size_by_rule(plan, path, progress)))
     outcomes = tuple(_judge_all(plan, progress))
+    plan.sources.forget()  # a fix changed sizes
     return RunReport(
         command=plan.command,
         outcomes=outcomes,
-        findings=tuple(_group_findings(plan)),
+        findings=tuple(groups.findings()),
         policy=plan.policy.file,
         seconds=round(time.perf_counter() - began, 3),
         notes=(*plan.notes, *filter(None, [problem])),
     )
+
+
+def _groups(plan: Plan) -> Groups:
+    return Groups(
+        policy=plan.policy,
+        judged={relative(path, plan.folder): path for path in plan.models},
+        everything=lambda: {relative(path, plan.folder): path for path in plan.everything()},
+        sources=plan.sources,
+    )
+
+
+def _size_by_rule(plan: Plan, path: Path, progress: Progress) -> int:
+    """What a model takes once its own rule was applied; nothing is written for that."""
+    with Runner() as runner:
+        say = partial(progress, 0, len(plan.models), shown(plan, path))
+        outcome = judge_by_rule(plan, path, runner, None, say)
+    found = outcome.after or outcome.before
+    return found.size if found else plan.sources.of(path).size
 
 
 def _obtain(plan: Plan) -> str:
@@ -128,6 +150,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         base_size=plan.baseline.size(path) if rule.budget.growth is not None else None,
         known_as=path,
         repository=plan.sources.repository,
+        target=plan.targets.get(path),
         cache=plan.cache,
     )
     # A package needs the content itself: there a pointer is a model that can't be read.
@@ -177,34 +200,3 @@ def _with_ended_override(plan: Plan, outcome: Outcome, matched: str) -> Outcome:
         hint="make the model fit, or renew the override with a new date",
     )
     return replace(outcome, findings=(*outcome.findings, finding))
-
-
-def _group_findings(plan: Plan) -> Iterator[Finding]:
-    plan.sources.forget()  # a fix changed sizes
-    judged = {relative(path, plan.folder) for path in plan.models}
-    for group in plan.policy.groups:
-        everything = {relative(path, plan.folder): path for path in plan.everything()}
-        members = group_members(group, tuple(everything))
-        if judged.intersection(members):
-            yield from _over_group(plan, group, [everything[name] for name in members])
-
-
-def _stored(name: str, part: Part) -> int:
-    """The size of one file, as it is or compressed; of what is not here the size its pointer names."""
-    here = part.content is not None and part.content.is_file()
-    return compressed_size(name, [part.content]) if name != "size" and here and part.content else part.size
-
-
-def _over_group(plan: Plan, group: Group, members: list[Path]) -> Iterator[Finding]:
-    # Data that two models share counts once.
-    parts = {part.path: part for path in members for part in plan.sources.of(path).parts}.values()
-    totals = {name: sum(_stored(name, part) for part in parts) for name in group.budget.size_like}
-    for name, limit in group.budget.size_like.items():
-        if totals[name] > limit:
-            yield Finding(
-                code="OCI008",
-                severity="error",
-                message=f"group {group.name!r}: {len(members)} models take {format_size(totals[name])}"
-                f" ({name}), over the budget of {format_size(limit)} ({plan.policy.file}:{group.line})",
-                hint="shrink its largest models: onnx-ci fix --all, or raise the group's budget",
-            )

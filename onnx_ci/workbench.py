@@ -42,6 +42,7 @@ class Workbench:
         self.say = say
         self.size = sum(file.stat().st_size for file in files_of(job.path, model.proto))
         self.limits = limits_of(job.rule, job.base_size)
+        self.aims = {**self.limits, **({} if job.target is None else {"group": job.target})}
         self.lineage = lineage(model, job.rule)
         self.count = 0
         self.idle: dict[tuple[str, str], Step] = {}  # methods that gained nothing, and why

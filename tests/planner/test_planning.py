@@ -139,3 +139,27 @@ def test_the_policy_says_how_long_a_plan_may_take(tmp_path: Path) -> None:
     before = (tmp_path / "model.onnx").read_bytes()
     assert onnx_ci("fix", "--all", cwd=tmp_path).code == 0
     assert (tmp_path / "model.onnx").read_bytes() == before
+
+
+def test_a_group_is_met_by_members_that_may_give(tmp_path: Path) -> None:
+    for number in range(3):
+        write(lambda seed=number: lean(width=128, layers=2, seed=seed), tmp_path, f"m{number}.onnx")
+    size = (tmp_path / "m0.onnx").stat().st_size
+    (tmp_path / ".onnx-ci.yaml").write_text(
+        f"""
+version: 1
+models:
+  - {{path: "*.onnx", methods: [fp16-weights, int8-weights, int4-weights], shrink: to-budget}}
+  - {{path: m2.onnx, methods: [dedupe]}}
+groups:
+  - {{name: app, paths: ["*.onnx"], budget: {{size: {int(1.8 * size)} B}}}}
+"""
+    )
+    done = onnx_ci("check", "--all", "--format", "json", cwd=tmp_path)
+    assert [model["verdict"] for model in done.json["models"]] == ["would_shrink", "would_shrink", "ok"]
+    done = onnx_ci("fix", "--all", "--format", "json", cwd=tmp_path)
+    assert done.code == 0, done.out
+    left = [(tmp_path / f"m{number}.onnx").stat().st_size for number in range(3)]
+    assert left[2] == size
+    assert 1.5 * size < sum(left) <= 1.8 * size  # no more loss than the group needs
+    assert onnx_ci("check", "--all", cwd=tmp_path).code == 0

@@ -1,0 +1,81 @@
+"""Budgets over several models together: who belongs to one, what they take, what each may still take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx_ci.findings import Finding
+from onnx_ci.model.measure import compressed_size
+from onnx_ci.policy.match import group_members, rule_for
+from onnx_ci.policy.schema import Group, Policy
+from onnx_ci.sizes import format_size
+from onnx_ci.sources import Part, Sources
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """The groups of a policy that a run has to do with: those of which a member is judged."""
+
+    policy: Policy
+    judged: Mapping[str, Path]  # by name, relative to the policy
+    everything: Callable[[], Mapping[str, Path]]
+    sources: Sources
+
+    def findings(self) -> Iterator[Finding]:
+        for group, members in self._concerned():
+            yield from self._over(group, list(members.values()))
+
+    def targets(self, size_of: Callable[[Path], int]) -> dict[Path, int]:
+        """What members under to-budget may take so that their group fits. `size_of` tells what becomes of a
+        judged model by its own rule. What is too much is taken from each in proportion to its size."""
+        found: dict[Path, int] = {}
+        for group, members in self._concerned():
+            limit = group.budget.size
+            if limit is None or self._total("size", members.values()) <= limit:
+                continue
+            sizes = {
+                path: size_of(path) if name in self.judged else self.sources.of(path).size
+                for name, path in members.items()
+            }
+            flexible = [path for name, path in members.items() if self._gives(name)]
+            total = sum(sizes[path] for path in flexible)
+            share = (limit - (sum(sizes.values()) - total)) / max(1, total)
+            if 0 < share < 1:
+                found.update({p: min(int(sizes[p] * share), found.get(p, sizes[p])) for p in flexible})
+        return found
+
+    def _gives(self, name: str) -> bool:
+        rule = rule_for(self.policy, name) if name in self.judged else None
+        return rule is not None and not rule.ignore and rule.mode == "to-budget"
+
+    def _concerned(self) -> Iterator[tuple[Group, dict[str, Path]]]:
+        for group in self.policy.groups:
+            everything = self.everything()
+            members = group_members(group, tuple(everything))
+            if self.judged.keys() & set(members):
+                yield group, {name: everything[name] for name in members}
+
+    def _total(self, name: str, members: Iterable[Path]) -> int:
+        # Data that two models share counts once.
+        parts = {part.path: part for path in members for part in self.sources.of(path).parts}.values()
+        return sum(_stored(name, part) for part in parts)
+
+    def _over(self, group: Group, members: list[Path]) -> Iterator[Finding]:
+        for name, limit in group.budget.size_like.items():
+            total = self._total(name, members)
+            if total > limit:
+                yield Finding(
+                    code="OCI008",
+                    severity="error",
+                    message=f"group {group.name!r}: {len(members)} models take {format_size(total)}"
+                    f" ({name}), over the budget of {format_size(limit)} ({self.policy.file}:{group.line})",
+                    hint="shrink its largest models: onnx-ci fix --all, or raise the group's budget",
+                )
+
+
+def _stored(name: str, part: Part) -> int:
+    """The size of one file, as it is or compressed; of what is not here the size its pointer names."""
+    here = part.content is not None and part.content.is_file()
+    return compressed_size(name, [part.content]) if name != "size" and here and part.content else part.size
