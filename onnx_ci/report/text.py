@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.report.words import alternative_row, model_row, output_row, proof_reason
+from onnx_ci.report.words import OUTPUT_COLUMNS, alternative_row, model_row, output_row, proof_reason
 from onnx_ci.results import (
     Latency,
     Measure,
@@ -139,8 +139,7 @@ def _outputs(outcome: Outcome) -> Iterator[str]:
     yield f"  verification {verification.status}{proof_reason(verification)}"
     rows = [output_row(output) for output in verification.outputs]
     if rows:
-        header = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
-        yield from _aligned([header, *rows])
+        yield from _aligned([OUTPUT_COLUMNS, *rows])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

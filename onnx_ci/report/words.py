@@ -17,6 +17,7 @@ WORDS = {
     "ignored": "ignored",
 }
 MOVED = {"shrunk": "changed", "would_shrink": "would change"}
+OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
 
 
 def model_row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
