@@ -21,8 +21,5 @@ def share_bar(share: float, words: str) -> Markup:
 
 def size_bar(before: int, after: int) -> Markup:
     """What is left of a size; where it grew, the bar is full."""
-    return (
-        share_bar(after / before, f"{format_percent(after / before)} of the size before")
-        if before
-        else Markup()
-    )
+    share = after / before if before else 1.0
+    return share_bar(share, f"{format_percent(share)} of the size before")

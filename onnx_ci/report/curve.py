@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from onnx_ci.report.markup import Markup, element, table
 from onnx_ci.report.scale import Scale
@@ -17,6 +18,10 @@ SHAPES = {
     "fails": Markup('<path d="M-4-4L4 4M-4 4L4-4"></path>'),
     "chosen": Markup('<path d="M0-8L8 0L0 8L-8 0Z"></path><circle r="2"></circle>'),
 }
+CAPTION = (
+    "Lower is closer to the original, further left is smaller."
+    " The dotted line joins the points that no other beats in both."
+)
 MEANINGS = {"holds": "within tolerance", "fails": "outside tolerance", "chosen": "taken"}
 
 
@@ -28,9 +33,7 @@ def curve(points: Sequence[Point]) -> Markup:
     kinds = [kind for kind in SHAPES if any(_kind(point) == kind for point in points)]
     return element(
         "figure",
-        element(
-            "figcaption", "Size against error. Lower is closer to the original, further left is smaller."
-        ),
+        element("figcaption", CAPTION),
         element("div", _plot(points), class_="chart"),
         element("div", *map(_legend, kinds), class_="legend"),
         element("details", element("summary", f"the {len(points)} points in numbers"), _numbers(points)),
@@ -98,7 +101,7 @@ def _best(points: Sequence[Point], across: Scale, upward: Scale) -> Iterator[Mar
     for point in sorted(points, key=lambda point: (point.size, _noise(point))):
         if not front or _noise(point) < _noise(front[-1]):
             front.append(point)
-    for one, next_one in zip(front, front[1:], strict=False):
+    for one, next_one in pairwise(front):
         yield element(
             "line",
             class_="best",
@@ -141,4 +144,4 @@ def _numbers(points: Sequence[Point]) -> Markup:
         (format_size(p.size), f"{-p.sqnr:.1f} dB", f"{p.cosine:.6f}", MEANINGS[_kind(p)])
         for p in sorted(points, key=lambda p: (p.size, -p.sqnr))
     ]
-    return table("sizes are estimates", ("size", "noise", "cosine", ""), rows, numbers="noise,cosine")
+    return table("sizes are estimates", ("size", "noise", "cosine", "verdict"), rows, numbers="noise,cosine")

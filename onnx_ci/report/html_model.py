@@ -10,7 +10,7 @@ from onnx_ci.report.markup import Markup, element, table
 from onnx_ci.report.page import badge
 from onnx_ci.report.words import OUTPUT_COLUMNS, change, output_row, proof_reason, verdict_word
 from onnx_ci.results import Latency, Measure, Outcome, Step, Verification
-from onnx_ci.sizes import format_percent, format_size
+from onnx_ci.sizes import format_size
 
 KINDS = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
 PROOFS = {"passed": "good", "failed": "bad", "not_run": "dim"}
@@ -27,7 +27,8 @@ def model_parts(outcome: Outcome) -> Iterator[Markup]:
     yield from _measures(outcome)
     yield from _steps(outcome.steps)
     yield from plan_parts(outcome)
-    yield from _proof(outcome.verification)
+    if outcome.before is not None:
+        yield from _proof(outcome.verification)
 
 
 def findings_list(findings: Sequence[Finding]) -> Markup:
@@ -46,20 +47,15 @@ def _measures(outcome: Outcome) -> Iterator[Markup]:
     if rows:
         rule = f"rule {outcome.rule_pattern!r}, line {outcome.rule_line}" if outcome.rule_pattern else ""
         yield element("h3", "Numbers")
-        yield table(rule, ("", "before", "after", "change"), rows, numbers="before,after,change")
+        yield table(rule, ("measure", "before", "after", "change"), rows, numbers="before,after,change")
 
 
 def _sizes(before: Measure | None, after: Measure | None) -> Iterator[tuple[str, ...]]:
     for name in ("size", "gzip", "brotli", "zstd"):
         old, new = getattr(before, name, None), getattr(after, name, None)
         if old is not None:
-            known = new is not None and old
-            yield (
-                name,
-                format_size(old),
-                format_size(new) if new is not None else "",
-                change(old, new) if known else "",
-            )
+            last = (format_size(new), change(old, new)) if new is not None else ("", "")
+            yield name, format_size(old), *last
     if before is not None and before.params is not None:
         after_params = f"{after.params:,}" if after is not None and after.params is not None else ""
         yield "parameters", f"{before.params:,}", after_params, ""
@@ -100,5 +96,6 @@ def _proof(verification: Verification) -> Iterator[Markup]:
     status = badge(verification.status.replace("_", " "), PROOFS[verification.status])
     yield element("p", status, " ", proof_reason(verification).removeprefix(":").strip())
     if verification.outputs:
+        columns = (*OUTPUT_COLUMNS[:-1], "note")
         rows = [output_row(output) for output in verification.outputs]
-        yield table("the worst over all samples", OUTPUT_COLUMNS, rows, numbers="max_abs,max_rel,cosine,sqnr")
+        yield table("The worst over all samples", columns, rows, numbers=",".join(OUTPUT_COLUMNS[1:-1]))

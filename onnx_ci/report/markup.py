@@ -48,7 +48,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], n
     body = [_row(row, columns, classes) for row in rows]
     return element(
         "table",
-        element("caption", caption),
+        element("caption", caption) if caption else "",
         element("thead", element("tr", *head, role="row"), role="rowgroup"),
         element("tbody", *body, role="rowgroup"),
         role="table",

@@ -42,7 +42,8 @@ def _variables(colours: dict[str, str]) -> str:
 
 RULES = """
 *{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
+body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif;
+overflow-wrap:anywhere}
 main{max-width:68rem;margin:0 auto;padding:2rem 1.5rem 0}
 footer{max-width:68rem;margin:0 auto;padding:2rem 1.5rem;color:var(--soft);font-size:.85rem}
 h1{font-size:1.5rem;line-height:1.3;margin:0 0 1rem}
@@ -61,7 +62,8 @@ h1 .badge,h2 .badge{vertical-align:.12em;margin-left:.35rem}
 .figures{display:flex;flex-wrap:wrap;gap:.75rem 2.5rem;margin:0 0 1rem}
 .figures dt{color:var(--soft);font-size:.85rem}
 .figures dd{margin:0;font-size:1.35rem;font-weight:600;font-variant-numeric:tabular-nums}
-section{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:1.25rem 1.5rem;margin:1.25rem 0}
+section{background:var(--card);border:1px solid var(--line);border-radius:.6rem;
+padding:1.25rem 1.5rem;margin:1.25rem 0}
 table{width:100%;border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--soft);padding:0 0 .35rem;font-size:.88rem}
 th,td{text-align:left;vertical-align:top;padding:.4rem .9rem .4rem 0;border-bottom:1px solid var(--line)}
@@ -70,7 +72,7 @@ tbody tr:last-child>*{border-bottom:0}
 thead th{color:var(--soft);font-weight:500;font-size:.85rem;white-space:nowrap}
 tbody th{font-weight:500;min-width:9rem}
 .number{text-align:right;white-space:nowrap}
-.bar{display:block;width:100%;min-width:6rem;height:.5rem;margin:.5rem 0}
+.bar{display:block;width:100%;min-width:6rem;max-width:9rem;height:.5rem;margin:.5rem 0}
 .bar .whole{fill:var(--whole)}
 .bar .part{fill:var(--accent)}
 ul{list-style:none;margin:0;padding:0}
