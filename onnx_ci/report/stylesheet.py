@@ -66,7 +66,7 @@ section{background:var(--card);border:1px solid var(--line);border-radius:.6rem;
 padding:1.25rem 1.5rem;margin:1.25rem 0}
 table{width:100%;border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--soft);padding:0 0 .35rem;font-size:.88rem}
-th,td{text-align:left;vertical-align:top;padding:.4rem .9rem .4rem 0;border-bottom:1px solid var(--line)}
+th,td{text-align:left;vertical-align:top;padding:.4rem 1.2rem .4rem 0;border-bottom:1px solid var(--line)}
 tr>:last-child{padding-right:0}
 tbody tr:last-child>*{border-bottom:0}
 thead th{color:var(--soft);font-weight:500;font-size:.85rem;white-space:nowrap}
@@ -109,6 +109,7 @@ table,tbody,caption{display:block}
 tbody tr{display:block;padding:.6rem 0;border-bottom:1px solid var(--line)}
 tbody tr:last-child{border-bottom:0}
 tbody th,td{display:block;border:0;padding:.1rem 0}
+tbody th{font-weight:600}
 td{display:flex;gap:1rem;justify-content:space-between;text-align:right;white-space:normal}
 td::before{content:attr(data-label);color:var(--soft);text-align:left;flex:none}
 td>span{min-width:0;flex:0 1 auto}
