@@ -10,6 +10,8 @@ from onnx_ci.report.words import alternative_row
 from onnx_ci.results import Alternative, KeptTensor, Outcome, Planned, Point
 from onnx_ci.sizes import format_size
 
+SHOWN = 12  # tensors that are seen at once; the others are folded away
+
 
 def plan_parts(outcome: Outcome) -> Iterator[Markup]:
     if outcome.plan is not None:
@@ -43,13 +45,15 @@ def _plan(plan: Planned) -> Iterator[Markup]:
     if plan.untried:
         yield element("p", f"Not all was tried: {plan.untried}; raise plan_seconds.")
     if plan.kept:
-        yield _kept(plan.kept)
+        yield _kept("Tensors not in the smallest form, the most sensitive first", plan.kept[:SHOWN])
+    more = plan.kept[SHOWN:]
+    if more:
+        yield element("details", element("summary", f"{len(more):,} more tensors"), _kept("", more))
 
 
-def _kept(kept: Sequence[KeptTensor]) -> Markup:
+def _kept(caption: str, kept: Sequence[KeptTensor]) -> Markup:
     rows = [
         (element("span", tensor.name, class_="name"), format_size(tensor.size), tensor.form, tensor.why)
         for tensor in kept
     ]
-    caption = "Tensors not in the smallest form, the most sensitive first"
     return table(caption, ("tensor", "size before", "form", "why"), rows, numbers="size before")

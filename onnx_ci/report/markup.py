@@ -38,14 +38,15 @@ def _attribute(key: str, value: str | int | bool) -> str:
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: str = "") -> Markup:
-    """The first cell of a row is its header. `numbers` are the columns to align at the right. On a narrow
-    screen rows are shown as cards, with the column's name before each cell; roles keep it a table there."""
-    classes = [NUMBERS if column in numbers.split(",") else "" for column in columns]
-    head = [
-        element("th", column, scope="col", role="columnheader", class_=kind or False)
-        for column, kind in zip(columns, classes, strict=True)
-    ]
-    body = [_row(row, columns, classes) for row in rows]
+    """The first cell of a row is its header; columns with nothing in them are left out. `numbers` are those
+    to align at the right. On a narrow screen rows are shown as cards, with the column's name before each
+    cell; the roles keep it a table there."""
+    rows = list(rows)
+    filled = [index for index in range(len(columns)) if not index or any(row[index] for row in rows)]
+    classes = {column: NUMBERS for column in numbers.split(",")}
+    shown = [(columns[index], classes.get(columns[index], False)) for index in filled]
+    head = [element("th", name, scope="col", role="columnheader", class_=kind) for name, kind in shown]
+    body = [_row([row[index] for index in filled], shown) for row in rows]
     return element(
         "table",
         element("caption", caption) if caption else "",
@@ -55,10 +56,10 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], n
     )
 
 
-def _row(cells: Sequence[str], columns: Sequence[str], classes: Sequence[str]) -> Markup:
+def _row(cells: Sequence[str], columns: Sequence[tuple[str, str | bool]]) -> Markup:
     first = element("th", cells[0], scope="row", role="rowheader")
     rest = [
-        element("td", element("span", cell), role="cell", data_label=column, class_=kind or False)
-        for cell, column, kind in zip(cells[1:], columns[1:], classes[1:], strict=True)
+        element("td", element("span", cell), role="cell", data_label=name, class_=kind)
+        for cell, (name, kind) in zip(cells[1:], columns[1:], strict=True)
     ]
     return element("tr", first, *rest, role="row")
