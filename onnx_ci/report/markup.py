@@ -43,7 +43,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], n
     cell; the roles keep it a table there."""
     rows = list(rows)
     filled = [index for index in range(len(columns)) if not index or any(row[index] for row in rows)]
-    classes = {column: NUMBERS for column in numbers.split(",")}
+    classes = dict.fromkeys(numbers.split(","), NUMBERS)
     shown = [(columns[index], classes.get(columns[index], False)) for index in filled]
     head = [element("th", name, scope="col", role="columnheader", class_=kind) for name, kind in shown]
     body = [_row([row[index] for index in filled], shown) for row in rows]
