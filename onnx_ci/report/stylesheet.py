@@ -105,7 +105,8 @@ main,footer{padding-left:1rem;padding-right:1rem}
 main{padding-top:1.25rem}
 section{padding:1rem}
 thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
-table,tbody,caption{display:block}
+table,tbody,caption,thead tr,thead th{display:block}
+thead th{padding:0}
 tbody tr{display:block;padding:.6rem 0;border-bottom:1px solid var(--line)}
 tbody tr:last-child{border-bottom:0}
 tbody th,td{display:block;border:0;padding:.1rem 0}
