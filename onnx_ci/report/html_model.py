@@ -47,7 +47,9 @@ def _measures(outcome: Outcome) -> Iterator[Markup]:
     if rows:
         rule = f"rule {outcome.rule_pattern!r}, line {outcome.rule_line}" if outcome.rule_pattern else ""
         yield element("h3", "Numbers")
-        yield table(rule, ("measure", "before", "after", "change"), rows, numbers="before,after,change")
+        first = "before" if outcome.after else "now"
+        columns = ("measure", first, "after", "change")
+        yield table(rule, columns, rows, numbers=",".join(columns[1:]))
 
 
 def _sizes(before: Measure | None, after: Measure | None) -> Iterator[tuple[str, ...]]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.report.curve import curve
 from onnx_ci.report.markup import Markup, element, table
-from onnx_ci.report.words import alternative_row
 from onnx_ci.results import Alternative, KeptTensor, Outcome, Planned, Point
 from onnx_ci.sizes import format_size
 
@@ -18,13 +17,19 @@ def plan_parts(outcome: Outcome) -> Iterator[Markup]:
         yield from _plan(outcome.plan)
     if outcome.alternatives:
         yield element("h3", "Also tried")
-        rows = map(alternative_row, outcome.alternatives)
-        yield table("", ("methods", "size", "error", "verdict"), rows, numbers="size")
+        columns = ("methods", "size", "cosine", "sqnr", "verdict")
+        yield table("", columns, map(_alternative, outcome.alternatives), numbers="size,cosine,sqnr")
     points = outcome.plan.curve if outcome.plan is not None else _as_points(outcome.alternatives)
     drawn = curve(points)
     if drawn:
         yield element("h3", "Size against error")
         yield drawn
+
+
+def _alternative(one: Alternative) -> tuple[str, ...]:
+    cosine = f"{one.cosine:.6f}" if one.cosine is not None else ""
+    sqnr = f"{one.sqnr:.1f} dB" if one.sqnr is not None else ""
+    return ", ".join(one.methods), format_size(one.size), cosine, sqnr, one.verdict
 
 
 def _as_points(alternatives: Sequence[Alternative]) -> list[Point]:

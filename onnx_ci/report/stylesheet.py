@@ -58,13 +58,14 @@ white-space:nowrap;color:var(--soft);background:var(--dim-back)}
 .badge.good{color:var(--good);background:var(--good-back)}
 .badge.warn{color:var(--warn);background:var(--warn-back)}
 .badge.bad{color:var(--bad);background:var(--bad-back)}
-h1 .badge,h2 .badge{vertical-align:.12em;margin-left:.35rem}
+h1 .badge,h2 .badge{vertical-align:.12em}
 .figures{display:flex;flex-wrap:wrap;gap:.75rem 2.5rem;margin:0 0 1rem}
 .figures dt{color:var(--soft);font-size:.85rem}
 .figures dd{margin:0;font-size:1.35rem;font-weight:600;font-variant-numeric:tabular-nums}
 section{background:var(--card);border:1px solid var(--line);border-radius:.6rem;
 padding:1.25rem 1.5rem;margin:1.25rem 0}
-table{width:100%;border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
+table{min-width:min(100%,34rem);border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
+table:has(thead th:nth-child(5)){width:100%}
 caption{text-align:left;color:var(--soft);padding:0 0 .35rem;font-size:.88rem}
 th,td{text-align:left;vertical-align:top;padding:.4rem 1.2rem .4rem 0;border-bottom:1px solid var(--line)}
 tr>:last-child{padding-right:0}
@@ -85,7 +86,7 @@ summary{cursor:pointer;color:var(--soft);font-size:.92rem}
 summary:hover{color:var(--ink)}
 figure{margin:.75rem 0}
 figcaption{color:var(--soft);font-size:.88rem}
-.chart{padding:1.6rem 1rem 2.6rem 3.2rem}
+.chart{padding:2.1rem 1rem 2.6rem 3.2rem}
 .curve,.point{overflow:visible}
 .curve{display:block;width:100%;height:15rem;font-size:12px}
 .curve text{fill:var(--soft)}

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.report.words import OUTPUT_COLUMNS, alternative_row, model_row, output_row, proof_reason
+from onnx_ci.report.words import OUTPUT_COLUMNS, model_row, output_row, proof_reason
 from onnx_ci.results import (
+    Alternative,
     Latency,
     Measure,
     Outcome,
@@ -131,7 +132,14 @@ def _plan(outcome: Outcome) -> Iterator[str]:
         yield from [f"    not all was tried: {plan.untried}; raise plan_seconds"] if plan.untried else []
     if outcome.alternatives:
         yield "  also tried"
-        yield from _aligned([alternative_row(alternative) for alternative in outcome.alternatives])
+        yield from _aligned([_alternative_row(alternative) for alternative in outcome.alternatives])
+
+
+def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
+    known = alternative.cosine is not None and alternative.sqnr is not None
+    error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if known else ""
+    methods = ", ".join(alternative.methods)
+    return methods, format_size(alternative.size), error, one_line(alternative.verdict)
 
 
 def _outputs(outcome: Outcome) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnx_ci.report.style import one_line
-from onnx_ci.results import Alternative, Outcome, OutputDelta, Verification, gain
+from onnx_ci.results import Outcome, OutputDelta, Verification, gain
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {
@@ -62,13 +62,6 @@ def proof_reason(verification: Verification) -> str:
     if verification.reason:
         return f": {one_line(verification.reason)}"
     return f" on {verification.samples} {verification.inputs} inputs" if verification.samples else ""
-
-
-def alternative_row(alternative: Alternative) -> tuple[str, ...]:
-    known = alternative.cosine is not None and alternative.sqnr is not None
-    error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if known else ""
-    methods = ", ".join(alternative.methods)
-    return methods, format_size(alternative.size), error, one_line(alternative.verdict)
 
 
 def output_row(output: OutputDelta) -> tuple[str, ...]:

@@ -135,15 +135,19 @@ def test_a_model_has_all_that_is_known_of_it() -> None:
     assert ["latency", "12.34 ms", "12.10 ms", "0.98x (0.95 to 1.02, 95%)"] in rows_of(root, "measure")
     assert ["memory to load", "90 MB", "70 MB", ""] in rows_of(root, "measure")
     assert [row[0] for row in rows_of(root, "method")] == ["dedupe", "int4-weights"]
-    assert rows_of(root, "methods")[0] == [
-        "fp16-weights",
-        "15.5 MB",
-        "cosine 1.000000, 64 dB",
-        "within tolerance",
-    ]
+    tried = ["fp16-weights", "15.5 MB", "1.000000", "64.2 dB", "within tolerance"]
+    assert rows_of(root, "methods")[0] == tried
     kept = ["layer.weight0", "1.99 MB", "as it was", "it leaves 18.0 dB"]
     assert rows_of(root, "tensor")[0] == kept
     assert rows_of(root, "output")[0][:5] == ["layer.weight", "0.299", "0.5", "0.999531", "30.3 dB"]
+
+
+def test_where_nothing_was_taken_the_curve_shows_what_was_tried() -> None:
+    refused = replace(outcome(), verdict="over_budget", after=None, plan=None, latency=None)
+    root = read(render_outcome(refused, title="encoder.onnx"))
+    kinds = [svg.attributes["class"] for svg in root.all("svg") if "x" in svg.attributes]
+    assert kinds == ["point holds", "point fails"]
+    assert rows_of(root, "measure")[0] == ["size", "30.9 MB"]
 
 
 def test_columns_with_nothing_in_them_are_left_out() -> None:
