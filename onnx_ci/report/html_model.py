@@ -45,7 +45,7 @@ def _finding(finding: Finding) -> Markup:
 def _measures(outcome: Outcome) -> Iterator[Markup]:
     rows = [*_sizes(outcome.before, outcome.after), *_latency(outcome.latency)]
     if rows:
-        rule = f"rule {outcome.rule_pattern!r}, line {outcome.rule_line}" if outcome.rule_pattern else ""
+        rule = f"rule {outcome.rule_pattern!r}, line {outcome.rule_line}" if outcome.rule_line else ""
         yield element("h3", "Numbers")
         first = "before" if outcome.after else "now"
         columns = ("measure", first, "after", "change")

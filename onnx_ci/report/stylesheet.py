@@ -49,6 +49,7 @@ footer{max-width:68rem;margin:0 auto;padding:2rem 1.5rem;color:var(--soft);font-
 h1{font-size:1.5rem;line-height:1.3;margin:0 0 1rem}
 h2{font-size:1.15rem;line-height:1.4;margin:0 0 .75rem}
 h3{font-size:1rem;margin:1.75rem 0 .4rem}
+section>h3:first-child{margin-top:0}
 p{margin:.4rem 0;max-width:46rem}
 a{color:var(--accent);text-underline-offset:.2em}
 code,.name{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.9em}

@@ -148,6 +148,14 @@ def test_where_nothing_was_taken_the_curve_shows_what_was_tried() -> None:
     kinds = [svg.attributes["class"] for svg in root.all("svg") if "x" in svg.attributes]
     assert kinds == ["point holds", "point fails"]
     assert rows_of(root, "measure")[0] == ["size", "30.9 MB"]
+    assert "rule 'models/**/*.onnx', line 6" in root.text
+
+
+def test_a_model_without_a_policy_has_no_rule() -> None:
+    assert (
+        "rule '"
+        not in read(render_outcome(replace(outcome(), rule_line=0), title="in.onnx -> out.onnx")).text
+    )
 
 
 def test_columns_with_nothing_in_them_are_left_out() -> None:
