@@ -160,11 +160,9 @@ class Planner:
         )
 
     def _kept(self, mix: Mix) -> Iterator[KeptTensor]:
-        """Tensors that are not in the smallest form there is, the most sensitive first."""
+        """Tensors that are not in the smallest form there is, the most sensitive first; those that no output
+        tells anything of come last."""
         search = self._search
-        for name in search.known.unseen:
-            why = "no output moves, whatever is done to it"
-            yield KeptTensor(name=name, form="as it was", size=int(search.tensors[name].nbytes), why=why)
         larger = [
             name
             for name in search.known.alone
@@ -177,6 +175,9 @@ class Planner:
             probed = self.forms[tried.mix[name]].label
             why = f"alone in {probed} it leaves {tried.sqnr:.1f} dB, cosine {tried.cosine:.5f}"
             yield KeptTensor(name=name, form=form, size=int(search.tensors[name].nbytes), why=why)
+        for name in search.known.unseen:
+            why = "no output moves, whatever is done to it"
+            yield KeptTensor(name=name, form="as it was", size=int(search.tensors[name].nbytes), why=why)
 
     def _curve(self, mix: Mix) -> Iterator[Point]:
         """Size against error of every mix that was tried, smallest first; the chosen one is marked."""
