@@ -76,7 +76,7 @@ def _counts(report: RunReport) -> str:
 
 
 def _after(report: RunReport) -> str:
-    return "after" if report.command == "fix" else "could be"
+    return "could be" if report.command == "check" else "after"
 
 
 def _models(report: RunReport, anchors: dict[int, str]) -> Markup:

@@ -33,7 +33,7 @@ def render_run(report: RunReport, style: Style) -> str:
 def _table(report: RunReport, style: Style) -> Iterator[str]:
     if not report.outcomes:
         return
-    after = "after" if report.command == "fix" else "could be"
+    after = "could be" if report.command == "check" else "after"
     rows = [("model", "size", after, "saved", "outputs", "verdict"), *map(model_row, report.outcomes)]
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for number, row in enumerate(rows):
@@ -56,14 +56,14 @@ def _finding(finding: Finding, style: Style) -> list[str]:
 
 
 def _summary(report: RunReport, style: Style) -> Iterator[str]:
-    yield from (style.paint(note, "dim") for note in report.notes)
+    yield from (style.paint(one_line(note), "dim") for note in report.notes)
     outcomes = report.outcomes
     if not outcomes:
         return
     judged = sum(outcome.verdict != "ignored" for outcome in outcomes)
     count = f"{judged} model{'s' if judged != 1 else ''}"
     saved = report.size_before - report.size_after
-    verb = "saved" if report.command == "fix" else "could be saved"
+    verb = "could be saved" if report.command == "check" else "saved"
     gain = f", {format_size(saved)} of {format_size(report.size_before)} {verb}" if saved > 0 else ""
     state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
     yield f"{count} checked{gain}: {state}"
