@@ -210,3 +210,12 @@ def test_every_command_that_reports_can_write_it(tmp_path: Path) -> None:
         assert done.out == (tmp_path / "report.html").read_text()
         assert read(done.out).all("h1")[0].text.startswith(heading)
         assert re.match("<!doctype html>\n<html", done.out)
+
+
+def test_a_file_with_a_hostile_name(tmp_path: Path) -> None:
+    name = "<img src=x onerror=alert(1)>\"'\x1b[2J\n.onnx"
+    onnx.save(bloated(), tmp_path / name)
+    (tmp_path / ".onnx-ci.yaml").write_text('version: 1\nmodels: [{path: "*.onnx"}]\n')
+    root = read(onnx_ci("check", "--all", "--format", "html", cwd=tmp_path).out)
+    assert not root.all("img")
+    assert rows_of(root, "model")[0][0] == one_line(name)
