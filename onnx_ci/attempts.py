@@ -108,6 +108,7 @@ class Attempts:
                 break
             needed += 1.05 * short
         tried += planner.alternatives(needed)
+        self.bench.plan = planner.report()
         closest = next(iter(planner.smallest()), None)
         if closest is not None:
             tried.append(

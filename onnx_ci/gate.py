@@ -74,7 +74,7 @@ class Gate(Workbench):
                 *findings,
             ),
             alternatives=choice.alternatives,
-            plan=choice.staged.candidate.planned if choice.staged else None,
+            plan=choice.plan,
             latency=choice.latency,
         )
         return self._write(choice, done)
@@ -183,14 +183,15 @@ class Gate(Workbench):
                 continue
             proof = self._prove(staged)
             if proof.accepted:
-                return Choice(staged, proof.verification, tuple(tried), latency=proof.latency)
+                plan = staged.candidate.planned or self.plan
+                return Choice(staged, proof.verification, tuple(tried), latency=proof.latency, plan=plan)
             tried.append(alternative(staged, f"refused: {proof.verification.reason}"))
             failed = failed or proof.verification
             if proof.verification.status == "not_run":
                 break  # no other candidate can be verified either
             failed_exact = failed_exact or staged.candidate.bitwise
             misled = misled or (staged.candidate.exact and not staged.candidate.bitwise)
-        return Choice(None, failed or NOT_RUN, tuple(tried), failed_exact, misled)
+        return Choice(None, failed or NOT_RUN, tuple(tried), failed_exact, misled, plan=self.plan)
 
     @cached_property
     def methods(self) -> tuple[MethodChoice, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 
 from onnx_ci.model.container import Model, element_count
@@ -15,38 +14,7 @@ from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import measure
 from onnx_ci.model.proto import TensorProto
 from onnx_ci.model.receipt import read_receipt
-from onnx_ci.results import Measure
-
-
-@dataclass(frozen=True, kw_only=True)
-class TensorInfo:
-    """One stored tensor: `copies` counts the tensors with the same content, itself included."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    size: int
-    share: float
-    copies: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelInfo:
-    """The numbers `onnx-ci info` shows."""
-
-    path: str
-    measure: Measure
-    opset: int
-    ir_version: int
-    producer: str
-    nodes: int
-    ops: dict[str, int]
-    types: dict[str, int]
-    tensor_bytes: int
-    other_bytes: int
-    duplicate_bytes: int
-    tensors: tuple[TensorInfo, ...]
-    shrunk_by: tuple[str, ...]
+from onnx_ci.results import ModelInfo, TensorInfo
 
 
 def inspect_model(path: Path, name: str) -> ModelInfo:

@@ -15,7 +15,7 @@ from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.replace import replace_model, write_new
 from onnx_ci.plan import Candidate
 from onnx_ci.policy.schema import Policy, Rule
-from onnx_ci.results import Alternative, Latency, Measure, Verification
+from onnx_ci.results import Alternative, Latency, Measure, Planned, Verification
 
 Say = Callable[[str], None]
 Write = Callable[[Model, Model, str], Path]  # candidate, original, the candidate's digest: where it now is
@@ -81,6 +81,7 @@ class Choice:
     failed_exact: bool = False
     misled: bool = False  # a library's "the same mathematics" was not: it is worth trying without
     latency: Latency | None = None
+    plan: Planned | None = None  # what was tried tensor by tensor, chosen or not
     stale: Finding | None = None  # why the model may not stay as it is, whatever its size
 
 

@@ -198,3 +198,34 @@ class RunReport:
     def size_after(self) -> int:
         last = [outcome.after or outcome.before for outcome in self.outcomes]
         return sum(measure.size for measure in last if measure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorInfo:
+    """One stored tensor: `copies` counts the tensors with the same content, itself included."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+    share: float
+    copies: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInfo:
+    """The numbers `onnx-ci info` shows."""
+
+    path: str
+    measure: Measure
+    opset: int
+    ir_version: int
+    producer: str
+    nodes: int
+    ops: dict[str, int]
+    types: dict[str, int]
+    tensor_bytes: int
+    other_bytes: int
+    duplicate_bytes: int
+    tensors: tuple[TensorInfo, ...]
+    shrunk_by: tuple[str, ...]

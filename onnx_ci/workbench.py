@@ -15,7 +15,7 @@ from onnx_ci.model.layout import lay_out
 from onnx_ci.model.measure import files_of, measure, parameters
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate
-from onnx_ci.results import Measure, Step
+from onnx_ci.results import Measure, Planned, Step
 
 if TYPE_CHECKING:
     from onnx_ci.prove import Prover
@@ -46,6 +46,7 @@ class Workbench:
         self.lineage = lineage(model, job.rule)
         self.count = 0
         self.idle: dict[tuple[str, str], Step] = {}  # methods that gained nothing, and why
+        self.plan: Planned | None = None  # what the planner found out, whether anything came of it or not
         self.codes: set[str] = set()  # of the findings that verifications led to
 
     @cached_property

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnx_ci.report.style import Style
     from onnx_ci.results import Outcome, RunReport
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "html")
 
 
 class FormatAction(argparse.Action):
@@ -58,39 +58,52 @@ def add_cache_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def write_run(report: RunReport, formats: Sequence[Sequence[str]]) -> None:
-    def text(style: Style) -> str:
-        from onnx_ci.report.text import render_run
-
-        return render_run(report, style)
-
     def json() -> str:
         from onnx_ci.report.json import render_run
 
         return render_run(report)
 
-    _write(formats, text, json)
+    def html() -> str:
+        from onnx_ci.report.html import render_run
+
+        return render_run(report)
+
+    def text(style: Style) -> str:
+        from onnx_ci.report.text import render_run
+
+        return render_run(report, style)
+
+    write_each(formats, text, json=json, html=html)
 
 
 def write_outcome(outcome: Outcome, formats: Sequence[Sequence[str]], *, title: str) -> None:
-    def text(style: Style) -> str:
-        from onnx_ci.report.text import render_outcome
-
-        return render_outcome(outcome, style, title=title)
-
     def json() -> str:
         from onnx_ci.report.json import render_outcome
 
         return render_outcome(outcome)
 
-    _write(formats, text, json)
+    def html() -> str:
+        from onnx_ci.report.html import render_outcome
+
+        return render_outcome(outcome, title=title)
+
+    def text(style: Style) -> str:
+        from onnx_ci.report.text import render_outcome
+
+        return render_outcome(outcome, style, title=title)
+
+    write_each(formats, text, json=json, html=html)
 
 
-def _write(formats: Sequence[Sequence[str]], text: Callable[[Style], str], json: Callable[[], str]) -> None:
+def write_each(
+    formats: Sequence[Sequence[str]], text: Callable[[Style], str], **others: Callable[[], str]
+) -> None:
+    """Every format that was asked for, to where it was asked for; text where nothing was said."""
     from onnx_ci.report.style import Style
 
     for name, target in formats or [("text", "")]:
         style = Style() if target else Style.of(sys.stdout)
-        write_to(json() if name == "json" else text(style), target)
+        write_to(others[name]() if name in others else text(style), target)
 
 
 def _print(content: str) -> None:

@@ -153,27 +153,27 @@ class Planner:
             if run.method.name in parts
         ]
         made = self.draft.with_runs(runs)
-        return replace(made, planned=self._report(mix))
+        return replace(made, planned=self.report(mix))
 
-    def _report(self, mix: Mix) -> Planned:
+    def report(self, mix: Mix | None = None) -> Planned:
+        """How a mix was found, or what was tried where none was taken."""
         search = self._search
-        counts = Counter(self.forms[form].label for form in mix.values())
+        taken = mix or {}
+        counts = Counter(self.forms[form].label for form in taken.values())
         return Planned(
             tensors=len(search.tensors),
             forms=tuple((form.label, counts[form.label]) for form in self.forms if counts[form.label]),
-            kept=tuple(self._kept(mix)),
+            kept=tuple(self._kept(taken)) if mix else (),
             trials=len(search.trials.made),
             seconds=round(time.monotonic() - self.began, 3),
             untried=search.known.cut_short,
-            curve=tuple(self._curve(mix)),
+            curve=tuple(self._curve(taken)),
         )
 
     def _kept(self, mix: Mix) -> Iterator[KeptTensor]:
-        """Tensors that are not in the smallest form there is, the most sensitive first."""
+        """Tensors that are not in the smallest form there is, the most sensitive first; those that no output
+        tells anything of come last."""
         search = self._search
-        for name in search.known.unseen:
-            why = "no output moves, whatever is done to it"
-            yield KeptTensor(name=name, form="as it was", size=int(search.tensors[name].nbytes), why=why)
         larger = [
             name
             for name in search.known.alone
@@ -186,6 +186,9 @@ class Planner:
             probed = self.forms[tried.mix[name]].label
             why = f"alone in {probed} it leaves {tried.sqnr:.1f} dB, cosine {tried.cosine:.5f}"
             yield KeptTensor(name=name, form=form, size=int(search.tensors[name].nbytes), why=why)
+        for name in search.known.unseen:
+            why = "no output moves, whatever is done to it"
+            yield KeptTensor(name=name, form="as it was", size=int(search.tensors[name].nbytes), why=why)
 
     def _curve(self, mix: Mix) -> Iterator[Point]:
         """Size against error of every mix that was tried, smallest first; the chosen one is marked."""

@@ -6,29 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import Style, one_line
+from onnx_ci.report.words import OUTPUT_COLUMNS, model_row, output_row, proof_reason
 from onnx_ci.results import (
     Alternative,
     Latency,
     Measure,
     Outcome,
-    OutputDelta,
     RunReport,
-    Verification,
-    gain,
 )
-from onnx_ci.sizes import format_percent, format_size
+from onnx_ci.sizes import format_size
 
-WORDS = {
-    "ok": "ok",
-    "shrunk": "shrunk",
-    "would_shrink": "would shrink",
-    "over_budget": "over budget",
-    "outputs_changed": "outputs changed",
-    "unverified": "not verified",
-    "unreadable": "not readable",
-    "ignored": "ignored",
-}
-MOVED = {"shrunk": "changed", "would_shrink": "would change"}
 COLOURS = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
 SHOWN = 5  # tensors named of each model
 MARKS = {"error": "red", "warning": "yellow", "note": "dim"}
@@ -47,7 +34,7 @@ def _table(report: RunReport, style: Style) -> Iterator[str]:
     if not report.outcomes:
         return
     after = "could be" if report.command == "check" else "after"
-    rows = [("model", "size", after, "saved", "outputs", "verdict"), *map(_row, report.outcomes)]
+    rows = [("model", "size", after, "saved", "outputs", "verdict"), *map(model_row, report.outcomes)]
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for number, row in enumerate(rows):
         cells = [
@@ -58,44 +45,6 @@ def _table(report: RunReport, style: Style) -> Iterator[str]:
         last = style.paint(row[5], COLOURS.get(report.outcomes[number - 1].verdict, "red") if number else "")
         line = "  ".join([*cells, last]).rstrip()
         yield line if number else style.paint(line, "bold")
-
-
-def _row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
-    before, after = outcome.before, outcome.after
-    name, old, new = gain(before, after) if before and after else ("size", 0, 0)
-    saved = f"{_change(old, new)}{'' if name == 'size' else f' {name}'}" if old else ""
-    return (
-        one_line(outcome.path),
-        format_size(before.size) if before else "",
-        format_size(after.size) if after else "",
-        saved,
-        proof_words(outcome.verification) + (f", {outcome.latency.words}" if outcome.latency else ""),
-        _word(outcome),
-    )
-
-
-def _change(before: int, after: int) -> str:
-    return f"-{format_percent(1 - after / before)}" if after < before else f"+{after - before:,} B"
-
-
-def _word(outcome: Outcome) -> str:
-    """Moving bytes elsewhere is no shrinking, and is not called so."""
-    before, after = outcome.before, outcome.after
-    grew = before is not None and after is not None and after.size >= before.size
-    return MOVED.get(outcome.verdict, WORDS[outcome.verdict]) if grew else WORDS[outcome.verdict]
-
-
-def proof_words(verification: Verification) -> str:
-    """What running the models showed, in a few words."""
-    if verification.status == "not_run":
-        return "not verified" if verification.code else ""
-    if verification.status == "failed":
-        return {"OCI010": "too slow", "OCI016": "scores worse"}.get(verification.code, "outside tolerance")
-    telling = [output for output in verification.outputs if output.sensitive]
-    if all(output.exact for output in telling):
-        return "identical"
-    worst = min(telling, key=lambda output: output.cosine)
-    return f"cosine {worst.cosine:.6f}, {min(output.sqnr for output in telling):.0f} dB"
 
 
 def _finding(finding: Finding, style: Style) -> list[str]:
@@ -174,7 +123,7 @@ def _plan(outcome: Outcome) -> Iterator[str]:
     """Which tensors are stored larger than others, and why; what else was tried."""
     plan = outcome.plan
     if plan is not None:
-        forms = ", ".join(f"{label} {count}" for label, count in plan.forms)
+        forms = ", ".join(f"{label} {count}" for label, count in plan.forms) or "no mix was taken"
         yield f"  planned {plan.tensors} tensors in {plan.trials} trials, {plan.seconds:.1f} s: {forms}"
         for kept in plan.kept[:SHOWN]:
             yield f"    {one_line(kept.name)} ({format_size(kept.size)}) {kept.form}: {kept.why}"
@@ -195,31 +144,10 @@ def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
 
 def _outputs(outcome: Outcome) -> Iterator[str]:
     verification = outcome.verification
-    yield f"  verification {verification.status}{_reason(verification)}"
-    rows = [_output_row(output) for output in verification.outputs]
+    yield f"  verification {verification.status}{proof_reason(verification)}"
+    rows = [output_row(output) for output in verification.outputs]
     if rows:
-        header = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
-        yield from _aligned([header, *rows])
-
-
-def _reason(verification: Verification) -> str:
-    if verification.reason:
-        return f": {one_line(verification.reason)}"
-    return f" on {verification.samples} {verification.inputs} inputs" if verification.samples else ""
-
-
-def _output_row(output: OutputDelta) -> tuple[str, ...]:
-    note = one_line(output.problem) or (
-        "" if output.sensitive else "did not move when the weights were damaged"
-    )
-    return (
-        one_line(output.name),
-        f"{output.max_abs:.3g}",
-        f"{output.max_rel:.3g}",
-        f"{output.cosine:.6f}",
-        "identical" if output.exact else f"{output.sqnr:.1f} dB",
-        note,
-    )
+        yield from _aligned([OUTPUT_COLUMNS, *rows])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

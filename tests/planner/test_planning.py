@@ -118,6 +118,7 @@ def test_what_can_not_fit_is_told_how_close_it_came(tmp_path: Path) -> None:
     assert "within tolerance it can be" in done.out
     assert "at a cosine of " in done.out
     assert "its largest tensors: " in done.out
+    assert "no mix was taken" in done.out
 
 
 def test_a_plan_without_time_still_gives_something_proven_and_says_what_was_not_tried(tmp_path: Path) -> None:

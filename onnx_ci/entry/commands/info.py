@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnx_ci.entry.output import add_format_arguments, write_to
+from onnx_ci.entry.output import add_format_arguments, write_each
 from onnx_ci.errors import UsageError
 from onnx_ci.report.style import Style, one_line
 from onnx_ci.sizes import format_percent, format_size
 
 if TYPE_CHECKING:
-    from onnx_ci.inspect import ModelInfo, TensorInfo
+    from onnx_ci.results import ModelInfo, TensorInfo
 
 TOP = 20
 
@@ -30,12 +29,16 @@ def run(options: argparse.Namespace) -> int:
     if not path.exists():
         raise UsageError(f"there is no file {options.model!r}", hint="usage: onnx-ci info MODEL")
     from onnx_ci.inspect import inspect_model
+    from onnx_ci.report.html_info import render_info
     from onnx_ci.report.json import dumps
 
     info = inspect_model(path, options.model)
-    for name, target in options.formats or [("text", "")]:
-        style = Style() if target else Style.of(sys.stdout)
-        write_to(dumps(asdict(info)) if name == "json" else "\n".join(_text(info, style)) + "\n", target)
+    write_each(
+        options.formats,
+        lambda style: "\n".join(_text(info, style)) + "\n",
+        json=lambda: dumps(asdict(info)),
+        html=lambda: render_info(info),
+    )
     return 0
 
 

@@ -1,0 +1,78 @@
+"""What every report calls things: verdicts, proofs and changes in a few words."""
+
+from __future__ import annotations
+
+from onnx_ci.report.style import one_line
+from onnx_ci.results import Outcome, OutputDelta, Verification, gain
+from onnx_ci.sizes import format_percent, format_size
+
+WORDS = {
+    "ok": "ok",
+    "shrunk": "shrunk",
+    "would_shrink": "would shrink",
+    "over_budget": "over budget",
+    "outputs_changed": "outputs changed",
+    "unverified": "not verified",
+    "unreadable": "not readable",
+    "ignored": "ignored",
+}
+MOVED = {"shrunk": "changed", "would_shrink": "would change"}
+OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
+
+
+def model_row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
+    before, after = outcome.before, outcome.after
+    name, old, new = gain(before, after) if before and after else ("size", 0, 0)
+    saved = f"{change(old, new)}{'' if name == 'size' else f' {name}'}" if old else ""
+    return (
+        one_line(outcome.path),
+        format_size(before.size) if before else "",
+        format_size(after.size) if after else "",
+        saved,
+        proof_words(outcome.verification) + (f", {outcome.latency.words}" if outcome.latency else ""),
+        verdict_word(outcome),
+    )
+
+
+def change(before: int, after: int) -> str:
+    return f"-{format_percent(1 - after / before)}" if after < before else f"+{after - before:,} B"
+
+
+def verdict_word(outcome: Outcome) -> str:
+    """Moving bytes elsewhere is no shrinking, and is not called so."""
+    before, after = outcome.before, outcome.after
+    grew = before is not None and after is not None and after.size >= before.size
+    return MOVED.get(outcome.verdict, WORDS[outcome.verdict]) if grew else WORDS[outcome.verdict]
+
+
+def proof_words(verification: Verification) -> str:
+    """What running the models showed, in a few words."""
+    if verification.status == "not_run":
+        return "not verified" if verification.code else ""
+    if verification.status == "failed":
+        return {"OCI010": "too slow", "OCI016": "scores worse"}.get(verification.code, "outside tolerance")
+    telling = [output for output in verification.outputs if output.sensitive]
+    if all(output.exact for output in telling):
+        return "identical"
+    worst = min(telling, key=lambda output: output.cosine)
+    return f"cosine {worst.cosine:.6f}, {min(output.sqnr for output in telling):.0f} dB"
+
+
+def proof_reason(verification: Verification) -> str:
+    if verification.reason:
+        return f": {one_line(verification.reason)}"
+    return f" on {verification.samples} {verification.inputs} inputs" if verification.samples else ""
+
+
+def output_row(output: OutputDelta) -> tuple[str, ...]:
+    note = one_line(output.problem) or (
+        "" if output.sensitive else "did not move when the weights were damaged"
+    )
+    return (
+        one_line(output.name),
+        f"{output.max_abs:.3g}",
+        f"{output.max_rel:.3g}",
+        f"{output.cosine:.6f}",
+        "identical" if output.exact else f"{output.sqnr:.1f} dB",
+        note,
+    )

@@ -1,0 +1,163 @@
+"""Reports made by hand, with something in every field, for the tests of what is drawn from them."""
+
+from __future__ import annotations
+
+from onnx_ci.findings import Finding
+from onnx_ci.results import (
+    Alternative,
+    KeptTensor,
+    Latency,
+    Measure,
+    ModelInfo,
+    Outcome,
+    OutputDelta,
+    Planned,
+    Point,
+    RunReport,
+    Step,
+    TensorInfo,
+    Verification,
+)
+
+
+def points() -> tuple[Point, ...]:
+    return (
+        Point(size=4_550_000, cosine=0.984679, sqnr=15.1, holds=False),
+        Point(size=6_870_000, cosine=0.999531, sqnr=30.3, holds=True, chosen=True),
+        Point(size=7_990_000, cosine=0.999572, sqnr=30.9, holds=True),
+        Point(size=15_500_000, cosine=1.0, sqnr=64.2, holds=True),
+        Point(size=30_900_000, cosine=1.0, sqnr=300.0, holds=True),
+    )
+
+
+def planned(name: str) -> Planned:
+    return Planned(
+        tensors=45,
+        forms=(("int8 by channel", 3), ("int4", 40)),
+        kept=tuple(
+            KeptTensor(
+                name=f"{name}{number}",
+                form="as it was",
+                size=1_990_000,
+                why="it leaves 18.0 dB",
+            )
+            for number in range(14)
+        ),
+        trials=51,
+        seconds=21.4,
+        untried="33 of 45 tensors were measured when time was up",
+        curve=points(),
+    )
+
+
+def outcome(path: str = "models/encoder.onnx", name: str = "layer.weight") -> Outcome:
+    """A model for which a plan was made; `name` is what the model calls its tensors and outputs."""
+    return Outcome(
+        path=path,
+        verdict="would_shrink",
+        rule_pattern="models/**/*.onnx",
+        rule_line=6,
+        before=Measure(size=30_900_000, sha256="0" * 64, params=7_681_294, gzip=28_000_000),
+        after=Measure(size=6_870_000, params=7_681_294, gzip=6_500_000),
+        steps=(
+            Step(method="dedupe", size_before=30_900_000, size_after=30_900_000, tensors=0, seconds=0.04),
+            Step(
+                method="int4-weights",
+                size_before=30_900_000,
+                size_after=6_870_000,
+                tensors=43,
+                seconds=0.59,
+                note=f"left alone: {name}",
+            ),
+        ),
+        verification=Verification(
+            status="passed", samples=2, outputs=(delta(name), delta(f"{name} echo", sensitive=False))
+        ),
+        findings=(
+            Finding(
+                code="OCI003", severity="error", message=f"{path}: can be 6.87 MB", hint=f"run: fix {path}"
+            ),
+            Finding(code="OCI004", severity="note", message=f"left out: output {name!r}"),
+        ),
+        alternatives=(
+            Alternative(
+                methods=("fp16-weights",),
+                size=15_500_000,
+                verdict="within tolerance",
+                cosine=1.0,
+                sqnr=64.2,
+            ),
+            Alternative(
+                methods=("int4-weights",),
+                size=4_550_000,
+                verdict=f"refused: output {name!r}: cosine 0.9847 is below 0.999",
+                cosine=0.984679,
+                sqnr=15.1,
+            ),
+        ),
+        plan=planned(name),
+        latency=Latency(
+            before=0.01234,
+            after=0.0121,
+            ratio=0.98,
+            low=0.95,
+            high=1.02,
+            load_before=0.1,
+            load_after=0.12,
+            memory_before=90_000_000,
+            memory_after=70_000_000,
+        ),
+    )
+
+
+def delta(name: str, *, sensitive: bool = True) -> OutputDelta:
+    return OutputDelta(
+        name=name,
+        max_abs=0.299,
+        max_rel=0.5,
+        mean_abs=0.01,
+        cosine=0.999531,
+        sqnr=30.3,
+        top1=1.0,
+        exact=False,
+        sensitive=sensitive,
+    )
+
+
+def run_report(path: str = "models/encoder.onnx", name: str = "layer.weight") -> RunReport:
+    broken = Finding(code="OCI006", severity="error", message="models/broken.onnx: is not an ONNX model")
+    group = Finding(code="OCI008", severity="warning", message="app bundle is over its size budget of 60 MB")
+    return RunReport(
+        command="check",
+        outcomes=(
+            outcome(path, name),
+            Outcome(path="models/broken.onnx", verdict="unreadable", findings=(broken,)),
+            Outcome(path="vendor/old.onnx", verdict="ignored"),
+            Outcome(path="models/fine.onnx", verdict="ok", before=Measure(size=1_000)),
+        ),
+        findings=(group,),
+        policy=".onnx-ci.yaml",
+        seconds=98.5,
+        notes=("the policy changed, so every model is looked at",),
+    )
+
+
+def model_info(path: str = "models/encoder.onnx", name: str = "layer.weight", tensors: int = 3) -> ModelInfo:
+    return ModelInfo(
+        path=path,
+        measure=Measure(size=1_000_000, params=250_000, gzip=900_000),
+        opset=17,
+        ir_version=8,
+        producer=name,
+        nodes=12,
+        ops={name: 7, "Add": 5},
+        types={"float": 900_000, "int64": 1_000},
+        tensor_bytes=901_000,
+        other_bytes=99_000,
+        duplicate_bytes=300_000,
+        tensors=tuple(
+            TensorInfo(name=f"{name}{n}", dtype="float", shape=(300, 250), size=300_000, share=0.3, copies=2)
+            for n in range(tensors)
+        ),
+        shrunk_by=("dedupe",),
+    )

@@ -1,0 +1,73 @@
+"""The HTML report in a real browser: nothing is blocked or wider than the screen, on a phone as on a desk."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from example_reports import model_info, outcome, run_report
+
+from onnx_ci.report.html import render_outcome, render_run
+from onnx_ci.report.html_info import render_info
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync --allow-file-access-from-files --enable-logging=stderr"
+)
+LONG = "model/" + "a_very_long_name_without_any_space." * 6
+PAGES = {
+    "run": lambda: render_run(run_report(f"{LONG}.onnx", LONG)),
+    "outcome": lambda: render_outcome(outcome(f"{LONG}.onnx", LONG), title=f"{LONG}.onnx -> out.onnx"),
+    "info": lambda: render_info(model_info(f"{LONG}.onnx", LONG)),
+}
+# The page is looked at from a frame around it: its own policy lets no script run in it.
+AROUND = """<!doctype html><iframe src="report.html" width="{width}" height="900"></iframe>
+<pre id="seen"></pre>
+<script>
+onload = () => {{
+  const page = frames[0].document, root = page.documentElement;
+  const wide = [...page.querySelectorAll("body *")].filter(
+    e => e.getBoundingClientRect().right > {width} || e.getBoundingClientRect().left < 0);
+  const curve = page.querySelector(".curve");
+  document.getElementById("seen").textContent = JSON.stringify({{
+    width: root.scrollWidth,
+    beyond: wide.map(e => e.tagName + "." + e.getAttribute("class")),
+    height: root.scrollHeight,
+    curve: curve && curve.getBoundingClientRect().width,
+    heading: page.querySelector("h1").textContent,
+    scripts: page.scripts.length,
+  }});
+}};
+</script>"""
+
+
+def seen(document: str, width: int, folder: Path) -> tuple[dict[str, Any], str]:
+    (folder / "report.html").write_text(document)
+    (folder / "around.html").write_text(AROUND.format(width=width))
+    address = (folder / "around.html").as_uri()
+    command = [str(CHROMIUM), *FLAGS.split(), f"--user-data-dir={folder / 'profile'}", "--dump-dom", address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    found = re.search(r'<pre id="seen">(.+?)</pre>', done.stdout, re.DOTALL)
+    assert found, f"{done.stdout}\n{done.stderr}"
+    return json.loads(unescape(found[1])), done.stderr
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@pytest.mark.parametrize("width", [400, 1200])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_browser_shows_all_of_it(name: str, width: int, tmp_path: Path) -> None:
+    found, log = seen(PAGES[name](), width, tmp_path)
+    assert "CONSOLE" not in log
+    assert found["beyond"] == []
+    assert found["width"] <= width
+    assert found["height"] > 300
+    assert LONG in found["heading"] or name == "run"
+    assert found["scripts"] == 0
+    assert found["curve"] is None if name == "info" else found["curve"] > width / 2
