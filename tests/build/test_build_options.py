@@ -47,10 +47,10 @@ def test_the_models_that_are_meant(patterns: list[str], expected: list[str]) -> 
 
 
 def test_a_pattern_that_matches_nothing_is_an_error() -> None:
-    with pytest.raises(UsageError, match="no model of the package matches 'src/pkg/other.onnx'"):
+    with pytest.raises(UsageError, match="no model of the package matches 'src/pkg/other"):
         Options({"models": ["a.onnx", "src/pkg/other.onnx"]}, "[t]", "models").chosen(FOUND, ROOT)
 
 
 def test_a_policy_that_is_named_has_to_be_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no policy file 'no.yaml'"):
+    with pytest.raises(UsageError, match="there is no policy file"):
         packed_for(Options({"policy": "no.yaml"}, "[t]", "policy"), tmp_path, {}, tmp_path)
