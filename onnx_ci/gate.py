@@ -20,7 +20,7 @@ from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.external import opened_files
 from onnx_ci.model.hashing import combined_sha256, file_sha256
 from onnx_ci.model.load import read_skeleton
-from onnx_ci.model.measure import files_of, largest_tensors
+from onnx_ci.model.measure import by_name, files_of, largest_tensors
 from onnx_ci.model.ownership import sharers
 from onnx_ci.model.replace import left_behind
 from onnx_ci.policy.match import override_for
@@ -104,7 +104,7 @@ class Gate(Workbench):
         if named:
             after = replace(after, size=sum(file.stat().st_size for file in files))
         if self.job.identify and (named or not after.sha256):
-            digests = {file.name: file_sha256(file) for file in files}
+            digests = {name: file_sha256(file) for name, file in by_name(files).items()}
             after = replace(after, sha256=combined_sha256(digests))
         return after
 

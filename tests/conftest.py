@@ -21,6 +21,17 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     return folder
 
 
+@pytest.fixture
+def idle_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs a method or a verification in this process fails."""
+    from onnx_ci.gate import Gate
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("work was done that an earlier run had done")
+
+    monkeypatch.setattr(Gate, "_choose", refuse)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

@@ -13,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 from onnx_ci.job import Job
-from onnx_ci.lineage import fingerprint
 from onnx_ci.model.hashing import file_sha256
 from onnx_ci.policy.schema import Rule
 from onnx_ci.verify.sample_paths import sample_files
@@ -31,6 +30,8 @@ PACKAGES = (
     "zstandard",
     "sympy",
 )
+# Parts of a rule that have no say in what a model becomes, only in what is said about it.
+APPLIED_LATER = ("pattern", "line", "severity", "ignore", "only_new")
 
 
 def identity(job: Job, content: str, limits: Mapping[str, int]) -> str:
@@ -40,11 +41,8 @@ def identity(job: Job, content: str, limits: Mapping[str, int]) -> str:
     parts = {
         "content": content,
         "name": job.path.name,  # data files are called after it, and the receipt lists them
-        "rule": fingerprint(job.rule),
-        "inputs": asdict(job.rule.inputs),
+        "rule": {key: value for key, value in asdict(job.rule).items() if key not in APPLIED_LATER},
         "samples": list(_samples(job)),
-        "run": asdict(job.rule.limits),
-        "plans": bool(job.rule.plan_seconds),  # how long is not told: what was cut short is not kept
         "limits": dict(limits),
         "compressed": job.compressed,
         "insists": job.insists,

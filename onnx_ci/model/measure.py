@@ -49,8 +49,13 @@ def measure(
 
 def _sha256(files: Sequence[Path], hashing: BackgroundHash) -> str:
     """Of the file, or of all files where there is external data: other data is another content."""
-    others = {file.name: file_sha256(file) for file in files[1:]}
+    others = {name: file_sha256(file) for name, file in by_name(files).items() if file != files[0]}
     return combined_sha256({files[0].name: hashing.result(), **others})
+
+
+def by_name(files: Sequence[Path]) -> dict[str, Path]:
+    """A model and its data by their names as the model has them: two folders may have files of one name."""
+    return {file.relative_to(files[0].parent).as_posix(): file for file in files}
 
 
 def largest_tensors(model: Model, count: int = 3) -> tuple[tuple[str, int], ...]:

@@ -124,19 +124,9 @@ def test_a_build_stops_with_the_finding_that_check_prints(tmp_path: Path) -> Non
     assert found_by_check(root, "OCI001") in stopped(root)
 
 
-@pytest.mark.parametrize(
-    ("policy", "options", "expected"),
-    [
-        ("version: 1\nmodels: [{path: a, budgit: 1}]\n", "", ".onnx-ci.yaml:2: models: unknown key 'budgit'"),
-        (POLICY, 'policy = "no.yaml"\n', "there is no policy file 'no.yaml'"),
-        (POLICY, 'models = ["pkg/other.onnx"]\n', "no model of the package matches 'pkg/other.onnx'"),
-        (POLICY, "polycy = 1\n", "unknown key 'polycy', did you mean 'policy'?"),
-        (POLICY, "models = 1\n", "models can't be 1"),
-    ],
-)
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, policy: str, options: str, expected: str) -> None:
-    write_project(tmp_path / "p", PYPROJECT + options, policy=policy)
-    assert expected in stopped(tmp_path / "p")
+def test_a_broken_policy_is_said_in_one_line(tmp_path: Path) -> None:
+    write_project(tmp_path / "p", PYPROJECT, policy="version: 1\nmodels: [{path: a, budgit: 1}]\n")
+    assert ".onnx-ci.yaml:2: models: unknown key 'budgit'" in stopped(tmp_path / "p")
 
 
 def test_missing_data_and_a_missing_policy_stop_the_build(tmp_path: Path) -> None:
