@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onnx_ci.decide import Facts, decide, limits_of, over_limits
 from onnx_ci.errors import ModelError
@@ -232,15 +232,18 @@ class Gate:
         if exact is not None:
             yield exact
 
+    def _feeds(self) -> Sequence[Mapping[str, Any]]:
+        """Asked for by methods that calibrate: most need no inputs, and most models need no proof."""
+        return self.prover.feeds() if self.prover else no_feeds()
+
     def _gaining(self, methods: Sequence[MethodChoice], *, exact_only: bool) -> Iterator[Candidate]:
-        feeds = self.prover.feeds if self.prover else no_feeds
         made = candidates(
             self.model,
             methods,
             size=self.size,
             exact_only=exact_only,
             compressed=bool(self.job.compressed),
-            feeds=feeds,
+            feeds=self._feeds,
         )
         for candidate in made:
             idle = [
