@@ -134,3 +134,16 @@ def test_the_first_commit(tmp_path: Path) -> None:
     assert onnx_ci("check", "--staged", cwd=tmp_path).code == 0, "nothing is staged yet"
     repository.git("add", ".")
     assert onnx_ci("check", "--staged", cwd=tmp_path).code == 1
+
+
+def test_a_group_is_what_is_staged_too(repository: Repository) -> None:
+    root = repository.root
+    group = 'groups: [{name: all, paths: ["*.onnx"], budget: {size: 70 kB}}]\n'
+    write_policy(root, "    methods: []\n", group)
+    onnx.save(lean(layers=3, seed=1), root / "second.onnx")
+    repository.git("add", ".")
+    onnx.save(lean(layers=1), root / "second.onnx")
+    done = onnx_ci("check", "--staged", cwd=root)
+    assert done.code == 1
+    assert "OCI008 group 'all': 2 models take 82.3 kB" in done.out, done.out
+    assert onnx_ci("check", "--all", cwd=root).code == 0
