@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from onnx_ci.decide import over_limits
 from onnx_ci.job import Staged
-from onnx_ci.methods.chain import no_feeds
 from onnx_ci.plan import Candidate, Draft, candidates, drafted
 from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import Alternative, Measure
@@ -36,7 +35,7 @@ class Attempts:
             size=bench.size,
             exact_only=mode == "exact-only" or bench.lineage.lossy,
             compressed=bool(bench.job.compressed),
-            feeds=bench.prover.feeds if bench.prover else no_feeds,
+            feeds=bench.feeds,
         )
         with ExitStack() as stack:
             if mode == "smallest":
@@ -120,12 +119,12 @@ class Attempts:
     def _planner(self, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack) -> Planner | None:
         """Where there is something to plan, time for it, and a way to find out."""
         bench = self.bench
-        if bench.prover is None or not bench.job.rule.plan_seconds or not draft.lossy:
+        if bench.runner is None or not bench.job.rule.plan_seconds or not draft.lossy:
             return None
         from onnx_ci.planner.forms import plannable
         from onnx_ci.planner.planner import Planner
 
-        if not any(map(plannable, methods)):
+        if bench.prover is None or not any(map(plannable, methods)):
             return None
         planner = stack.enter_context(
             Planner(

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from onnx_ci.attempts import Attempts, alternative
 from onnx_ci.decide import Facts, decide, over_limits
@@ -27,9 +26,6 @@ from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override
 from onnx_ci.results import NOT_RUN, Alternative, Measure, Outcome, Proof, Verification
 from onnx_ci.workbench import Workbench
-
-if TYPE_CHECKING:
-    pass
 
 LEAVE_OUT = "leave the method out for this model, or report the failure to the library it comes from"
 

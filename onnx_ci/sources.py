@@ -78,6 +78,8 @@ class Sources:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+        if self.tree is not None:
+            self.tree.close()
 
     @property
     def scratch(self) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onnx_ci.decide import limits_of
 from onnx_ci.job import Job, Say, Staged
 from onnx_ci.lineage import lineage, stamp
+from onnx_ci.methods.chain import no_feeds
 from onnx_ci.model.container import Model
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.layout import lay_out
@@ -63,6 +65,10 @@ class Workbench:
         from onnx_ci.prove import Prover
 
         return Prover(self.job.rule, self.model, self.runner, self.scratch, home=self.job.home)
+
+    def feeds(self) -> Sequence[Mapping[str, Any]]:
+        """Inputs for methods that calibrate; what makes them is loaded when one asks."""
+        return self.prover.feeds() if self.prover else no_feeds()
 
     def compressed(self, found: Measure) -> int:
         return sum(getattr(found, name) for name in self.job.compressed)

@@ -52,7 +52,9 @@ def open_context(policy_option: str | None, here: Path | None = None) -> Context
 
 def policy_for(context: Context, folder: Path) -> Path | None:
     """The policy that rules the models of a folder: the one that was named, or the nearest upward."""
-    return context.policy_path if context.named else find_policy(folder, context.root) or context.policy_path
+    found = None if context.named else find_policy(folder, context.root)
+    inside = found is not None and found.is_relative_to(context.root.resolve())  # a linked folder may not be
+    return found if inside else context.policy_path
 
 
 def context_for(context: Context, policy: Path | None) -> Context:

@@ -37,12 +37,13 @@ def starter_policy(models: Sequence[tuple[str, int]], *, exact: bool = False) ->
     if not ordered:
         return _HEAD + '  - path: "*.onnx"\n' + _TAIL
     if exact:
-        return _HEAD + "".join(_exact_rule(*model) for model in ordered) + _TAIL
+        return _HEAD + "".join(exact_rule(*model) for model in ordered) + _TAIL
     rules = [_model_rule(*model) for model in ordered] if len(ordered) <= FEW else _folder_rules(ordered)
     return _HEAD + "".join(rules) + _TAIL
 
 
-def _exact_rule(path: str, size: int) -> str:
+def exact_rule(path: str, size: int) -> str:
+    """A rule for one model, its budget at its size to the byte."""
     return f"  - path: {_quoted(escape(path))}\n    budget: {{size: {exact_size(max(size, 1))}}}\n"
 
 

@@ -37,17 +37,15 @@ def repository_of(folder: Path, outer: Path | None) -> Path | None:
     return found if is_ours else outer
 
 
-def run_git(
-    root: Path, *arguments: str, also: Mapping[str, str] | None = None, stdin: str = ""
-) -> str | None:
+def run_git(root: Path, *arguments: str, also: Mapping[str, str] | None = None) -> str | None:
     """What git prints, or None where it says no."""
-    done = _run(root, arguments, subprocess.PIPE, also, stdin)
+    done = _run(root, arguments, also)
     return os.fsdecode(done.stdout) if done.returncode == 0 else None
 
 
 def complaint_of(root: Path, *arguments: str) -> str | None:
     """Run git for what it does; None where that went well, or else the last line it says."""
-    done = _run(root, arguments, subprocess.DEVNULL, None)
+    done = _run(root, arguments)
     lines = os.fsdecode(done.stderr).strip().splitlines()
     return None if done.returncode == 0 else (lines or [f"it ended with {done.returncode}"])[-1]
 
@@ -55,23 +53,43 @@ def complaint_of(root: Path, *arguments: str) -> str | None:
 def git_into(target: Path, root: Path, *arguments: str) -> bool:
     """What git prints, into a file: a model need not fit into memory."""
     with target.open("wb") as file:
-        return _run(root, arguments, file.fileno(), None).returncode == 0
+        return _run(root, arguments, output=file.fileno()).returncode == 0
+
+
+def start_git(root: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """A git that goes on answering what it is asked."""
+    return subprocess.Popen(
+        _command(root, arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=_environment(None),
+    )
+
+
+def _command(root: Path, arguments: Sequence[str]) -> list[str]:
+    return ["git", "-C", str(root), "-c", "core.quotepath=off", *arguments]
+
+
+def _environment(also: Mapping[str, str] | None) -> dict[str, str]:
+    """Nobody is there to answer a question."""
+    quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    return {**os.environ, **quiet, **(also or {})}
 
 
 def _run(
-    root: Path, arguments: Sequence[str], output: int, also: Mapping[str, str] | None, stdin: str = ""
+    root: Path,
+    arguments: Sequence[str],
+    also: Mapping[str, str] | None = None,
+    output: int = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[bytes]:
-    command = ["git", "-C", str(root), "-c", "core.quotepath=off", *arguments]
-    # Nobody is there to answer a question.
-    quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    environment = {**os.environ, **quiet, **(also or {})}
     try:
         return subprocess.run(
-            command,
-            input=stdin.encode(),
+            _command(root, arguments),
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.PIPE,
-            env=environment,
+            env=_environment(also),
             check=False,
         )
     except FileNotFoundError:

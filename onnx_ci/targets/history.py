@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from onnx_ci.model.endings import DATA_ENDINGS
 from onnx_ci.model.pointers import LARGEST, Pointer, read_pointer
 from onnx_ci.targets.git import empty_tree, file_names, run_git, split
+from onnx_ci.targets.objects import Objects
 
 _FILES = (":(icase)*.onnx", *(f"*{ending}" for ending in DATA_ENDINGS))
 _RAW = ("--raw", "-z", "--no-abbrev", "--no-renames")
@@ -39,8 +40,11 @@ class Branch:
         names.update({blob: name for name, blob in self._staged() if blob not in names})
         old = self._at_base()
         names = {blob: name for blob, name in names.items() if blob not in old}
-        sizes = self._sizes(list(names))
-        return [self._version(name, blob, sizes[blob]) for blob, name in names.items()]
+        objects = Objects(self.repository)
+        try:
+            return [_version(name, blob, objects) for blob, name in names.items()]
+        finally:
+            objects.close()
 
     def last(self) -> set[str]:
         """The contents that would be left if the branch were one commit."""
@@ -71,17 +75,13 @@ class Branch:
             return iter(())
         return _changes(self._git("diff", "--cached", *_RAW, self.head, "--", *_FILES))
 
-    def _sizes(self, blobs: Sequence[str]) -> dict[str, int]:
-        asked = "".join(f"{blob}\n" for blob in blobs)
-        told = run_git(self.repository, "cat-file", "--batch-check=%(objectsize)", stdin=asked) or ""
-        return dict(zip(blobs, map(int, told.split()), strict=True))
-
-    def _version(self, name: str, blob: str, size: int) -> Version:
-        text = self._git("cat-file", "blob", blob) if size <= LARGEST else ""
-        return Version(name, blob, size, read_pointer(text or ""))
-
     def _git(self, *arguments: str) -> str | None:
         return run_git(self.repository, *arguments)
+
+
+def _version(name: str, blob: str, objects: Objects) -> Version:
+    size = objects.size(blob)
+    return Version(name, blob, size, read_pointer(objects.text(blob)) if size <= LARGEST else None)
 
 
 def _changes(output: str | None) -> Iterator[tuple[str, str]]:

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from onnx_ci.targets.changes import MODELS
-from onnx_ci.targets.git import ask_in_parts, file_names, git_into, run_git
+from onnx_ci.targets.git import ask_in_parts, file_names, run_git
+from onnx_ci.targets.objects import Objects
 
 LINK = "120000"
+_SMALL = 1 << 16
 
 
 class Entry:
@@ -26,6 +28,7 @@ class Tree:
     def __init__(self, repository: Path, commit: str = "") -> None:
         self.repository = repository
         self.commit = commit
+        self.objects = Objects(repository)
         self._entries: dict[str, Entry | None] = {}
         self._same: dict[str, bool] = {}
         self._models: list[str] | None = None
@@ -67,18 +70,23 @@ class Tree:
         return [name for name in names if name.lower().endswith((".onnx", ".onnx.dvc"))]
 
     def read(self, entry: Entry) -> str:
-        """The content of a small file."""
-        return run_git(self.repository, "cat-file", "blob", entry.blob) or ""
+        """The content of a small file; nothing of one that is not small."""
+        return self.objects.text(entry.blob) if self.size(entry) <= _SMALL else ""
 
     def would_be(self, name: str) -> str:
         """The name that a file of the work tree would have as a content of git."""
         return (run_git(self.repository, "hash-object", "--", name) or "").strip()
 
     def size(self, entry: Entry) -> int:
-        return int(run_git(self.repository, "cat-file", "-s", entry.blob) or 0)
+        return self.objects.size(entry.blob)
 
-    def export(self, entry: Entry, target: Path) -> bool:
-        return git_into(target, self.repository, "cat-file", "blob", entry.blob)
+    def export(self, entry: Entry, target: Path) -> None:
+        with target.open("wb") as file:
+            self.objects.copy(entry.blob, file)
+
+    def close(self) -> None:
+        """Nothing is asked for a while; the next question starts git again."""
+        self.objects.close()
 
 
 def _is_conflict(line: str) -> bool:

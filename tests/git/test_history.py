@@ -76,6 +76,16 @@ def test_merging_main_adds_nothing(branch: Repository) -> None:
     assert "adds 165 kB" in check(branch, "--since", "main").out
 
 
+def test_going_back_to_the_base_adds_nothing(branch: Repository) -> None:
+    branch.git("reset", "--quiet", "--hard", "HEAD~1")
+    branch.git("checkout", "--quiet", "main", "--", "old.onnx")
+    budget("{budget: 140 kB, since: main}", branch.root)
+    done = check(branch, "--staged")
+    assert done.code == 0, done.out
+    budget("{budget: 130 kB, since: main}", branch.root)
+    assert "adds 132 kB" in check(branch, "--staged").out
+
+
 def test_data_and_what_is_staged(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
     budget("{budget: 50 kB}", tmp_path)

@@ -186,3 +186,20 @@ def test_what_is_pushed_is_checked(runner: str, tmp_path: Path) -> None:
     repository.commit_all("small again")
     passed = repository.attempt("push", "origin", "side")
     assert passed.returncode == 0, passed.stdout + passed.stderr
+
+
+def test_a_part_of_what_is_staged_in_a_worktree(tmp_path: Path) -> None:
+    """`git commit PATH` has an index of its own, and a worktree a folder of git elsewhere."""
+    main = Hooked(tmp_path / "main", "prek", "onnx-ci-check")
+    write_policy(main.root, "    budget: {size: 20 kB}\n    methods: []\n")
+    main.git("add", ".")
+    main.git("commit", "--quiet", "-m", "policy")
+    main.git("worktree", "add", "--quiet", str(tmp_path / "tree"), "-b", "other")
+    tree = Repository(tmp_path / "tree")
+    onnx.save(lean(), tree.root / "big.onnx")
+    onnx.save(lean(layers=1), tree.root / "small.onnx")
+    tree.git("add", ".")
+    tree.git("commit", "-m", "only this one", "small.onnx")
+    refused = tree.attempt("commit", "-m", "the rest")
+    assert refused.returncode != 0
+    assert "OCI001 big.onnx" in refused.stdout + refused.stderr

@@ -74,6 +74,38 @@ def test_from_init_to_a_smaller_model(tmp_path: Path) -> None:
     assert f"size: {len(after) / 1000} kB" in (tmp_path / ".onnx-ci.yaml").read_text(), "never raised"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("models:\n- path: a.onnx # one\n# end\n", "models:\n- path: a.onnx # one\n{}# end\n"),
+        (
+            "models:\n    - {path: a.onnx}\ngroups: []",
+            "models:\n    - {path: a.onnx}\n    {}groups: []",
+        ),
+        ("models:\n  - path: a.onnx", "models:\n  - path: a.onnx\n  {}"),
+        ("models: [{path: a.onnx}]\n", None),
+    ],
+)
+def test_a_model_without_a_rule_gets_one(before: str, after: str | None, tmp_path: Path) -> None:
+    policy = tmp_path / ".onnx-ci.yaml"
+    policy.write_text(f"version: 1\n{before}")
+    for name in ("a.onnx", 'b "b".onnx'):
+        onnx.save(lean(), tmp_path / name)
+    size = (tmp_path / "a.onnx").stat().st_size / 1000
+    done = onnx_ci("ratchet", cwd=tmp_path)
+    assert done.code == 0, done.err
+    if after is None:
+        assert 'could not add a rule for b "b".onnx' in done.out
+        assert policy.read_text() == f"version: 1\n{before}"
+        return
+    margin = after.split("{}")[0].rsplit("\n", 1)[1]
+    rule = f'- path: "/b \\"b\\".onnx"\n{margin}  budget: {{size: {size} kB}}\n'
+    assert policy.read_text() == "version: 1\n" + after.replace("{}", rule)
+    assert onnx_ci("check", "--all", cwd=tmp_path).code == 0
+    again = onnx_ci("ratchet", cwd=tmp_path)
+    assert "added" not in again.out
+
+
 def test_no_policy_to_ratchet(tmp_path: Path) -> None:
     done = onnx_ci("ratchet", cwd=tmp_path)
     assert (done.code, "init --ratchet" in done.err) == (2, True)

@@ -134,3 +134,30 @@ def test_the_first_commit(tmp_path: Path) -> None:
     assert onnx_ci("check", "--staged", cwd=tmp_path).code == 0, "nothing is staged yet"
     repository.git("add", ".")
     assert onnx_ci("check", "--staged", cwd=tmp_path).code == 1
+
+
+def test_a_group_is_what_is_staged_too(repository: Repository) -> None:
+    root = repository.root
+    group = 'groups: [{name: all, paths: ["*.onnx"], budget: {size: 70 kB}}]\n'
+    write_policy(root, "    methods: []\n", group)
+    onnx.save(lean(layers=3, seed=1), root / "second.onnx")
+    repository.git("add", ".")
+    onnx.save(lean(layers=1), root / "second.onnx")
+    done = onnx_ci("check", "--staged", cwd=root)
+    assert done.code == 1
+    assert "OCI008 group 'all': 2 models take 82.3 kB" in done.out, done.out
+    assert onnx_ci("check", "--all", cwd=root).code == 0
+
+
+def test_a_moved_model_keeps_its_receipt(repository: Repository) -> None:
+    root = repository.root
+    write_policy(root, "    methods: [fp16-weights]\n")
+    assert onnx_ci("fix", "--all", cwd=root).code == 0
+    repository.commit_all("shrunk")
+    repository.git("mv", "model.onnx", "moved.onnx")
+    before = (root / "moved.onnx").read_bytes()
+    assert onnx_ci("fix", "--staged", cwd=root).code == 0
+    assert (root / "moved.onnx").read_bytes() == before, "rounded once, not twice"
+    repository.git("rm", "--quiet", "--force", "moved.onnx")
+    gone = onnx_ci("check", "--staged", cwd=root)
+    assert (gone.code, "no model changed" in gone.out) == (0, True)

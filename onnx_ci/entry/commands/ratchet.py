@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.methods.catalogue import Catalogue
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import compressed_size, parameters
+from onnx_ci.policy.append import with_rules
 from onnx_ci.policy.match import group_members, rule_for
 from onnx_ci.policy.ratchet import Holder, Lowered, lower
 from onnx_ci.policy.schema import Policy
@@ -32,15 +34,28 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("there is no policy to lower budgets in", hint="run: onnx-ci init --ratchet")
     data = path.read_bytes()
     with Sources(context.root) as sources:
-        text, lowered = lower(data.decode("utf-8-sig"), Present(context, sources).value, Catalogue())
-    if lowered:
-        _write(path, data[:3] if data.startswith(b"\xef\xbb\xbf") else b"", text)
+        present = Present(context, sources)
+        text, lowered = lower(data.decode("utf-8-sig"), present.value, Catalogue())
+        uncovered = present.uncovered()
+    added = with_rules(text, uncovered, Catalogue()) if uncovered else None
+    if lowered or added:
+        _write(path, data[:3] if data.startswith(b"\xef\xbb\xbf") else b"", added or text)
     name = one_line(context.checked.file)
-    for change in lowered:
-        sys.stdout.write(f"{name}:{change.line}: {_said(change)}\n")
-    if not lowered:
-        sys.stdout.write(f"{name}: no budget is above what the models weigh now\n")
+    for line in (*_changes(name, lowered), *_additions(name, uncovered, done=added is not None)):
+        sys.stdout.write(f"{line}\n")
     return 0
+
+
+def _changes(name: str, lowered: Sequence[Lowered]) -> Iterator[str]:
+    yield from (f"{name}:{change.line}: {_said(change)}" for change in lowered)
+    if not lowered:
+        yield f"{name}: no budget is above what the models weigh now"
+
+
+def _additions(name: str, models: Sequence[tuple[str, int]], *, done: bool) -> Iterator[str]:
+    for path, size in models:
+        said = f"a rule for {one_line(path)}, at {format_size(size)}"
+        yield f"{name}: {'added' if done else 'could not add'} {said}{'' if done else ': add it by hand'}"
 
 
 def _said(change: Lowered) -> str:
@@ -78,6 +93,12 @@ class Present:
     @staticmethod
     def _is_ruled(context: Context, path: Path) -> bool:
         return policy_for(context, path.parent) == context.policy_path
+
+    def uncovered(self) -> list[tuple[str, int]]:
+        """Models that no rule matches, with what they weigh: nothing would stop them from growing."""
+        names = [name for name in self.models if rule_for(self.policy, name) is None]
+        sizes = {name: self.measured("size", self.models[name]) for name in names}
+        return [(name, size) for name, size in sizes.items() if size]
 
     def value(self, holder: Holder, key: str) -> int | None:
         section, number = holder
