@@ -24,7 +24,7 @@ from onnx_ci.model.ownership import sharers
 from onnx_ci.model.replace import left_behind
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override
-from onnx_ci.results import NOT_RUN, Alternative, Measure, Outcome, Proof, Verification
+from onnx_ci.results import NOT_RUN, Alternative, Measure, Outcome, Planned, Proof, Verification
 from onnx_ci.workbench import Workbench
 
 LEAVE_OUT = "leave the method out for this model, or report the failure to the library it comes from"
@@ -67,6 +67,7 @@ class Gate(Workbench):
                 *self.about_lineage(verdict),
                 *self._about_sharers(),
                 *self._failures(),
+                *_about_unseen(self.job, choice.plan),
                 *findings,
             ),
             alternatives=choice.alternatives,
@@ -220,6 +221,20 @@ class Gate(Workbench):
         if saved <= 0:
             return False
         return bool(before and not after) or saved >= self.job.rule.minimum_gain
+
+
+def _about_unseen(job: Job, plan: Planned | None) -> Iterator[Finding]:
+    """Weights that nothing vouches for are not rounded; that is no fault, but it costs bytes."""
+    if plan is not None and plan.unseen:
+        count = len(plan.unseen)
+        names = ", ".join(plan.unseen[:2]) + (", …" if count > 2 else "")
+        yield Finding(
+            code="OCI005",
+            severity="note",
+            message=f"{job.name}: {count} tensor{'s'[: count != 1]} left as they are, since no output moves"
+            f" whatever is done to them: {names}",
+            hint="give inputs that reach them: inputs: {samples: [...]}",
+        )
 
 
 def _left_behind(job: Job, original: Model, written: Path) -> Iterator[Finding]:

@@ -152,6 +152,7 @@ class Planned:
     trials: int
     seconds: float
     untried: str = ""  # what there was no time for
+    unseen: tuple[str, ...] = ()  # tensors that no output tells of: left as they are
     curve: tuple[Point, ...] = ()
 
 

@@ -90,7 +90,10 @@ class Planner:
         seconds = self.rule.plan_seconds - (time.monotonic() - self.began)
         trials = Trials(bench, shelf, inputs, reference, self.rule.tolerance, seconds=seconds, say=say)
         if trials.run({}).holds:
-            self.search = Search(shelf, trials)
+            search = Search(shelf, trials)
+            # Where nothing can be vouched for, it is verification that has to say so.
+            self.search = search if search.may_round else None
+            self.reason = "" if search.may_round else "no output depends on any weight"
         else:
             self.reason = "the model does not hold the tolerance before anything is rounded"
 
@@ -167,6 +170,7 @@ class Planner:
             trials=len(search.trials.made),
             seconds=round(time.monotonic() - self.began, 3),
             untried=search.known.cut_short,
+            unseen=tuple(search.known.unseen),
             curve=tuple(self._curve(taken)),
         )
 

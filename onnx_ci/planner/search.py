@@ -98,6 +98,11 @@ class Search:
         return name in mix and forms[mix[name]].nbytes <= min(form.nbytes for form in forms.values())
 
     @property
+    def may_round(self) -> bool:
+        """Whether there is any tensor that an output tells of."""
+        return bool(self._rounded)
+
+    @property
     def _rounded(self) -> list[str]:
         return [name for name in self.tensors if name not in self.known.unseen]
 
