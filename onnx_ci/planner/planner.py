@@ -188,7 +188,8 @@ class Planner:
             form = self.forms[mix[name]].label if name in mix else "as it was"
             tried = search.known.alone[name]
             probed = self.forms[tried.mix[name]].label
-            why = f"alone in {probed} it leaves {tried.sqnr:.1f} dB, cosine {tried.cosine:.5f}"
+            company = "alone" if len(tried.mix) == 1 else f"with {len(tried.mix) - 1} others"
+            why = f"{company} in {probed} it leaves {tried.sqnr:.1f} dB, cosine {tried.cosine:.5f}"
             yield KeptTensor(name=name, form=form, size=int(search.tensors[name].nbytes), why=why)
         for name in search.known.unseen:
             why = "no output moves, whatever is done to it"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from onnx_ci.planner.path import Move, Option, mixed, moves
 from onnx_ci.planner.shelf import Shelf, Tensor
 from onnx_ci.planner.trials import Mix, OutOfTime, Trials, Tried
 
 ALONE = 48  # tensors measured one by one, the largest first
-GROUPS = 16  # for all the others together
+MOST = 64  # trials to find out what single tensors do; what is not measured alone is measured with others
+LEAST = 8  # such trials, however slow the model is
 REFINEMENTS = 24  # trials beyond the first that did not hold
 STEPS_BACK = (0.95, 0.85, 0.7)  # of the way, where what held in trials is refused in earnest
 
@@ -107,7 +109,12 @@ class Search:
         return [name for name in self.tensors if name not in self.known.unseen]
 
     def _explore(self) -> None:
-        for group in _groups(self.tensors):
+        affordable = max(LEAST, int(self.trials.affordable / 2))
+        groups = list(_groups(self.tensors, min(MOST, affordable)))
+        if affordable < min(MOST, len(self.tensors)):
+            told = f"{len(self.tensors)} tensors were measured in {len(groups)} groups"
+            self.known.cut_short = f"{told}, for the model is slow"
+        for group in groups:
             tried = self.trials.run({name: self._probed_form(name) for name in group})
             for name in group:
                 self.known.alone[name] = tried
@@ -164,11 +171,14 @@ class Search:
         return holds
 
 
-def _groups(tensors: Mapping[str, Tensor]) -> Iterator[list[str]]:
-    """The largest tensors alone, the others with their neighbours."""
+def _groups(tensors: Mapping[str, Tensor], most: int) -> Iterator[list[str]]:
+    """So many groups at most, but for one in each branch: the largest tensors alone, the others with their
+    neighbours in the same graph, so that a branch which no input takes is not hidden by what is around it."""
+    alone = min(ALONE, most * ALONE // MOST)
     by_size = sorted(tensors, key=lambda name: -tensors[name].nbytes)
-    alone = set(by_size[:ALONE])
-    yield from ([name] for name in by_size[:ALONE])
-    others = [name for name in tensors if name not in alone]
-    width = -(-len(others) // GROUPS)
-    yield from (others[start : start + width] for start in range(0, len(others), width or 1))
+    yield from ([name] for name in by_size[:alone])
+    others = [name for name in tensors if name not in by_size[:alone]]
+    width = -(-len(others) // max(1, most - alone))
+    for _, found in groupby(others, key=lambda name: id(tensors[name].places[0].scope)):
+        together = list(found)
+        yield from (together[start : start + width] for start in range(0, len(together), width))

@@ -74,6 +74,14 @@ class Trials:
         self.say = say
         self.made: dict[tuple[tuple[str, int], ...], Tried] = {}
         self.unchanged = bench.run({})
+        began = time.monotonic()
+        bench.run({})  # the first also loads the model
+        self.cost = time.monotonic() - began
+
+    @property
+    def affordable(self) -> float:
+        """How many trials there is time for, about."""
+        return max(0.0, self.until - time.monotonic()) / max(self.cost, 1e-6)
 
     def tried(self, mix: Mix) -> Tried | None:
         """What came of a mix, if it was tried."""
