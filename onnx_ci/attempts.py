@@ -53,14 +53,15 @@ class Attempts:
         if planner is None:
             yield from whole
             return
-        waiting = list(whole)
+        waiting, found = list(whole), False
         for candidate in self._noted(planner.smallest()):
-            staged = self._planned(planner, candidate)
+            staged, found = self._planned(planner, candidate), True
             tried += [] if candidate.planned is None else _unless_there(planner.alternatives(), tried)
             while waiting and self._rank(waiting[0]) < self._rank(staged):
                 yield waiting.pop(0)
             yield staged
-        yield from waiting
+        # Where no mix holds, methods as a whole are tried in earnest: it is told why they are refused.
+        yield from waiting if found else self._ordered(list(self._gaining(draft, None)))
 
     def _to_budget(
         self, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack, tried: list[Alternative]

@@ -131,7 +131,7 @@ def test_what_rounding_breaks_the_gate_refuses(method: str, trap: str, tmp_path:
     path = next(item for item in TRAPS if item.name == trap).build(tmp_path)
     before = path.read_bytes()
     choice = MethodChoice(name=method)
-    rule = Rule(pattern="*", methods=(choice,), tolerance=Tolerance(cosine=0.999))
+    rule = Rule(pattern="*", methods=(choice,), tolerance=Tolerance(cosine=0.999), plan_seconds=0)
     write = write_in_place(tmp_path)
     job = Job(path=path, name=trap, rule=rule, root=tmp_path, home=tmp_path, write=write, insists=True)
     with Runner() as runner:

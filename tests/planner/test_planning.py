@@ -164,3 +164,14 @@ groups:
     assert left[2] == size
     assert 1.5 * size < sum(left) <= 1.8 * size  # no more loss than the group needs
     assert onnx_ci("check", "--all", cwd=tmp_path).code == 0
+
+
+def test_what_no_tensor_bears_is_refused_and_said(tmp_path: Path) -> None:
+    text = "g (float[n,64] x) => (float[n,64] y) { a = MatMul(x, P) b = MatMul(x, Q) y = Sub(a, b) }"
+    close = {"P": weight(64, 64, seed=1), "Q": weight(64, 64, seed=1) + weight(64, 64, seed=2, scale=1e-5)}
+    path = write(lambda: model(text, close), tmp_path)
+    done = shrink(tmp_path, methods="int8-weights")
+    assert (done.code, done.json["verdict"]) == (1, "outputs_changed")
+    assert done.json["alternatives"][0]["verdict"].startswith("refused")
+    assert path.exists()
+    assert not (tmp_path / "out.onnx").exists()
