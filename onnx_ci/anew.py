@@ -10,7 +10,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
 from onnx_ci.gate import Gate
 from onnx_ci.job import Choice, Staged
-from onnx_ci.methods.catalogue import METHODS
+from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import Receipt
@@ -37,7 +37,13 @@ class AnewGate(Gate):
     def about_lineage(self, verdict: str) -> tuple[Finding, ...]:
         if self.notes is not None:
             return self.notes
-        return self.lineage.findings(self.job.name, over=verdict == "over_budget", missing=self.missing)
+        receipt = self.lineage.outdated
+        return self.lineage.findings(
+            self.job.name,
+            over=verdict == "over_budget",
+            missing=self.missing,
+            forbidden=self._forbidden(receipt) if receipt and self.missing and self._exact_only else "",
+        )
 
     def choose(self) -> Choice:
         receipt = self.lineage.outdated
@@ -100,6 +106,12 @@ class AnewGate(Gate):
         if staged.measure.size > self.before.size:
             return not over
         return over.keys() <= over_limits(self.before, self.limits).keys()
+
+    @property
+    def _exact_only(self) -> bool:
+        """Whether no loss is allowed at all: then a rounded model must not pass for want of its original."""
+        rule = self.job.rule
+        return rule.mode == "exact-only" or all(method(choice.name).exact for choice in rule.methods)
 
     def _forbidden(self, receipt: Receipt) -> str:
         """The methods that rounded it, where the rule does not allow them (any more)."""

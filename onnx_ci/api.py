@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,8 @@ def shrink(
 ) -> ShrinkResult:
     """Shrink a model in memory, or a file to `output`. Nothing unverified is returned or written."""
 
+    if isinstance(methods, str):
+        raise UsageError("methods is a list of names", hint=f"shrink(…, methods=[{methods!r}])")
     choices = tuple(map(_method, methods))
 
     def request(source: Path, target: Path) -> Request:
@@ -74,7 +76,7 @@ def shrink(
             target=target,
             methods=choices,
             budget=read_budget(str(budget)) if budget is not None else None,
-            tolerance=tolerance if isinstance(tolerance, Tolerance) else Tolerance(**tolerance),
+            tolerance=_tolerance(tolerance),
             samples=tuple(samples),
             verify=verify,
             plan_seconds=plan_seconds,
@@ -103,7 +105,7 @@ def compare(
     samples: Iterable[str] = (),
 ) -> Outcome:
     """Run both models; `verdict` is "ok" within the tolerance, the numbers are in `verification`."""
-    limits = tolerance if isinstance(tolerance, Tolerance) else Tolerance(**tolerance)
+    limits = _tolerance(tolerance)
     with tempfile.TemporaryDirectory() as folder:
         paths = [
             _on_disk(item, Path(folder) / name) for item, name in ((first, "a.onnx"), (second, "b.onnx"))
@@ -131,6 +133,16 @@ def _refuse_files(choices: Iterable[MethodChoice]) -> None:
             "extract-npy writes files beside the model, so it needs paths",
             hint='shrink("in.onnx", "out.onnx")',
         )
+
+
+def _tolerance(given: Tolerance | Mapping[str, Any]) -> Tolerance:
+    if isinstance(given, Tolerance):
+        return given
+    known = [item.name for item in fields(Tolerance)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise UsageError(f"no tolerance is called {unknown[0]!r}", hint=f"there are {', '.join(known)}")
+    return Tolerance(**given)
 
 
 def _method(given: MethodLike) -> MethodChoice:

@@ -66,56 +66,63 @@ class Attempts:
     def _to_budget(
         self, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack, tried: list[Alternative]
     ) -> Iterator[Staged]:
+        """First for what a group leaves the model, if it is in one; where that can't be had, for itself."""
         bench = self.bench
         exact = self._exact(draft)
-        fits_as_it_is = not over_limits(bench.before, bench.aims)
-        if fits_as_it_is or (exact is not None and not over_limits(exact.measure, bench.aims)):
-            yield from [exact] if exact else []
-            return
-        planner = self._planner(draft, methods, stack)
-        if planner is not None:
-            yield from self._planned_to_fit(planner, exact.measure if exact else bench.before, tried)
+        now = exact.measure if exact else bench.before
+        planner: Planner | None = None
+        for goal in (bench.aims, bench.limits) if bench.aims != bench.limits else (bench.limits,):
+            if not over_limits(bench.before, goal) or not over_limits(now, goal):
+                break
+            planner = planner or self._planner(draft, methods, stack)
+            if planner is not None:
+                yield from self._planned_to_fit(planner, now, goal, tried)
+            yield from self._whole_to_fit(draft, planner, goal, tried)
+        if exact is not None:
+            yield exact
+
+    def _whole_to_fit(
+        self, draft: Draft, planner: Planner | None, goal: dict[str, int], tried: list[Alternative]
+    ) -> Iterator[Staged]:
         for candidate in self._gaining(draft, planner):
             if candidate.exact:
                 continue
-            staged = bench.stage(candidate)
-            if over_limits(staged.measure, bench.aims):
-                tried.append(alternative(staged, "too large"))
+            staged = self.bench.stage(candidate)
+            if over_limits(staged.measure, goal):
+                tried += _unless_there([alternative(staged, "too large")], tried)
             else:
                 yield staged
-        if exact is not None:
-            yield exact
 
     def _exact(self, draft: Draft) -> Staged | None:
         """The exact result, if there is one."""
         base = next(iter(self._noted(candidates(draft, planned=_all_names(draft)))), None)
         return None if base is None else self.bench.stage(base)
 
-    def _planned_to_fit(self, planner: Planner, now: Measure, tried: list[Alternative]) -> Iterator[Staged]:
+    def _planned_to_fit(
+        self, planner: Planner, now: Measure, goal: dict[str, int], tried: list[Alternative]
+    ) -> Iterator[Staged]:
         """The least harmed mix that fits. Sizes are estimates until a candidate is written: ask for more
-        where it is still too large. Where nothing that fits holds, the smallest that does is told."""
-        limits = self.bench.aims
-        needed = float(_excess(over_limits(now, limits), limits))
+        where it is still too large. At last what is smallest: exact methods may have shrunk it further."""
+        needed = float(_excess(over_limits(now, goal), goal))
         for _ in range(STRIDES):
             short = 0
             for candidate in self._noted(planner.mildest(needed)):
                 staged = self._planned(planner, candidate)
-                short = _excess(over_limits(staged.measure, limits), limits)
+                short = _excess(over_limits(staged.measure, goal), goal)
                 if short:
                     break
                 yield staged
             if not short:
                 break
             needed += 1.05 * short
-        tried += planner.alternatives(needed)
+        tried += _unless_there(planner.alternatives(needed), tried)
         self.bench.plan = planner.report()
-        closest = next(iter(planner.smallest()), None)
-        if closest is not None:
-            tried.append(
-                Alternative(
-                    methods=closest.names, size=closest.size, verdict="within tolerance, but too large"
-                )
-            )
+        for candidate in planner.smallest():
+            staged = self._planned(planner, candidate)
+            if over_limits(staged.measure, goal):
+                tried += _unless_there([alternative(staged, "within tolerance, but too large")], tried)
+                break
+            yield staged
 
     def _planner(self, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack) -> Planner | None:
         """Where there is something to plan, time for it, and a way to find out."""
@@ -139,6 +146,7 @@ class Attempts:
             )
         )
         bench.codes.update([BY_CHANCE] if planner.hurried else [])
+        bench.plan = planner.nothing if planner.search is None and planner.hurried else None
         return planner if planner.search is not None else None
 
     def _gaining(self, draft: Draft, planner: Planner | None) -> Iterator[Candidate]:
@@ -172,7 +180,8 @@ def alternative(staged: Staged, verdict: str) -> Alternative:
 
 
 def _unless_there(found: Sequence[Alternative], tried: Sequence[Alternative]) -> list[Alternative]:
-    return [one for one in found if one.methods not in [other.methods for other in tried]]
+    known = [(other.methods, other.size) for other in tried]
+    return [one for one in found if (one.methods, one.size) not in known]
 
 
 def _all_names(draft: Draft) -> set[str]:

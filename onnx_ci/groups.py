@@ -43,11 +43,12 @@ class Groups:
             total = sum(sizes[path] for path in flexible)
             share = (limit - (sum(sizes.values()) - total)) / max(1, total)
             if 0 < share < 1:
-                found.update({p: min(int(sizes[p] * share), found.get(p, sizes[p])) for p in flexible})
+                judged = [path for path in flexible if path in self.judged.values()]
+                found.update({p: min(int(sizes[p] * share), found.get(p, sizes[p])) for p in judged})
         return found
 
     def _gives(self, name: str) -> bool:
-        rule = rule_for(self.policy, name) if name in self.judged else None
+        rule = rule_for(self.policy, name)
         return rule is not None and not rule.ignore and rule.mode == "to-budget"
 
     def _concerned(self) -> Iterator[tuple[Group, dict[str, Path]]]:

@@ -30,6 +30,7 @@ class Lineage:
     data: dict[str, str]
     receipt: Receipt | None = None
     unpacked: tuple[str, ...] = ()  # methods whose encodings are no longer there
+    edited: bool = False  # it has a receipt of ours, and was changed since
 
     @property
     def current(self) -> bool:
@@ -47,18 +48,23 @@ class Lineage:
         original can give."""
         return self.receipt if self.lossy and not self.current else None
 
-    def findings(self, name: str, *, over: bool, missing: str = "") -> tuple[Finding, ...]:
+    def findings(
+        self, name: str, *, over: bool, missing: str = "", forbidden: str = ""
+    ) -> tuple[Finding, ...]:
         """What to say where the rule asks for something that only the original can give; `missing` is
-        why there is none."""
+        why there is none, `forbidden` why it may not stay as it is."""
         if self.unpacked:
             return (_unpacked(name, self.unpacked),)
+        if self.edited:
+            return (_edited(name),)
         receipt = self.outdated
         if receipt is None:
             return ()
         finding = Finding(
             code="OCI011",
-            severity="warning" if over else "note",
-            message=f"{name}: was shrunk with {', '.join(receipt.names)} under another rule;"
+            severity="error" if forbidden else "warning" if over else "note",
+            message=f"{name}: {forbidden and f'{forbidden}; '}it was shrunk with {', '.join(receipt.names)}"
+            " under another rule;"
             f" what is rounded once is not rounded again{missing and f', and its original {missing}'}",
             hint=f"to apply this rule, restore the original (sha256 {receipt.source_sha256[:12]}…,"
             f" {receipt.source_size:,} bytes) and run: onnx-ci fix {name}",
@@ -87,13 +93,24 @@ def lineage(model: Model, rule: Rule) -> Lineage:
     files = [model.path, *(model.path.parent / name for name in outside)] if outside and not valid else []
     data = {file.name: file_sha256(file) for file in files}
     unpacked = _lost_encodings(model, receipt) if receipt and not valid else ()
-    return Lineage(fingerprint(rule), data, receipt if valid else None, unpacked)
+    edited = receipt is not None and not valid and not unpacked
+    return Lineage(fingerprint(rule), data, receipt if valid else None, unpacked, edited)
 
 
 def _lost_encodings(model: Model, receipt: Receipt) -> tuple[str, ...]:
     """The methods that stored weights small, if no weight is stored that way any more."""
     stored = tuple(name for name in receipt.names if name.endswith("-weights"))
     return stored if stored and not encoding_parts(model.proto) else ()
+
+
+def _edited(name: str) -> Finding:
+    return Finding(
+        code="OCI019",
+        severity="warning",
+        message=f"{name}: was changed after onnx-ci shrank it; nothing vouches for what it computes now",
+        hint="restore it (git restore), or run onnx-ci compare with its original and take the receipt out of"
+        " its metadata",
+    )
 
 
 def _unpacked(name: str, methods: Sequence[str]) -> Finding:

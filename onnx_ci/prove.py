@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,17 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model
 from onnx_ci.model.embed import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_model
-from onnx_ci.policy.schema import Rule, Tolerance
+from onnx_ci.policy.schema import InputSpec, Rule, Tolerance
 from onnx_ci.results import Latency, Proof, Verification
 from onnx_ci.verify.client import RunFailed, Runner
+from onnx_ci.verify.compare import worse_of
 from onnx_ci.verify.damage import damaged
+from onnx_ci.verify.dtypes import is_float
 from onnx_ci.verify.evaluate import evaluate
 from onnx_ci.verify.verifier import Verifier
 
+FURTHER, MANY = 4, 32  # inputs that had no part in choosing a candidate
+OTHER_SEED = 7919  # where those start
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
 
@@ -36,6 +41,8 @@ class Prover:
         tolerance = exact_tolerance(self.rule.tolerance) if bitwise else self.rule.tolerance
         extra = values_beside(candidate)
         verification = self.verifier.check(path, candidate.proto, tolerance, allow=changes, extra=extra)
+        if verification.status == "passed" and not bitwise:
+            verification = self._elsewhere(verification, path, candidate, changes, extra)
         if verification.status == "passed":
             verification = self._questioned(verification, candidate, tolerance)
         if verification.status != "passed":
@@ -49,17 +56,21 @@ class Prover:
     @property
     def verifier(self) -> Verifier:
         if self._verifier is None:
-            self._verifier = Verifier(
-                self.runner,
-                self._runnable(),
-                self.original.proto,
-                spec=self.rule.inputs,
-                limits=self.rule.limits,
-                root=self.home,
-                stored=values_beside(self.original),
-            )
+            self._verifier = self._make(self.rule.inputs)
         return self._verifier
 
+    def _make(self, spec: InputSpec) -> Verifier:
+        return Verifier(
+            self.runner,
+            self._runnable,
+            self.original.proto,
+            spec=spec,
+            limits=self.rule.limits,
+            root=self.home,
+            stored=values_beside(self.original),
+        )
+
+    @cached_property
     def _runnable(self) -> Path:
         """The original as onnxruntime can read it: under a name that is text, and past protobuf's limit
         with its weights outside."""
@@ -69,6 +80,41 @@ class Prover:
         path = self.scratch / "original.onnx"
         write_model(self.original, path, all_to="" if small else "original.data")
         return path
+
+    def _elsewhere(
+        self,
+        passed: Verification,
+        path: Path,
+        candidate: Model,
+        changes: Collection[str],
+        extra: Mapping[str, Any],
+    ) -> Verification:
+        """The same on inputs that had no part in choosing the candidate, where inputs are made up."""
+        other = self.held_out
+        if other is None:
+            return passed
+        found = other.check(path, candidate.proto, self.rule.tolerance, allow=changes, extra=extra)
+        if found.status == "not_run":
+            return passed
+        outputs = worse_of(passed.outputs, found.outputs)
+        reason = f"on further inputs, {found.reason}" if found.reason else ""
+        return replace(found, outputs=outputs, samples=passed.samples + found.samples, reason=reason)
+
+    @cached_property
+    def planning(self) -> Verifier:
+        """What plans are made on: somewhat more inputs than one candidate is first looked at with."""
+        if self.rule.inputs.samples:
+            return self.verifier
+        return self._make(replace(self.rule.inputs, count=max(FURTHER, self.rule.inputs.count)))
+
+    @cached_property
+    def held_out(self) -> Verifier | None:
+        """Makes other inputs than the verifier does; many where outputs have no distance, only equality."""
+        if self.rule.inputs.samples:
+            return None
+        graded = any(is_float(a.dtype) for outputs in self.verifier.reference() for a in outputs.values())
+        count = max(FURTHER if graded else MANY, self.rule.inputs.count)
+        return self._make(replace(self.rule.inputs, count=count, seed=self.rule.inputs.seed + OTHER_SEED))
 
     def _questioned(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
         """Run the check on a damaged model: where it passes too, the pass means nothing."""

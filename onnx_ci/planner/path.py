@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,23 @@ def _ladder(name: str, nbytes: float, options: Sequence[Option]) -> list[Move]:
         at, harm = best.nbytes, max(harm, best.harm)
         left = [option for option in left if option.nbytes < at]
     return made
+
+
+def least_harm(
+    tensors: Mapping[str, tuple[float, Sequence[Option]]], needed: float, most: int = 20000
+) -> dict[str, int] | None:
+    """The mix with the least harm of all that save as much as is needed; None where there are too many to
+    go through, or none does. Of few tensors the path has few points, and most mixes lie between them."""
+    ways = [[None, *options] for _, options in tensors.values()]
+    if math.prod(map(len, ways)) > most:
+        return None
+    best, least = None, math.inf
+    for chosen in product(*ways):
+        pairs = [(size, one) for (size, _), one in zip(tensors.values(), chosen, strict=True) if one]
+        harm = sum(one.harm for _, one in pairs)
+        if harm < least and sum(size - one.nbytes for size, one in pairs) >= needed:
+            best, least = chosen, harm
+    return None if best is None else {n: one.form for n, one in zip(tensors, best, strict=True) if one}
 
 
 def mixed(path: Sequence[Move]) -> dict[str, int]:

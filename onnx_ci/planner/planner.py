@@ -14,6 +14,7 @@ from onnx_ci.methods.chain import Part
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, Draft
 from onnx_ci.planner.forms import forms_of
+from onnx_ci.planner.margin import least_sqnr, with_margin
 from onnx_ci.planner.probe import probe
 from onnx_ci.planner.search import Search
 from onnx_ci.planner.shelf import Shelf
@@ -22,11 +23,12 @@ from onnx_ci.policy.schema import MethodChoice, Rule
 from onnx_ci.prove import Prover
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
 from onnx_ci.verify.bench import Bench
+from onnx_ci.verify.dtypes import is_float
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 NO_TIME = "there was no time to plan"
 SHOWN = 20  # tensors that a report names
-FEW = 4  # mixes that are written and proven, should what held in trials be refused
+FEW = 6  # mixes that are written and proven, should what held in trials be refused
 
 
 class Planner:
@@ -67,12 +69,16 @@ class Planner:
         self._stack.close()
 
     def _set_up(self, prover: Prover, scratch: Path, *, compressed: bool, say: Callable[[str], None]) -> None:
-        model, verifier = self.draft.start.model, prover.verifier
+        model, verifier = self.draft.start.model, prover.planning
         reference = verifier.usable_reference()
+        if not any(is_float(array.dtype) for outputs in reference for array in outputs.values()):
+            self.reason = "no output is a float, so there is no telling how near a limit is"
+            return
         say("planning: rounding samples of each tensor")
         folder = scratch / "planning"
         folder.mkdir(exist_ok=True)
-        shelf = Shelf(model, self.forms, folder, compressed=compressed)
+        least = 0.0 if self.rule.inputs.samples else least_sqnr(self.rule.tolerance)
+        shelf = Shelf(model, self.forms, folder, compressed=compressed, least=least)
         room = 4 * len(self.forms) * sum(tensor.elements for tensor in shelf.tensors.values())
         if not shelf.tensors or room > ROOM or model.beside:
             self.reason = "too large to be planned tensor by tensor" if room > ROOM else "nothing to plan"
@@ -88,7 +94,9 @@ class Planner:
         )
         self._stack.enter_context(bench)
         seconds = self.rule.plan_seconds - (time.monotonic() - self.began)
-        trials = Trials(bench, shelf, inputs, reference, self.rule.tolerance, seconds=seconds, say=say)
+        tolerance, own = self.rule.tolerance, bool(self.rule.inputs.samples)
+        margin = with_margin(tolerance, samples=own)
+        trials = Trials(bench, shelf, inputs, reference, tolerance, margin, seconds=seconds, say=say)
         if trials.run({}).holds:
             search = Search(shelf, trials)
             # Where nothing can be vouched for, it is verification that has to say so.
@@ -101,6 +109,12 @@ class Planner:
     def hurried(self) -> bool:
         """Whether there was not enough time for all of it."""
         return self.reason == NO_TIME or bool(self.search and self.search.known.cut_short)
+
+    @property
+    def nothing(self) -> Planned:
+        """What there is to report where it came to no search."""
+        seconds = round(time.monotonic() - self.began, 3)
+        return Planned(tensors=0, forms=(), kept=(), trials=0, seconds=seconds, untried=self.reason)
 
     def smallest(self) -> Iterator[Candidate]:
         """Candidates that held in trials, the smallest first."""

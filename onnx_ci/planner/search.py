@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from onnx_ci.planner.path import Move, Option, mixed, moves
+from onnx_ci.planner.path import Move, Option, least_harm, mixed, moves
 from onnx_ci.planner.shelf import Shelf, Tensor
 from onnx_ci.planner.trials import Mix, OutOfTime, Trials, Tried
 
@@ -58,24 +59,28 @@ class Search:
                 yield form, mix
 
     def smallest(self) -> Iterator[Mix]:
-        """The mixes that held in trials, the smallest first."""
+        """The mixes that held in trials with room to spare, the smallest first."""
         found: list[Mix] = []
         try:
             found += self._along()
         except OutOfTime:
             self.known.cut_short = self.known.cut_short or "time was up before the search had ended"
         held = [
-            tried.mix for tried in self.trials.made.values() if tried.holds and self._may_be_had(tried.mix)
+            tried.mix for tried in self.trials.made.values() if tried.safe and self._may_be_had(tried.mix)
         ]
-        seen: list[Mix] = []
+        last = math.inf
         for mix in sorted([*found, *held], key=self.saved, reverse=True):
-            if mix not in seen:
-                seen.append(mix)
+            tried = self.trials.tried(mix)
+            # What comes next is asked for when this one was refused: it has to be much milder.
+            if tried is not None and tried.noise <= last:
+                last = tried.noise / 2
                 yield mix
 
     def mildest(self, needed: float) -> list[Tried]:
         """Mixes that save as much as is needed, the one with the least error first."""
         mixes = [mix for _, mix in self.uniform() if self.saved(mix) >= needed]
+        best = least_harm(self._choices, needed)
+        mixes += [best] if best else []
         total, path = 0.0, []
         for move in self.known.path:
             path.append(move)
@@ -120,9 +125,13 @@ class Search:
                 self.known.alone[name] = tried
             if not tried.moved and self._loses(group):
                 self.known.unseen += [name for name in group if not self.trials.shows(name)]
-        self.known.path = moves(
-            {name: (self.tensors[name].nbytes, self._options(name)) for name in self._rounded}
-        )
+        self.known.path = moves(self._choices)
+
+    @property
+    def _choices(self) -> dict[str, tuple[float, list[Option]]]:
+        """What is measured may be rounded: its bytes now, and what it may become."""
+        known = [name for name in self._rounded if name in self.known.alone]
+        return {name: (self.tensors[name].nbytes, self._options(name)) for name in known}
 
     def _loses(self, group: Sequence[str]) -> bool:
         return any(self.tensors[name].forms[self._probed_form(name)].error for name in group)
@@ -159,12 +168,12 @@ class Search:
 
     def _furthest(self, path: Sequence[Move], holds: int) -> int:
         """The most moves that hold, between a number that does and all of them: halved again and again."""
-        if self.trials.run(mixed(path)).holds:
+        if self.trials.run(mixed(path)).safe:
             return len(path)
         breaks = len(path)
         while breaks - holds > 1:
             middle = (holds + breaks) // 2
-            if self.trials.run(mixed(path[:middle])).holds:
+            if self.trials.run(mixed(path[:middle])).safe:
                 holds = middle
             else:
                 breaks = middle

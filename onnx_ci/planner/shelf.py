@@ -43,13 +43,17 @@ class Tensor:
 
 
 class Shelf:
-    """`compressed` counts bytes as they are once the file is compressed."""
+    """`compressed` counts bytes as they are once the file is compressed; forms that leave less than `least`
+    dB of a tensor are not for it."""
 
-    def __init__(self, model: Model, forms: Sequence[Form], folder: Path, *, compressed: bool) -> None:
+    def __init__(
+        self, model: Model, forms: Sequence[Form], folder: Path, *, compressed: bool, least: float = 0.0
+    ) -> None:
         self.model = model
         self.forms = forms
         self.folder = folder
         self.compressed = compressed
+        self.least = least  # dB that a form has to leave of a tensor
         self.tables: dict[int, float] = {}  # bytes that all tensors of a form share
         self.encodings = [form.encoding(model) for form in forms]
         found = self._found()
@@ -89,14 +93,18 @@ class Shelf:
     def _estimated(self, tensor: Tensor) -> Tensor:
         arrays = [_sample(self.model.array(site.tensor)) for site in tensor.places]
         tensor.elements = sum(elements for _, elements in arrays)
+        power = sum(float(np.vdot(part, part)) * elements / part.size for part, elements in arrays)
         tensor.nbytes = sum(4 * elements * self._share([part]) for part, elements in arrays)
         for index, (form, encode) in enumerate(zip(self.forms, self.encodings, strict=True)):
             if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
                 continue
             estimate = self._in_form(index, encode, tensor, arrays)
-            if estimate is not None and estimate.nbytes < tensor.nbytes:
+            if estimate is not None and estimate.nbytes < tensor.nbytes and self._fit(estimate, power):
                 tensor.forms[index] = estimate
         return tensor
+
+    def _fit(self, estimate: Estimate, power: float) -> bool:
+        return estimate.error * 10 ** (self.least / 10) <= power
 
     def _in_form(
         self, index: int, encode: Encode, tensor: Tensor, arrays: Sequence[tuple[Array, int]]

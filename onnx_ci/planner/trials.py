@@ -12,7 +12,7 @@ from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import OutputDelta
 from onnx_ci.verify.bench import Bench
 from onnx_ci.verify.client import RunFailed
-from onnx_ci.verify.compare import Outputs, compare_outputs
+from onnx_ci.verify.compare import Outputs, compare_outputs, outside
 from onnx_ci.verify.metrics import NOTHING_IN_COMMON, SQNR_CAP
 
 Mix = Mapping[str, int]  # the form of each tensor that has one
@@ -29,6 +29,7 @@ class Tried:
     mix: Mix
     deltas: tuple[OutputDelta, ...]
     moved: bool  # any bit of any output, against the same session with no mix
+    safe: bool = False  # holds with room to spare
 
     @property
     def holds(self) -> bool:
@@ -61,6 +62,7 @@ class Trials:
         inputs: Mapping[str, list[str]],
         reference: Outputs,
         tolerance: Tolerance,
+        margin: Tolerance,
         *,
         seconds: float,
         say: Callable[[str], None],
@@ -70,6 +72,7 @@ class Trials:
         self.inputs = inputs
         self.reference = reference
         self.tolerance = tolerance
+        self.margin = margin  # what a search that goes to the edge has to hold
         self.until = time.monotonic() + seconds
         self.say = say
         self.made: dict[tuple[tuple[str, int], ...], Tried] = {}
@@ -102,7 +105,9 @@ class Trials:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
             return Tried(mix, (failed,), moved=True)
-        return Tried(mix, compare_outputs(self.reference, outputs, self.tolerance), self._moves(outputs))
+        deltas = compare_outputs(self.reference, outputs, self.tolerance)
+        safe = not any(delta.problem or any(outside(delta, self.margin)) for delta in deltas)
+        return Tried(mix, deltas, self._moves(outputs), safe)
 
     def shows(self, name: str) -> bool:
         """Whether any output moves when a tensor is damaged for good."""

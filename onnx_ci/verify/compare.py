@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def _compare(
         problems += [problem] if problem else []
         exact = exact and not problem and identical(before[name], after[name])
     worst = _worst(distances)
-    problems += _outside(worst, tolerance) if not problems else []
+    problems += outside(worst, tolerance) if not problems else []
     if tolerance.exact and not exact and not problems:
         problems.append(f"not bit-identical (max_abs {_number(worst.max_abs)})")
     return OutputDelta(name=name, exact=exact, problem="; ".join(dict.fromkeys(problems)), **vars(worst))
@@ -97,7 +98,8 @@ def _worst(distances: Sequence[Distance]) -> Distance:
     return Distance(**most, **least)
 
 
-def _outside(worst: Distance, tolerance: Tolerance) -> Iterator[str]:
+def outside(worst: Distance | OutputDelta, tolerance: Tolerance) -> Iterator[str]:
+    """What is beyond the tolerance, in words."""
     for name in (*_AT_MOST, *_AT_LEAST):
         value, limit = getattr(worst, name), getattr(tolerance, name)
         if limit is None:
@@ -109,6 +111,27 @@ def _outside(worst: Distance, tolerance: Tolerance) -> Iterator[str]:
 
 
 def _number(value: float, limit: float | None = None) -> str:
-    """Four digits, or as many as it takes not to look like the limit."""
+    """Few digits, or as many as it takes not to look like the limit."""
+    if limit is None:
+        return f"{value:.6g}"
     short = f"{value:.4g}"
-    return short if limit is None or short != f"{limit:.4g}" else repr(value)
+    return short if float(short) != limit and short != f"{limit:.4g}" else repr(value)
+
+
+def worse_of(one: Sequence[OutputDelta], other: Sequence[OutputDelta]) -> tuple[OutputDelta, ...]:
+    """Of each output the numbers of the worse of two comparisons."""
+    found = {delta.name: delta for delta in one}
+    for delta in other:
+        first = found.get(delta.name, delta)
+        numbers = _worst([_distance(first), _distance(delta)])
+        found[delta.name] = replace(
+            delta,
+            exact=first.exact and delta.exact,
+            problem=delta.problem or first.problem,
+            **vars(numbers),
+        )
+    return tuple(found.values())
+
+
+def _distance(delta: OutputDelta) -> Distance:
+    return Distance(**{name: getattr(delta, name) for name in (*_AT_MOST, *_AT_LEAST)})

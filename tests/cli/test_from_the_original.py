@@ -193,6 +193,9 @@ def test_an_original_that_is_not_there_is_said_and_nothing_is_stacked(tmp_path: 
     policy(tmp_path, f"{INT8}    budget: {{size: 10 kB}}\n")
     over = onnx_ci("check", "--all", "--format", "json", cwd=tmp_path)
     assert (over.code, codes(over)) == (1, {"OCI011": "warning", "OCI001": "error"})
+    policy(tmp_path, FP16.replace("fp16-weights", "dedupe"))
+    exact = onnx_ci("check", "--all", "--format", "json", cwd=tmp_path)
+    assert (exact.code, codes(exact)) == (1, {"OCI011": "error"})
 
 
 def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:

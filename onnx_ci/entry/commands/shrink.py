@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--plan-seconds",
-        type=float,
+        type=_seconds,
         default=PLAN_SECONDS,
         metavar="S",
         help="how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
@@ -48,6 +48,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-verify", action="store_true", help="write without running the models")
     add_cache_argument(parser)
     add_format_arguments(parser)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds from 0, found {text!r}")
+    return seconds
 
 
 def run(options: argparse.Namespace) -> int:
