@@ -17,6 +17,7 @@ from onnx_ci.tools.ort_optimize import optimized
 
 # Each would put something in place of what the fusions look for.
 UNWANTED = ["ConstantSharing", "MatMulAddFusion"]
+OWN = "com.microsoft"
 FUSED = ("LayerNormalization", "SimplifiedLayerNormalization")  # of the runtime, by standard names
 
 
@@ -58,9 +59,12 @@ def _fused(path: Path, options: dict[str, Any]) -> onnx.ModelProto:
         use_gpu=False,
     )
     fused: onnx.ModelProto = made.model
+    domains = {node.domain for node in fused.graph.node}
+    if OWN in domains - {entry.domain for entry in fused.opset_import}:
+        fused.opset_import.add(domain=OWN, version=1)  # the tool forgets it for some fusions
     return fused
 
 
 def _fusions(model: onnx.ModelProto) -> Counter[str]:
-    own = (node for node in model.graph.node if node.domain == "com.microsoft" or node.op_type in FUSED)
+    own = (node for node in model.graph.node if node.domain == OWN or node.op_type in FUSED)
     return Counter(node.op_type for node in own)

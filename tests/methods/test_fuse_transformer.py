@@ -28,7 +28,9 @@ def fused(made: onnx.ModelProto, folder: Path, **options: object) -> tuple[onnx.
     with open_model(path) as opened:
         chained = run_chain(opened, [Run(method("fuse-transformer"), options)], size=path.stat().st_size)
         write_model(chained.model, folder / "made.onnx")
-    return onnx.load(folder / "made.onnx"), chained.steps[0]
+    result = onnx.load(folder / "made.onnx")
+    assert {node.domain for node in result.graph.node} <= {entry.domain for entry in result.opset_import}
+    return result, chained.steps[0]
 
 
 def runtime_ops(made: onnx.ModelProto) -> Counter[str]:
