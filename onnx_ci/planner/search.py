@@ -65,9 +65,10 @@ class Search:
             found += self._along()
         except OutOfTime:
             self.known.cut_short = self.known.cut_short or "time was up before the search had ended"
-        held = [
-            tried.mix for tried in self.trials.made.values() if tried.safe and self._may_be_had(tried.mix)
-        ]
+        held = [one.mix for one in self.trials.made.values() if one.safe and self._may_be_had(one.mix)]
+        # Nobody searched for a method as a whole: it needs no distance from the limit.
+        whole = [self.trials.tried(mix) for _, mix in self.uniform()]
+        held += [one.mix for one in whole if one is not None and one.holds]
         last = math.inf
         for mix in sorted([*found, *held], key=self.saved, reverse=True):
             tried = self.trials.tried(mix)
