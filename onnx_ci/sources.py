@@ -31,6 +31,7 @@ class Part:
     content: Path | None
     pointer: Pointer | None = None
     tracked: str = ""  # the name in git of what stands for it
+    converted: bool = False  # git made something else of it when it was added
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +155,9 @@ class Sources:
         entry = tree.entry(name)
         if entry is None:
             return self._tracked_by_dvc(path, tree)
-        return self._here(path) if tree.is_in_work_tree(name) else self._exported(path, entry, tree)
+        if tree.is_as_stored(name):
+            return self._here(path)
+        return replace(self._exported(path, entry, tree), converted=tree.is_in_work_tree(name))
 
     def _name(self, path: Path) -> str:
         """A file's name in git."""

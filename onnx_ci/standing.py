@@ -26,7 +26,8 @@ class Standing:
     only_new: bool
 
     def apply(self, outcome: Outcome) -> Outcome:
-        findings = (*outcome.findings, *self._left(outcome), *self._kept(outcome), *self._renamed(outcome))
+        added = (self._left, self._converted, self._kept, self._renamed)
+        findings = (*outcome.findings, *(finding for add in added for finding in add(outcome)))
         done = replace(outcome, findings=tuple(map(self._in_users_words, findings)))
         return self._as_it_was(done) if self.only_new or self.job.rule.only_new else done
 
@@ -36,7 +37,8 @@ class Standing:
 
     def _left(self, outcome: Outcome) -> Iterator[Finding]:
         """Staged and unstaged content are never mixed: what was judged is not there to be replaced."""
-        if not self.fixing or self.source.in_place or outcome.verdict != "would_shrink":
+        converted = any(part.converted for part in self.source.parts)
+        if not self.fixing or self.source.in_place or converted or outcome.verdict != "would_shrink":
             return
         path = self.job.known_as or self.job.path
         name = shlex.quote(display_path(path))
@@ -50,6 +52,20 @@ class Standing:
             if fetched
             else f"stage what is in the work tree (git add {name}), or put it away (git stash --keep-index)",
         )
+
+    def _converted(self, _: Outcome) -> Iterator[Finding]:
+        """What a checkout elsewhere gets is what git stored, and no program need be able to read it."""
+        for part in self.source.parts:
+            if part.converted:
+                left = ", and it was not fixed" if self.fixing else ""
+                yield Finding(
+                    code="OCI028",
+                    severity="warning",
+                    message=f"{display_path(part.path)}: git changes this file when it is added; what git"
+                    f" has was judged, not what is in the work tree{left}",
+                    hint=f"put `*{part.path.suffix} -text -filter` in .gitattributes, then:"
+                    f" git add --renormalize {shlex.quote(display_path(part.path))}",
+                )
 
     def _kept(self, outcome: Outcome) -> Iterator[Finding]:
         """A model that DVC keeps: git sees the change when DVC was told."""
