@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--staged", action="store_true", help="models as they are staged (in a pre-push hook: as pushed)"
     )
     which.add_argument("--all", action="store_true", help="every model")
+    parser.add_argument(
+        "--hook", action="store_true", help="with --staged: the PATHs, and everything else that is staged"
+    )
     parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
     parser.add_argument(
         "--only-new", action="store_true", help="what is wrong with models that did not change is a warning"
@@ -77,8 +80,14 @@ def _say_notes(*notes: str) -> None:
 def _select(context: Context, options: argparse.Namespace) -> Selection:
     if options.paths and (options.since or options.all):
         raise UsageError("PATH and --since or --all can't be given together", hint="choose one of them")
+    if options.hook and not options.staged:
+        raise UsageError("--hook belongs to --staged", hint="onnx-ci check --staged --hook -- PATH")
     wanted = Wanted(
-        paths=tuple(options.paths), since=options.since or "", staged=options.staged, everything=options.all
+        paths=options.paths,
+        since=options.since or "",
+        staged=options.staged,
+        everything=options.all,
+        hook=options.hook,
     )
     return select_models(context, wanted)
 
