@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,7 +13,9 @@ from onnx_ci.model.container import display_path
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import Override, Rule
 from onnx_ci.results import NOT_RUN, Measure, Outcome
+from onnx_ci.shell import shell_path
 from onnx_ci.sources import Part, Source
+from onnx_ci.targets.dvc import ENDING
 
 FROM_A_POINTER = ("size", "growth")  # the limits that need no content
 
@@ -86,6 +87,6 @@ def _finding(job: Job, part: Part) -> Finding:
 
 def how_to_get(path: Path, keeper: str) -> str:
     if keeper == "DVC":
-        return f"run: dvc pull {shlex.quote(display_path(path))}.dvc"
-    call = f"git lfs pull --include {shlex.quote(display_path(path))}"
+        return f"run: dvc pull {shell_path(path.with_name(path.name + ENDING))}"
+    call = f"git lfs pull --include {shell_path(path)}"
     return f"run: {call}; or let onnx-ci fetch what it needs: lfs: {{missing: fetch}} in the policy"

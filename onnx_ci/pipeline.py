@@ -14,7 +14,7 @@ from onnx_ci.absent import judge_absent, needs_content
 from onnx_ci.baseline import Baseline
 from onnx_ci.findings import Finding
 from onnx_ci.groups import Groups
-from onnx_ci.job import Job, Say, Write, write_in_place
+from onnx_ci.job import Job, Say, Write, noting, write_in_place
 from onnx_ci.judge import judge
 from onnx_ci.obtain import obtain
 from onnx_ci.policy.match import ended_override, rule_for
@@ -137,6 +137,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
     if rule is None or rule.ignore:
         return _ignored(plan, name, rule)
     source = plan.sources.of(path)
+    wrote: list[Path] = []
     job = Job(
         path=source.path,
         name=name,
@@ -145,7 +146,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         root=source.root,
         home=plan.folder,
         policy=plan.policy,
-        write=write if source.in_place else None,
+        write=noting(write, wrote) if write and source.in_place else None,
         strict=plan.command == "build",
         base_size=plan.baseline.size(path) if rule.budget.growth is not None else None,
         known_as=path,
@@ -161,7 +162,8 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         source=source,
         sources=plan.sources,
         baseline=plan.baseline,
-        fixing=plan.command == "fix",
+        fixing=plan.command == "fix" and write is not None,
+        wrote=bool(wrote),
         only_new=plan.only_new,
     )
     return standing.apply(_with_ended_override(plan, outcome, matched))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,9 @@ from onnx_ci.baseline import Baseline
 from onnx_ci.findings import Finding
 from onnx_ci.job import Job
 from onnx_ci.model.container import display_path
+from onnx_ci.restage import after_a_fix
 from onnx_ci.results import Outcome
+from onnx_ci.shell import shell_path
 from onnx_ci.sources import Source, Sources
 
 
@@ -23,13 +24,22 @@ class Standing:
     sources: Sources
     baseline: Baseline
     fixing: bool
+    wrote: bool  # something was put in place, if only an interrupted fix that was finished
     only_new: bool
 
     def apply(self, outcome: Outcome) -> Outcome:
-        added = (self._left, self._converted, self._kept, self._renamed)
+        added = (self._left, self._converted, self._renamed)
         findings = (*outcome.findings, *(finding for add in added for finding in add(outcome)))
         done = replace(outcome, findings=tuple(map(self._in_users_words, findings)))
-        return self._as_it_was(done) if self.only_new or self.job.rule.only_new else done
+        if self.only_new or self.job.rule.only_new:
+            done = self._as_it_was(done)
+        return self._after(done) if self.fixing else done
+
+    def _after(self, outcome: Outcome) -> Outcome:
+        """After a fix counts what is there, not what could have been."""
+        to_do = after_a_fix(self.job.name, self.source, self.sources) if self.wrote else ()
+        after = outcome.after if outcome.written else None
+        return replace(outcome, after=after, findings=(*outcome.findings, *to_do))
 
     def _in_users_words(self, finding: Finding) -> Finding:
         words = self.sources.in_users_words
@@ -41,7 +51,7 @@ class Standing:
         if not self.fixing or self.source.in_place or converted or outcome.verdict != "would_shrink":
             return
         path = self.job.known_as or self.job.path
-        name = shlex.quote(display_path(path))
+        name = shell_path(path)
         pointer = self.source.parts[0].pointer
         fetched = pointer is not None and pointer.keeper == "Git LFS"
         yield Finding(
@@ -64,19 +74,8 @@ class Standing:
                     message=f"{display_path(part.path)}: git changes this file when it is added; what git"
                     f" has was judged, not what is in the work tree{left}",
                     hint=f"put `*{part.path.suffix} -text -filter` in .gitattributes, then:"
-                    f" git add --renormalize {shlex.quote(display_path(part.path))}",
+                    f" git add --renormalize {shell_path(part.path)}",
                 )
-
-    def _kept(self, outcome: Outcome) -> Iterator[Finding]:
-        """A model that DVC keeps: git sees the change when DVC was told."""
-        first = self.source.parts[0]
-        if outcome.written and first.tracked.endswith(".dvc"):
-            yield Finding(
-                code="OCI024",
-                severity="note",
-                message=f"{self.job.name}: is kept by DVC, which still has the content from before",
-                hint=f"run: dvc add {shlex.quote(display_path(first.path))}",
-            )
 
     def _renamed(self, outcome: Outcome) -> Iterator[Finding]:
         if not any(finding.code == "OCI002" for finding in outcome.findings):
