@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from onnx_ci.baseline import Baseline
 from onnx_ci.findings import Finding
 from onnx_ci.job import Job
+from onnx_ci.misplaced import converted, left_alone, lost_data, unclear_dvc
 from onnx_ci.model.container import display_path
 from onnx_ci.restage import after_a_fix
 from onnx_ci.results import Outcome
-from onnx_ci.shell import shell_path
 from onnx_ci.sources import Source, Sources
 
 
@@ -28,8 +28,7 @@ class Standing:
     only_new: bool
 
     def apply(self, outcome: Outcome) -> Outcome:
-        added = (self._left, self._converted, self._renamed)
-        findings = (*outcome.findings, *(finding for add in added for finding in add(outcome)))
+        findings = (*outcome.findings, *self._about_content(outcome), *self._renamed(outcome))
         done = replace(outcome, findings=tuple(map(self._in_users_words, findings)))
         if self.only_new or self.job.rule.only_new:
             done = self._as_it_was(done)
@@ -45,37 +44,13 @@ class Standing:
         words = self.sources.in_users_words
         return replace(finding, message=words(finding.message), hint=words(finding.hint))
 
-    def _left(self, outcome: Outcome) -> Iterator[Finding]:
-        """Staged and unstaged content are never mixed: what was judged is not there to be replaced."""
-        converted = any(part.converted for part in self.source.parts)
-        if not self.fixing or self.source.in_place or converted or outcome.verdict != "would_shrink":
-            return
-        path = self.job.known_as or self.job.path
-        name = shell_path(path)
-        pointer = self.source.parts[0].pointer
-        fetched = pointer is not None and pointer.keeper == "Git LFS"
-        yield Finding(
-            code="OCI023",
-            severity=self.job.rule.severity,
-            message=f"{self.job.name}: was not fixed: the work tree does not hold what was judged",
-            hint=f"run: git lfs checkout {name}"
-            if fetched
-            else f"stage what is in the work tree (git add {name}), or put it away (git stash --keep-index)",
-        )
-
-    def _converted(self, _: Outcome) -> Iterator[Finding]:
-        """What a checkout elsewhere gets is what git stored, and no program need be able to read it."""
-        for part in self.source.parts:
-            if part.converted:
-                left = ", and it was not fixed" if self.fixing else ""
-                yield Finding(
-                    code="OCI028",
-                    severity="warning",
-                    message=f"{display_path(part.path)}: git changes this file when it is added; what git"
-                    f" has was judged, not what is in the work tree{left}",
-                    hint=f"put `*{part.path.suffix} -text -filter` in .gitattributes, then:"
-                    f" git add --renormalize {shell_path(part.path)}",
-                )
+    def _about_content(self, outcome: Outcome) -> Iterator[Finding]:
+        left = self.fixing and not self.source.in_place and outcome.verdict == "would_shrink"
+        if left and not any(part.converted for part in self.source.parts):
+            yield left_alone(self.job, self.source, self.sources)
+        yield from converted(self.source, fixing=self.fixing)
+        yield from unclear_dvc(self.source, self.sources)
+        yield from lost_data(self.job, self.source, self.baseline)
 
     def _renamed(self, outcome: Outcome) -> Iterator[Finding]:
         if not any(finding.code == "OCI002" for finding in outcome.findings):

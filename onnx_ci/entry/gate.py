@@ -13,6 +13,7 @@ from onnx_ci.targets.select import Owns, Scene, Selection, Wanted, select, tree_
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
     from onnx_ci.results import RunReport
+    from onnx_ci.sources import Source
 
 
 class Judging:
@@ -136,14 +137,14 @@ def _with_history(report: RunReport, context: Context, selection: Selection) -> 
 
 def _owner(context: Context) -> Owns:
     """Whether a model names a data file: asked where one changed, so what it takes is loaded then."""
-    files: dict[Path, list[Path]] = {}
+    found: dict[Path, Source] = {}
 
     def owns(model: Path, data: Path) -> bool:
-        if model not in files:
+        if model not in found:
             from onnx_ci.sources import Sources
 
             with Sources(context.root, context.tree) as sources:
-                files[model] = [part.path for part in sources.of(model).parts]
-        return data in files[model]
+                found[model] = sources.of(model)
+        return found[model].owns(data)
 
     return owns

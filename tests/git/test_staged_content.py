@@ -124,6 +124,7 @@ def test_what_is_pushed_is_judged_at_a_push(repository: Repository) -> None:
         assert "OCI003 new.onnx" in done.out
     fixed = onnx_ci("fix", "--staged", cwd=root, env=refs)
     assert "OCI023" in fixed.out
+    assert "check out the branch that is pushed" in fixed.out
     assert not (root / "new.onnx").exists()
 
 
