@@ -81,12 +81,16 @@ def _finding(job: Job, part: Part) -> Finding:
         severity="warning" if mild else job.rule.severity,
         message=f"{data}{display_path(part.path)}: is a {keeper} pointer for {part.size:,} bytes, the content"
         " has not been downloaded, so only its size was judged",
-        hint=how_to_get(part.path, keeper),
+        hint=how_to_get(
+            part.path, keeper, fetching=job.policy is not None and job.policy.lfs.missing == "fetch"
+        ),
     )
 
 
-def how_to_get(path: Path, keeper: str) -> str:
+def how_to_get(path: Path, keeper: str, *, fetching: bool) -> str:
     if keeper == "DVC":
         return f"run: dvc pull {shell_path(path.with_name(path.name + ENDING))}"
     call = f"git lfs pull --include {shell_path(path)}"
+    if fetching:
+        return f"it could not be fetched; try: {call}"
     return f"run: {call}; or let onnx-ci fetch what it needs: lfs: {{missing: fetch}} in the policy"

@@ -34,6 +34,31 @@ def _how_to_place(source: Source, sources: Sources) -> str:
     return f"stage what is in the work tree (git add {name}), or put it away (git stash --keep-index)"
 
 
+def unmerged(job: Job, source: Source) -> Iterator[Finding]:
+    if source.unmerged:
+        name = shell_path(source.parts[0].path)
+        yield Finding(
+            code="OCI023",
+            severity="error",
+            message=f"{job.name}: a merge left it in conflict, so nothing is staged that could be judged",
+            hint=f"choose a side (git checkout --ours {name}, or --theirs), then: git add {name}",
+        )
+
+
+def unstaged_data(source: Source, sources: Sources) -> Iterator[Finding]:
+    """A model that is staged as it is, with other data than the work tree has: often one was forgotten."""
+    if sources.tree is None or sources.tree.commit or source.parts[0].content != source.parts[0].path:
+        return
+    for part in source.parts[1:]:
+        if part.content != part.path and part.path.is_file() and not (part.converted or part.waits):
+            yield Finding(
+                code="OCI023",
+                severity="note",
+                message=f"{display_path(part.path)}: what is in the work tree is not staged",
+                hint=f"if it belongs to the model that is: git add {shell_path(part.path)}",
+            )
+
+
 def converted(source: Source, *, fixing: bool) -> Iterator[Finding]:
     """What a checkout elsewhere gets is what git stored, and no program need be able to read it."""
     for part in source.parts:

@@ -52,6 +52,7 @@ class Source:
     root: Path
     parts: tuple[Part, ...]
     in_place: bool = True
+    unmerged: bool = False  # a merge left several versions of it in the index
 
     @property
     def size(self) -> int:
@@ -130,7 +131,9 @@ class Sources:
 
     def _find(self, model: Path) -> Source:
         if self.tree is not None and not self._is_tracked(model, self.tree):
-            return Sources(self.root)._find(model)
+            here = Sources(self.root)._find(model)
+            unmerged = self._name(model) in self.tree.unmerged
+            return replace(here, unmerged=unmerged, in_place=here.in_place and not unmerged)
         first = self._part(model)
         names = self._data_names(model, first)
         if self.tree is not None and self.repository is not None:

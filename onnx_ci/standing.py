@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from onnx_ci.baseline import Baseline
 from onnx_ci.findings import Finding
 from onnx_ci.job import Job
-from onnx_ci.misplaced import converted, left_alone, lost_data, unclear_dvc
+from onnx_ci.misplaced import converted, left_alone, lost_data, unclear_dvc, unmerged, unstaged_data
 from onnx_ci.model.container import display_path
 from onnx_ci.restage import after_a_fix
 from onnx_ci.results import Outcome
@@ -46,8 +46,10 @@ class Standing:
 
     def _about_content(self, outcome: Outcome) -> Iterator[Finding]:
         left = self.fixing and not self.source.in_place and outcome.verdict == "would_shrink"
-        if left and not any(part.converted for part in self.source.parts):
+        if left and not self.source.unmerged and not any(part.converted for part in self.source.parts):
             yield left_alone(self.job, self.source, self.sources)
+        yield from unmerged(self.job, self.source)
+        yield from unstaged_data(self.source, self.sources)
         yield from converted(self.source, fixing=self.fixing)
         yield from unclear_dvc(self.source, self.sources)
         yield from lost_data(self.job, self.source, self.baseline)

@@ -111,7 +111,8 @@ def judge_selection(
     """Judge what was selected, each model by its own policy; with nothing selected the report is empty."""
     from onnx_ci.results import RunReport
 
-    notes = (*context.notes, *filter(None, [selection.note]))
+    policies = {policy_for(context, model.parent) for model in selection.models}
+    notes = (*(context.notes if None in policies else ()), *filter(None, [selection.note]))
     report = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
     if selection.models:
         from onnx_ci.entry.judging import judge_models

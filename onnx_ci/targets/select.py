@@ -14,7 +14,7 @@ from onnx_ci.targets import changes
 from onnx_ci.targets.git import find_root, has_commits, repository_of
 from onnx_ci.targets.tree import Tree
 
-SKIPPED_FOLDERS = {".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox"}
+SKIPPED_FOLDERS = {"node_modules", "venv", "__pycache__"}  # and hidden ones
 # Asks whether a model names a data file; given by the caller, since looking needs onnx.
 Owns = Callable[[Path, Path], bool]
 
@@ -239,7 +239,7 @@ def model_named(path: Path) -> Path:
 
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
+        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS and name[0] != "."]
         names = (name for name in files if name.lower().endswith((".onnx", ".onnx.dvc")))
         yield from (Path(folder) / name for name in names)
 

@@ -33,6 +33,7 @@ class Tree:
         self.commit = commit
         self.objects = Objects(repository)
         self._entries: dict[str, Entry | None] = {}
+        self.unmerged: set[str] = set()  # of the names that were asked for
         self._same: dict[str, bool] = {}
         self._converting: set[str] = set()
         self._raw: dict[str, bool] = {}
@@ -47,6 +48,7 @@ class Tree:
         lines = ask_in_parts(self.repository, *listing, names=new)
         found = dict(_entry(line) for line in lines if not _is_conflict(line))
         self._entries.update({name: found.get(name) for name in new})
+        self.unmerged.update(_entry(line)[0] for line in lines if _is_conflict(line))
         sides = [self.commit] if self.commit else []
         compare = ["diff", "--name-only", "-z", "--no-renames", *sides]
         other = set(ask_in_parts(self.repository, *compare, names=new))

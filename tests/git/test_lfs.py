@@ -101,6 +101,7 @@ def test_a_fetch_that_fails_says_why(clone: Repository, tmp_path: Path) -> None:
     assert done.code == 1
     assert "Git LFS could not fetch" in done.out
     assert "OCI007" in done.out
+    assert "missing: fetch" not in done.out, "it is set already"
 
 
 def test_a_fixed_model_stays_in_lfs(clone: Repository) -> None:
