@@ -74,16 +74,14 @@ def _override(job: Job, before: Measure) -> Override | None:
 
 def _finding(job: Job, part: Part) -> Finding:
     keeper = part.pointer.keeper if part.pointer else ""
-    mild = job.policy is not None and job.policy.lfs.missing == "warning"
+    missing = job.policy.lfs.missing if job.policy else ""
     data = "" if part.path == (job.known_as or job.path) else f"{job.name}: "
     return Finding(
         code="OCI007",
-        severity="warning" if mild else job.rule.severity,
+        severity="warning" if missing == "warning" else job.rule.severity,
         message=f"{data}{display_path(part.path)}: is a {keeper} pointer for {part.size:,} bytes, the content"
         " has not been downloaded, so only its size was judged",
-        hint=how_to_get(
-            part.path, keeper, fetching=job.policy is not None and job.policy.lfs.missing == "fetch"
-        ),
+        hint=how_to_get(part.path, keeper, fetching=missing == "fetch"),
     )
 
 

@@ -112,7 +112,8 @@ def judge_selection(
     from onnx_ci.results import RunReport
 
     policies = {policy_for(context, model.parent) for model in selection.models}
-    notes = (*(context.notes if None in policies else ()), *filter(None, [selection.note]))
+    ruled = policies and None not in policies  # by policies further down: what is missing here is not missed
+    notes = (*(() if ruled else context.notes), *filter(None, [selection.note]))
     report = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
     if selection.models:
         from onnx_ci.entry.judging import judge_models
