@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,7 +13,9 @@ from onnx_ci.model.container import display_path
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import Override, Rule
 from onnx_ci.results import NOT_RUN, Measure, Outcome
+from onnx_ci.shell import shell_path
 from onnx_ci.sources import Part, Source
+from onnx_ci.targets.dvc import ENDING
 
 FROM_A_POINTER = ("size", "growth")  # the limits that need no content
 
@@ -73,19 +74,21 @@ def _override(job: Job, before: Measure) -> Override | None:
 
 def _finding(job: Job, part: Part) -> Finding:
     keeper = part.pointer.keeper if part.pointer else ""
-    mild = job.policy is not None and job.policy.lfs.missing == "warning"
+    missing = job.policy.lfs.missing if job.policy else ""
     data = "" if part.path == (job.known_as or job.path) else f"{job.name}: "
     return Finding(
         code="OCI007",
-        severity="warning" if mild else job.rule.severity,
+        severity="warning" if missing == "warning" else job.rule.severity,
         message=f"{data}{display_path(part.path)}: is a {keeper} pointer for {part.size:,} bytes, the content"
         " has not been downloaded, so only its size was judged",
-        hint=how_to_get(part.path, keeper),
+        hint=how_to_get(part.path, keeper, fetching=missing == "fetch"),
     )
 
 
-def how_to_get(path: Path, keeper: str) -> str:
+def how_to_get(path: Path, keeper: str, *, fetching: bool) -> str:
     if keeper == "DVC":
-        return f"run: dvc pull {shlex.quote(display_path(path))}.dvc"
-    call = f"git lfs pull --include {shlex.quote(display_path(path))}"
+        return f"run: dvc pull {shell_path(path.with_name(path.name + ENDING))}"
+    call = f"git lfs pull --include {shell_path(path)}"
+    if fetching:
+        return f"it could not be fetched; try: {call}"
     return f"run: {call}; or let onnx-ci fetch what it needs: lfs: {{missing: fetch}} in the policy"

@@ -32,6 +32,8 @@ CODES = {
     "OCI025": "as it was before, so no more than a warning",
     "OCI026": "a branch adds more to the history than allowed",
     "OCI027": "compared with the version under its former name",
+    "OCI028": "changed by git when it is added",
+    "OCI029": "fixed in the work tree, and still to be staged",
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from onnx_ci.model.replace import replace_model, write_new
 from onnx_ci.plan import Candidate
 from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Alternative, Latency, Measure, Planned, Verification
+from onnx_ci.shell import option_free, shell_word
 
 Say = Callable[[str], None]
 Write = Callable[[Model, Model, str], Path]  # candidate, original, the candidate's digest: where it now is
@@ -46,8 +46,7 @@ class Job:
     @property
     def call(self) -> str:
         """How to name the model on the command line, from here."""
-        path = os.path.relpath(self.known_as or self.path)
-        return shlex.quote(f"./{path}" if path.startswith("-") else path)
+        return shell_word(option_free(os.path.relpath(self.known_as or self.path)))
 
     @property
     def compressed(self) -> list[str]:
@@ -91,3 +90,13 @@ def write_to(target: Path) -> Write:
 
 def write_in_place(root: Path) -> Write:
     return lambda candidate, original, digest: replace_model(candidate, original, root=root, digest=digest)
+
+
+def noting(write: Write, wrote: list[Path]) -> Write:
+    """The same, and what was written is put on a list."""
+
+    def noted(candidate: Model, original: Model, digest: str) -> Path:
+        wrote.append(write(candidate, original, digest))
+        return wrote[-1]
+
+    return noted

@@ -14,9 +14,9 @@ from onnx_ci.absent import judge_absent, needs_content
 from onnx_ci.baseline import Baseline
 from onnx_ci.findings import Finding
 from onnx_ci.groups import Groups
-from onnx_ci.job import Job, Say, Write, write_in_place
+from onnx_ci.job import Job, Say, Write, noting, write_in_place
 from onnx_ci.judge import judge
-from onnx_ci.obtain import obtain
+from onnx_ci.obtain import check_out, obtain
 from onnx_ci.policy.match import ended_override, rule_for
 from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Outcome, RunReport
@@ -50,7 +50,7 @@ class Plan:
 def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
     """Judge every model; a group is judged as soon as one of its members was."""
     began = time.perf_counter()
-    problem = _obtain(plan) if plan.policy.lfs.missing == "fetch" else ""
+    problems = _obtain(plan)
     if plan.only_new or any(rule.only_new or rule.budget.growth is not None for rule in plan.policy.rules):
         plan.baseline.look_up(plan.models)
     groups = _groups(plan)
@@ -63,7 +63,7 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
         findings=tuple(groups.findings()),
         policy=plan.policy.file,
         seconds=round(time.perf_counter() - began, 3),
-        notes=(*plan.notes, *filter(None, [problem])),
+        notes=(*plan.notes, *problems),
     )
 
 
@@ -85,11 +85,14 @@ def _size_by_rule(plan: Plan, path: Path, progress: Progress) -> int:
     return found.size if found else plan.sources.of(path).size
 
 
-def _obtain(plan: Plan) -> str:
-    """Only what is judged by its content is worth a download."""
+def _obtain(plan: Plan) -> list[str]:
+    """Only what is judged by its content is worth a download; what went wrong, in words."""
     rules = {path: rule_for(plan.policy, relative(path, plan.folder)) for path in plan.models}
     wanted = [path for path, rule in rules.items() if rule and not rule.ignore and needs_content(rule)]
-    return obtain(wanted, plan.sources, into_work_tree=plan.command == "fix")
+    problems = [obtain(wanted, plan.sources)] if plan.policy.lfs.missing == "fetch" else []
+    if plan.command == "fix":
+        problems.append(check_out(wanted, plan.sources))
+    return [problem for problem in problems if problem]
 
 
 def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:
@@ -137,6 +140,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
     if rule is None or rule.ignore:
         return _ignored(plan, name, rule)
     source = plan.sources.of(path)
+    wrote: list[Path] = []
     job = Job(
         path=source.path,
         name=name,
@@ -145,7 +149,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         root=source.root,
         home=plan.folder,
         policy=plan.policy,
-        write=write if source.in_place else None,
+        write=noting(write, wrote) if write and source.in_place else None,
         strict=plan.command == "build",
         base_size=plan.baseline.size(path) if rule.budget.growth is not None else None,
         known_as=path,
@@ -161,7 +165,8 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         source=source,
         sources=plan.sources,
         baseline=plan.baseline,
-        fixing=plan.command == "fix",
+        fixing=plan.command == "fix" and write is not None,
+        wrote=bool(wrote),
         only_new=plan.only_new,
     )
     return standing.apply(_with_ended_override(plan, outcome, matched))

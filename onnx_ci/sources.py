@@ -31,6 +31,17 @@ class Part:
     content: Path | None
     pointer: Pointer | None = None
     tracked: str = ""  # the name in git of what stands for it
+    converted: bool = False  # git made something else of it when it was added
+    unclear: bool = False  # a .dvc file is there and does not say what it stands for
+
+    @property
+    def waits(self) -> bool:
+        """The content is in the store of this clone, and only a pointer, or for DVC nothing, in its place."""
+        if self.pointer is None or self.content in (self.path, None):
+            return False
+        here = read_pointer(_small_text(self.path))
+        is_same = here is not None and here.digest == self.pointer.digest
+        return is_same if self.pointer.keeper == "Git LFS" else not self.path.exists()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +52,7 @@ class Source:
     root: Path
     parts: tuple[Part, ...]
     in_place: bool = True
+    unmerged: bool = False  # a merge left several versions of it in the index
 
     @property
     def size(self) -> int:
@@ -49,6 +61,15 @@ class Source:
     @property
     def absent(self) -> list[Part]:
         return [part for part in self.parts if part.content is None]
+
+    def owns(self, data: Path) -> bool:
+        """Whether the model names a data file; one whose content is not here may name what is called after
+        it, and that may be gone."""
+        first = self.parts[0]
+        may_name = first.content is None and data.parent == first.path.parent
+        return data in [part.path for part in self.parts] or (
+            may_name and data.name in _called_after(first.path)
+        )
 
 
 class Sources:
@@ -82,6 +103,11 @@ class Sources:
             self.tree.close()
 
     @property
+    def home(self) -> Path:
+        """What the names in git are relative to."""
+        return self.repository or self.root
+
+    @property
     def scratch(self) -> Path:
         if self._scratch is None:
             folder = tempfile.TemporaryDirectory(prefix="onnx-ci-", ignore_cleanup_errors=True)
@@ -105,7 +131,9 @@ class Sources:
 
     def _find(self, model: Path) -> Source:
         if self.tree is not None and not self._is_tracked(model, self.tree):
-            return Sources(self.root)._find(model)
+            here = Sources(self.root)._find(model)
+            unmerged = self._name(model) in self.tree.unmerged
+            return replace(here, unmerged=unmerged, in_place=here.in_place and not unmerged)
         first = self._part(model)
         names = self._data_names(model, first)
         if self.tree is not None and self.repository is not None:
@@ -129,9 +157,7 @@ class Sources:
     def _data_names(self, model: Path, first: Part) -> list[str]:
         """The data a model names; where it can't be asked, what is called after it and is there."""
         if first.content is None:
-            stems = (model.name, model.stem)
-            names = dict.fromkeys(stem + ending for stem in stems for ending in DATA_ENDINGS)
-            return [name for name in names if self._part(model.parent / name).size]
+            return [name for name in _called_after(model) if self._part(model.parent / name).size]
         try:
             return data_of(first.content)
         except ModelError:  # said when it is judged
@@ -154,7 +180,9 @@ class Sources:
         entry = tree.entry(name)
         if entry is None:
             return self._tracked_by_dvc(path, tree)
-        return self._here(path) if tree.is_in_work_tree(name) else self._exported(path, entry, tree)
+        if tree.is_as_stored(name):
+            return self._here(path)
+        return replace(self._exported(path, entry, tree), converted=tree.is_in_work_tree(name))
 
     def _name(self, path: Path) -> str:
         """A file's name in git."""
@@ -167,7 +195,9 @@ class Sources:
             beside = path.with_name(path.name + dvc.ENDING)
             text = _small_text(beside)
             pointer = dvc.read_dvc(text, path.name) if text else None
-            return self._pointed(path, pointer, self._name(beside)) if pointer else self._missing(path)
+            if pointer is None:
+                return self._missing(path, self._name(beside) if beside.is_file() else "")
+            return self._pointed(path, pointer, self._name(beside))
         pointer = read_pointer(_small_text(path))
         if pointer is not None:
             return self._pointed(path, pointer, self._name(path))
@@ -186,7 +216,7 @@ class Sources:
         entry = tree.entry(tracked)
         pointer = dvc.read_dvc(tree.read(entry), path.name) if entry else None
         if pointer is None:
-            return self._missing(path)
+            return self._missing(path, tracked if entry else "")
         if path.is_file() and path.stat().st_size == pointer.size and _md5(path) == pointer.digest:
             return Part(path=path, size=pointer.size, content=path, pointer=pointer, tracked=tracked)
         return self._pointed(path, pointer, tracked)
@@ -212,14 +242,20 @@ class Sources:
         broken = entry is None or entry.mode == LINK
         return self._missing(path) if broken else replace(self._part(leads), path=path)
 
-    def _missing(self, path: Path) -> Part:
+    def _missing(self, path: Path, unclear: str = "") -> Part:
         """Nothing is there: whoever opens it will say so."""
-        return Part(path=path, size=0, content=self._aside(path) if self.tree else path)
+        content = self._aside(path) if self.tree else path
+        return Part(path=path, size=0, content=content, tracked=unclear, unclear=bool(unclear))
 
     def _aside(self, path: Path) -> Path:
         """Where a file is laid out, under the name it has in the repository."""
         top = self.repository or self.root
         return self.scratch / (path.relative_to(top) if path.is_relative_to(top) else path.name)
+
+
+def _called_after(model: Path) -> list[str]:
+    stems = (model.name, model.stem)
+    return list(dict.fromkeys(stem + ending for stem in stems for ending in DATA_ENDINGS))
 
 
 def _small_text(path: Path) -> str:

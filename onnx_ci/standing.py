@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from onnx_ci.baseline import Baseline
 from onnx_ci.findings import Finding
 from onnx_ci.job import Job
+from onnx_ci.misplaced import converted, left_alone, lost_data, unclear_dvc, unmerged, unstaged_data
 from onnx_ci.model.container import display_path
+from onnx_ci.restage import after_a_fix
 from onnx_ci.results import Outcome
 from onnx_ci.sources import Source, Sources
 
@@ -23,44 +24,35 @@ class Standing:
     sources: Sources
     baseline: Baseline
     fixing: bool
+    wrote: bool  # something was put in place, if only an interrupted fix that was finished
     only_new: bool
 
     def apply(self, outcome: Outcome) -> Outcome:
-        findings = (*outcome.findings, *self._left(outcome), *self._kept(outcome), *self._renamed(outcome))
+        findings = (*outcome.findings, *self._about_content(outcome), *self._renamed(outcome))
         done = replace(outcome, findings=tuple(map(self._in_users_words, findings)))
-        return self._as_it_was(done) if self.only_new or self.job.rule.only_new else done
+        if self.only_new or self.job.rule.only_new:
+            done = self._as_it_was(done)
+        return self._after(done) if self.fixing else done
+
+    def _after(self, outcome: Outcome) -> Outcome:
+        """After a fix counts what is there, not what could have been."""
+        to_do = after_a_fix(self.job.name, self.source, self.sources) if self.wrote else ()
+        after = outcome.after if outcome.written else None
+        return replace(outcome, after=after, findings=(*outcome.findings, *to_do))
 
     def _in_users_words(self, finding: Finding) -> Finding:
         words = self.sources.in_users_words
         return replace(finding, message=words(finding.message), hint=words(finding.hint))
 
-    def _left(self, outcome: Outcome) -> Iterator[Finding]:
-        """Staged and unstaged content are never mixed: what was judged is not there to be replaced."""
-        if not self.fixing or self.source.in_place or outcome.verdict != "would_shrink":
-            return
-        path = self.job.known_as or self.job.path
-        name = shlex.quote(display_path(path))
-        pointer = self.source.parts[0].pointer
-        fetched = pointer is not None and pointer.keeper == "Git LFS"
-        yield Finding(
-            code="OCI023",
-            severity=self.job.rule.severity,
-            message=f"{self.job.name}: was not fixed: the work tree does not hold what was judged",
-            hint=f"run: git lfs checkout {name}"
-            if fetched
-            else f"stage what is in the work tree (git add {name}), or put it away (git stash --keep-index)",
-        )
-
-    def _kept(self, outcome: Outcome) -> Iterator[Finding]:
-        """A model that DVC keeps: git sees the change when DVC was told."""
-        first = self.source.parts[0]
-        if outcome.written and first.tracked.endswith(".dvc"):
-            yield Finding(
-                code="OCI024",
-                severity="note",
-                message=f"{self.job.name}: is kept by DVC, which still has the content from before",
-                hint=f"run: dvc add {shlex.quote(display_path(first.path))}",
-            )
+    def _about_content(self, outcome: Outcome) -> Iterator[Finding]:
+        left = self.fixing and not self.source.in_place and outcome.verdict == "would_shrink"
+        if left and not self.source.unmerged and not any(part.converted for part in self.source.parts):
+            yield left_alone(self.job, self.source, self.sources)
+        yield from unmerged(self.job, self.source)
+        yield from unstaged_data(self.source, self.sources)
+        yield from converted(self.source, fixing=self.fixing)
+        yield from unclear_dvc(self.source, self.sources)
+        yield from lost_data(self.job, self.source, self.baseline)
 
     def _renamed(self, outcome: Outcome) -> Iterator[Finding]:
         if not any(finding.code == "OCI002" for finding in outcome.findings):

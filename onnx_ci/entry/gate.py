@@ -13,6 +13,7 @@ from onnx_ci.targets.select import Owns, Scene, Selection, Wanted, select, tree_
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
     from onnx_ci.results import RunReport
+    from onnx_ci.sources import Source
 
 
 class Judging:
@@ -34,6 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--staged", action="store_true", help="models as they are staged (in a pre-push hook: as pushed)"
     )
     which.add_argument("--all", action="store_true", help="every model")
+    parser.add_argument(
+        "--hook", action="store_true", help="with --staged: the PATHs, and everything else that is staged"
+    )
     parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
     parser.add_argument(
         "--only-new", action="store_true", help="what is wrong with models that did not change is a warning"
@@ -77,8 +81,14 @@ def _say_notes(*notes: str) -> None:
 def _select(context: Context, options: argparse.Namespace) -> Selection:
     if options.paths and (options.since or options.all):
         raise UsageError("PATH and --since or --all can't be given together", hint="choose one of them")
+    if options.hook and not options.staged:
+        raise UsageError("--hook belongs to --staged", hint="onnx-ci check --staged --hook -- PATH")
     wanted = Wanted(
-        paths=tuple(options.paths), since=options.since or "", staged=options.staged, everything=options.all
+        paths=options.paths,
+        since=options.since or "",
+        staged=options.staged,
+        everything=options.all,
+        hook=options.hook,
     )
     return select_models(context, wanted)
 
@@ -101,7 +111,9 @@ def judge_selection(
     """Judge what was selected, each model by its own policy; with nothing selected the report is empty."""
     from onnx_ci.results import RunReport
 
-    notes = (*context.notes, *filter(None, [selection.note]))
+    policies = {policy_for(context, model.parent) for model in selection.models}
+    ruled = policies and None not in policies  # by policies further down: what is missing here is not missed
+    notes = (*(() if ruled else context.notes), *filter(None, [selection.note]))
     report = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
     if selection.models:
         from onnx_ci.entry.judging import judge_models
@@ -127,14 +139,14 @@ def _with_history(report: RunReport, context: Context, selection: Selection) -> 
 
 def _owner(context: Context) -> Owns:
     """Whether a model names a data file: asked where one changed, so what it takes is loaded then."""
-    files: dict[Path, list[Path]] = {}
+    found: dict[Path, Source] = {}
 
     def owns(model: Path, data: Path) -> bool:
-        if model not in files:
+        if model not in found:
             from onnx_ci.sources import Sources
 
             with Sources(context.root, context.tree) as sources:
-                files[model] = [part.path for part in sources.of(model).parts]
-        return data in files[model]
+                found[model] = sources.of(model)
+        return found[model].owns(data)
 
     return owns

@@ -39,8 +39,13 @@ def merge_base(root: Path, ref: str, head: str = "HEAD") -> str:
 def _fetched(root: Path, ref: str) -> str:
     """A shallow clone knows one branch: fetch the tip of another by its name, or a commit by its digits."""
     remote, branch = _remote(root, ref)
-    command = f"git fetch {remote or 'origin'} {branch}"
-    if not (remote and is_shallow(root) and _NAME.fullmatch(branch)):
+    command = f"git fetch {remote} {branch}"
+    if not remote:
+        raise UsageError(
+            f"git does not know the revision {ref!r}, and there is no remote to fetch it from",
+            hint="git branch --all lists what it knows; or: git remote add origin URL, and fetch",
+        )
+    if not (is_shallow(root) and _NAME.fullmatch(branch)):
         raise UsageError(f"git does not know the revision {ref!r}", hint=f"fetch it first: {command}")
     wanted = branch if ref == branch else f"+refs/heads/{branch}:refs/remotes/{remote}/{branch}"
     complaint = complaint_of(root, "fetch", "--quiet", "--no-tags", "--depth=1", remote, wanted)

@@ -44,10 +44,11 @@ def run_git(root: Path, *arguments: str, also: Mapping[str, str] | None = None) 
 
 
 def complaint_of(root: Path, *arguments: str) -> str | None:
-    """Run git for what it does; None where that went well, or else the last line it says."""
+    """Run git for what it does; None where that went well, or else the line that says why it did not."""
     done = _run(root, arguments)
     lines = os.fsdecode(done.stderr).strip().splitlines()
-    return None if done.returncode == 0 else (lines or [f"it ended with {done.returncode}"])[-1]
+    why = [line for line in lines if line.startswith("fatal: ")][:1]  # what follows is general advice
+    return None if done.returncode == 0 else (why or lines or [f"it ended with {done.returncode}"])[-1]
 
 
 def git_into(target: Path, root: Path, *arguments: str) -> bool:

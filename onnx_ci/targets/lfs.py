@@ -32,12 +32,15 @@ def fetch(repository: Path, names: Sequence[str], *, commit: str) -> str | None:
     return complaint_of(repository, "lfs", "fetch", chosen, commit, *_only(names))
 
 
-def pull(repository: Path, names: Sequence[str]) -> str | None:
-    """The same, and put it into the work tree where its pointers are."""
-    return complaint_of(repository, "lfs", "pull", *_only(names))
+def check_out(repository: Path, names: Sequence[str]) -> str | None:
+    """What was downloaded, to where its pointers are in the work tree. What went wrong."""
+    return complaint_of(repository, "lfs", "checkout", *map(_pattern, names))
 
 
 def _only(names: Sequence[str]) -> list[str]:
-    """A list with commas of patterns: what could mean something else becomes `?`, any one character."""
-    patterns = ("/" + re.sub(r"[^\w./ -]", "?", name) for name in names)
-    return ["--include", ",".join(patterns), "--exclude", ""]
+    return ["--include", ",".join(map(_pattern, names)), "--exclude", ""]
+
+
+def _pattern(name: str) -> str:
+    """What could mean something else becomes `?`, any one character."""
+    return "/" + re.sub(r"[^\w./ -]", "?", name)

@@ -14,7 +14,7 @@ from onnx_ci.targets import changes
 from onnx_ci.targets.git import find_root, has_commits, repository_of
 from onnx_ci.targets.tree import Tree
 
-SKIPPED_FOLDERS = {".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox"}
+SKIPPED_FOLDERS = {"node_modules", "venv", "__pycache__"}  # and hidden ones
 # Asks whether a model names a data file; given by the caller, since looking needs onnx.
 Owns = Callable[[Path, Path], bool]
 
@@ -33,12 +33,19 @@ class Wanted:
     """What the user asked for on the command line."""
 
     def __init__(
-        self, *, paths: Sequence[str] = (), since: str = "", staged: bool = False, everything: bool = False
+        self,
+        *,
+        paths: Sequence[str] = (),
+        since: str = "",
+        staged: bool = False,
+        everything: bool = False,
+        hook: bool = False,
     ) -> None:
         self.paths = tuple(paths)
         self.since = since
         self.staged = staged
         self.everything = everything
+        self.hook = hook  # paths come on top of what is staged or pushed
 
 
 class Scene:
@@ -65,8 +72,11 @@ class Scene:
         name = path.relative_to(self.tree.repository).as_posix()
         return [name, f"{name}.dvc"]
 
+    def is_tracked(self, path: Path) -> bool:
+        return self.tree is not None and any(map(self.tree.entry, self._tracked(path)))
+
     def exists(self, path: Path) -> bool:
-        if self.tree is not None and any(map(self.tree.entry, self._tracked(path))):
+        if self.is_tracked(path):
             return True
         return path.exists() or path.is_symlink() or path.with_name(f"{path.name}.dvc").exists()
 
@@ -89,6 +99,8 @@ def tree_of(wanted: Wanted, repository: Path | None) -> Tree | None:
 def select(wanted: Wanted, scene: Scene) -> Selection:
     if scene.repository is None and (wanted.since or wanted.staged):
         raise UsageError("--since and --staged need a git repository", hint="name the models to check")
+    if wanted.hook and scene.repository is not None:
+        return _hooked(wanted, scene, scene.repository)
     if wanted.paths:
         return _named(wanted, scene)
     if scene.repository is None or wanted.everything:
@@ -108,6 +120,22 @@ def _named(wanted: Wanted, scene: Scene) -> Selection:
         notes.append("the policy itself is named, so every model below it is checked")
     models = {model for text in named for model in (*found[text], *(ruled[text] or ()))}
     return Selection(models=sorted(models), base=base, note="; ".join(notes))
+
+
+def _hooked(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
+    """A hook is told of files that are there: what was deleted, linked or is on another branch, git knows."""
+    changed = _changed(wanted, scene, repository)
+    scene.look_up(_absolute(text, scene) for text in wanted.paths)
+    paths = [text for text in wanted.paths if not _is_not_pushed(_absolute(text, scene), scene)]
+    named = _named(Wanted(paths=paths), scene).models if paths else ()
+    note = changed.note if changed.models or not named else ""
+    return Selection(models=sorted({*changed.models, *named}), base=changed.base, note=note)
+
+
+def _is_not_pushed(path: Path, scene: Scene) -> bool:
+    """A file that is here but not in the pushed commit: at a push the work tree is another matter."""
+    pushed = scene.tree is not None and scene.tree.commit
+    return bool(pushed) and path.is_file() and not scene.is_tracked(path)
 
 
 def _ruled(paths: Iterable[Path], scene: Scene) -> list[Path] | None:
@@ -211,7 +239,7 @@ def model_named(path: Path) -> Path:
 
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
+        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS and name[0] != "."]
         names = (name for name in files if name.lower().endswith((".onnx", ".onnx.dvc")))
         yield from (Path(folder) / name for name in names)
 
@@ -225,9 +253,10 @@ def _expand(path: Path, text: str, scene: Scene) -> Sequence[Path]:
     if path.is_dir():
         return scene.models(path)
     if not scene.exists(path):
-        raise UsageError(
-            f"there is no file or folder {text!r}", hint="check the path, or run: onnx-ci check --all"
-        )
+        hint = "check the path, or run: onnx-ci check --all"
+        if text.startswith("-"):
+            hint = "what follows `--` is a name; to give a hook an option, set its `entry` (docs/git.md)"
+        raise UsageError(f"there is no file or folder {text!r}", hint=hint)
     return [path]
 
 

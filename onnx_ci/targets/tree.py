@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from onnx_ci.model.pointers import LARGEST, read_pointer
 from onnx_ci.targets.changes import MODELS
 from onnx_ci.targets.git import ask_in_parts, file_names, run_git
 from onnx_ci.targets.objects import Objects
 
 LINK = "120000"
 _SMALL = 1 << 16
+_CONVERTING = ("filter", "working-tree-encoding")  # attributes that may keep a size; others never do
+_HARMLESS = ("unspecified", "unset", "set", "lfs")
 
 
 class Entry:
@@ -30,7 +33,10 @@ class Tree:
         self.commit = commit
         self.objects = Objects(repository)
         self._entries: dict[str, Entry | None] = {}
+        self.unmerged: set[str] = set()  # of the names that were asked for
         self._same: dict[str, bool] = {}
+        self._converting: set[str] = set()
+        self._raw: dict[str, bool] = {}
         self._models: list[str] | None = None
 
     def look_up(self, names: Iterable[str]) -> None:
@@ -42,11 +48,28 @@ class Tree:
         lines = ask_in_parts(self.repository, *listing, names=new)
         found = dict(_entry(line) for line in lines if not _is_conflict(line))
         self._entries.update({name: found.get(name) for name in new})
+        self.unmerged.update(_entry(line)[0] for line in lines if _is_conflict(line))
         sides = [self.commit] if self.commit else []
         compare = ["diff", "--name-only", "-z", "--no-renames", *sides]
         other = set(ask_in_parts(self.repository, *compare, names=new))
         there = {name for name in found if os.path.lexists(self.repository / name)}  # sparse checkouts
-        self._same.update({name: name in there and name not in other for name in new})
+        clean = [name for name in new if name in there and name not in other]
+        unseen = self._unseen(clean)
+        self._same.update(dict.fromkeys(new, False))
+        self._same.update(
+            {name: name not in unseen or self.would_be(name) == found[name].blob for name in clean}
+        )
+        self._converting |= self._with_a_filter(clean)
+
+    def _unseen(self, names: Sequence[str]) -> set[str]:
+        """Files that git was told not to look at, so that it calls them clean whatever is in them."""
+        lines = ask_in_parts(self.repository, "ls-files", "-v", "-z", names=names)
+        return {line[2:] for line in lines if line[0] == "S" or line[0].islower()}
+
+    def _with_a_filter(self, names: Sequence[str]) -> set[str]:
+        words = ask_in_parts(self.repository, "check-attr", "-z", *_CONVERTING, names=names)
+        told = zip(words[::3], words[2::3], strict=True)
+        return {name for name, value in told if value not in _HARMLESS}
 
     def entry(self, name: str) -> Entry | None:
         self.look_up([name])
@@ -56,6 +79,22 @@ class Tree:
         """Whether the work tree holds what this tree has under a name."""
         self.look_up([name])
         return self._same[name]
+
+    def is_as_stored(self, name: str) -> bool:
+        """The same, and byte for byte: git converts some files when they are added, and calls them clean."""
+        if name not in self._raw:
+            self._raw[name] = self.is_in_work_tree(name) and not self._is_converted(name)
+        return self._raw[name]
+
+    def _is_converted(self, name: str) -> bool:
+        entry, path = self.entry(name), self.repository / name
+        if entry is None or entry.mode == LINK or not path.is_file():
+            return False
+        if name in self._converting:
+            return self._hashed("--no-filters", "--", name) != entry.blob
+        sizes = [self.size(entry)]
+        pointer = read_pointer(self.read(entry)) if sizes[0] <= LARGEST else None
+        return path.stat().st_size not in (*sizes, *([pointer.size] if pointer else []))
 
     def models(self) -> list[str]:
         """Every model, and every file that stands for one in DVC."""
@@ -75,7 +114,10 @@ class Tree:
 
     def would_be(self, name: str) -> str:
         """The name that a file of the work tree would have as a content of git."""
-        return (run_git(self.repository, "hash-object", "--", name) or "").strip()
+        return self._hashed("--", name)
+
+    def _hashed(self, *arguments: str) -> str:
+        return (run_git(self.repository, "hash-object", *arguments) or "").strip()
 
     def size(self, entry: Entry) -> int:
         return self.objects.size(entry.blob)

@@ -50,6 +50,7 @@ def test_a_changed_dvc_file_means_its_model(repository: Repository) -> None:
     assert "OCI003 model.onnx" in done.out, "it is in the cache"
     fixed = onnx_ci("fix", cwd=root)
     assert "OCI023" in fixed.out
+    assert "run: dvc checkout model.onnx.dvc" in fixed.out
     assert not (root / "model.onnx").exists()
 
 
@@ -103,3 +104,7 @@ def test_a_broken_dvc_file_is_a_finding(repository: Repository) -> None:
     done = onnx_ci("check", "--all", cwd=repository.root)
     assert done.code == 1
     assert all(f"OCI006 m{number}.onnx" in done.out for number in range(len(broken))), done.out
+    assert "OCI006 m4.onnx.dvc: does not say what it stands for" in done.out
+    repository.git("add", ".")
+    staged = onnx_ci("check", "--staged", cwd=repository.root)
+    assert "OCI006 m4.onnx.dvc: does not say what it stands for" in staged.out

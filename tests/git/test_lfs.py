@@ -101,6 +101,7 @@ def test_a_fetch_that_fails_says_why(clone: Repository, tmp_path: Path) -> None:
     assert done.code == 1
     assert "Git LFS could not fetch" in done.out
     assert "OCI007" in done.out
+    assert "missing: fetch" not in done.out, "it is set already"
 
 
 def test_a_fixed_model_stays_in_lfs(clone: Repository) -> None:
@@ -114,6 +115,30 @@ def test_a_fixed_model_stays_in_lfs(clone: Repository) -> None:
     assert pointer.startswith("version https://git-lfs")
     assert f"size {size}\n" in pointer
     assert onnx_ci("check", "--staged", "new.onnx", cwd=clone.root).code == 0
+
+
+@pytest.mark.parametrize("selection", [[], ["--staged"]])
+def test_what_a_check_fetched_is_there_for_a_fix(clone: Repository, selection: list[str]) -> None:
+    """The check leaves pointers in the work tree; the fix needs no network."""
+    names = ["new.onnx", "outer,[1].onnx"]
+    assert check(clone, "", FETCH, *names).out.count("OCI003") == len(names)
+    clone.git("remote", "remove", "origin")
+    done = onnx_ci("fix", *selection, *names, cwd=clone.root)
+    assert "OCI023" not in done.out
+    assert len(onnx.load(clone.root / "new.onnx").graph.initializer) == 1, "fixed"
+    assert not is_pointer(clone.root / "outer,[1].onnx.data")
+    assert is_pointer(clone.root / "old.onnx"), "no others"
+
+
+@pytest.mark.parametrize("rule", [SIZE_ONLY % "1 MB", ""])
+def test_data_of_a_model_that_is_not_here_is_missed(clone: Repository, rule: str) -> None:
+    clone.git("rm", "--quiet", "--cached", "outer,[1].onnx.data")
+    done = check(clone, rule, "", "--staged")
+    assert done.code == 1, done.out
+    assert "error OCI012 outer,[1].onnx: its data outer,[1].onnx.data" in done.out
+    assert not downloaded(clone)
+    (clone.root / "outer,[1].onnx.data").unlink()
+    assert "error OCI012 outer,[1].onnx" in check(clone, rule, "", "--since", "HEAD").out
 
 
 def test_growth_of_a_model_in_lfs(clone: Repository) -> None:

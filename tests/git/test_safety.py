@@ -114,7 +114,7 @@ def test_nothing_to_do_loads_next_to_nothing(tmp_path: Path) -> None:
         "heavy = ('dataclasses', 'typing', 'onnx', 'numpy', 'google.protobuf', 'onnxruntime')\n"
         "print([name for name in heavy if name in sys.modules], code)"
     )
-    for arguments in ([], ["--staged"]):
+    for arguments in ([], ["--staged"], ["--staged", "--hook", "--"]):
         command = [sys.executable, "-c", code, *arguments]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert done.stdout.endswith("[] 0\n"), done.stdout

@@ -59,6 +59,7 @@ def test_a_shallow_clone_that_can_not_fetch_says_what_to_run(forked: Repository,
     deep = onnx_ci("check", "--since", "origin/main", cwd=shallow.root)
     assert deep.code == 2
     assert "run: git fetch --unshallow origin" in deep.err
+    assert "fatal: " in deep.err, "the reason, not the advice that git ends with"
     everything = onnx_ci("check", "--all", cwd=shallow.root, env={"GITHUB_BASE_REF": "main"})
     assert everything.code == 0
     assert "growth was not judged" in everything.out
@@ -69,6 +70,9 @@ def test_a_shallow_clone_that_can_not_fetch_says_what_to_run(forked: Repository,
     alone = onnx_ci("check", "--since", "HEAD~1", cwd=shallow.root)
     assert alone.code == 2
     assert "git does not know the revision 'HEAD~1'" in alone.err
+    gone = onnx_ci("check", "--since", "origin/main", cwd=shallow.root)
+    assert "there is no remote to fetch it from" in gone.err
+    assert "git fetch origin" not in gone.err
 
 
 def test_branches_with_nothing_in_common(forked: Repository) -> None:
@@ -91,7 +95,10 @@ def test_outside_git(tmp_path: Path) -> None:
     write_policy(tmp_path, RULE)
     onnx.save(lean(), tmp_path / "m.onnx")
     assert checked("m.onnx", cwd=tmp_path) == ["m.onnx"]
+    (tmp_path / ".cache").mkdir()
+    onnx.save(lean(), tmp_path / ".cache" / "m.onnx")
     assert checked(cwd=tmp_path) == ["m.onnx"]
+    assert checked("--all", cwd=tmp_path) == ["m.onnx"]
     for selection in (["--staged"], ["--since", "main"], ["--staged", "m.onnx"]):
         assert onnx_ci("check", *selection, cwd=tmp_path).code == 2
 
@@ -149,6 +156,14 @@ def test_the_nearest_policy_upward_rules(tmp_path: Path) -> None:
     assert verdicts == {"models/m.onnx": "over_budget", "apps/plain/m.onnx": "ok"}
     named = onnx_ci("check", "--all", "--policy", ".onnx-ci.yaml", cwd=tmp_path)
     assert named.code == 0, "a policy that is named rules alone"
+
+
+def test_built_in_rules_are_spoken_of_where_they_rule(tmp_path: Path) -> None:
+    monorepo(tmp_path)
+    (tmp_path / ".onnx-ci.yaml").unlink()
+    said = "no .onnx-ci.yaml found"
+    assert said in onnx_ci("check", "--all", cwd=tmp_path).out
+    assert said not in onnx_ci("check", "apps/strict", cwd=tmp_path).out
 
 
 def test_a_changed_policy_means_the_models_below_it(tmp_path: Path) -> None:

@@ -70,8 +70,26 @@ def test_data_that_is_not_staged_is_missing(repository: Repository) -> None:
     assert "OCI012" in done.out
     assert "outer.onnx.data" in done.out
     assert "onnx-ci-" not in done.out, "names are those of the repository"
+    assert "git add outer.onnx.data" in done.out
     repository.git("add", "outer.onnx.data")
     assert onnx_ci("check", "--staged", cwd=repository.root).code == 0
+
+
+def test_a_conflict_is_not_judged_as_if_it_were_settled(repository: Repository) -> None:
+    root = repository.root
+    for branch, seed in (("side", 1), ("main", 2)):
+        repository.git("checkout", "--quiet", *(["-b"] if branch == "side" else []), branch)
+        onnx.save(bloated(seed=seed), root / "model.onnx")
+        repository.commit_all(branch)
+    assert repository.attempt("merge", "side").returncode != 0
+    before = (root / "model.onnx").read_bytes()
+    for command in ("check", "fix"):
+        done = onnx_ci(command, "--staged", cwd=root)
+        assert done.code == 1, done.out
+        assert "OCI023 model.onnx: a merge left it in conflict" in done.out
+    assert (root / "model.onnx").read_bytes() == before
+    repository.git("add", ".")
+    assert "OCI023" not in onnx_ci("check", "--staged", cwd=root).out
 
 
 def test_only_the_data_is_staged(repository: Repository) -> None:
@@ -124,6 +142,7 @@ def test_what_is_pushed_is_judged_at_a_push(repository: Repository) -> None:
         assert "OCI003 new.onnx" in done.out
     fixed = onnx_ci("fix", "--staged", cwd=root, env=refs)
     assert "OCI023" in fixed.out
+    assert "check out the branch that is pushed" in fixed.out
     assert not (root / "new.onnx").exists()
 
 
