@@ -147,6 +147,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         policy=plan.policy,
         write=write if source.in_place else None,
         strict=plan.command == "build",
+        elsewhere=plan.command == "build",
         base_size=plan.baseline.size(path) if rule.budget.growth is not None else None,
         known_as=path,
         repository=plan.sources.repository,

@@ -56,6 +56,7 @@ def shrink_file(
         strict=True,
         hashing=hashing,
         identify=request.identify,
+        elsewhere=not in_place,
         cache=request.cache,
     )
     with _runner() if request.verify else nullcontext() as runner:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from onnx_ci.entry.context import Context, open_context
 from onnx_ci.entry.packing import build_plan
-from onnx_ci.errors import UsageError
-from onnx_ci.model.ownership import data_of
+from onnx_ci.errors import ModelError, UsageError
+from onnx_ci.model.ownership import data_of, shared_data
 from onnx_ci.model.replace import replaceable_data
 from onnx_ci.policy.match import rule_for
 from onnx_ci.results import RunReport
@@ -41,7 +41,7 @@ class ByRule:
         earlier = replaceable_data(self.target)
         plan = build_plan(self.context, (self.source,), cache=cache)
         with Runner() as runner:
-            outcome = ship(plan, self.source, self.target, runner)
+            outcome = ship(plan, self.source, self.target, runner, reserved=self._shared())
         report = RunReport(command="build", outcomes=(outcome,), policy=plan.policy.file)
         if not report.exit_code:
             if not outcome.written:
@@ -49,6 +49,13 @@ class ByRule:
             for name in earlier - set(data_of(self.target)):
                 (self.target.parent / name).unlink(missing_ok=True)
         return report
+
+    def _shared(self) -> list[str]:
+        """Data that another model of its folder ships with, perhaps to the same place."""
+        try:
+            return shared_data(self.source, self.context.root)
+        except ModelError:
+            return []  # it can't be read, and the report will say so
 
     def samples(self) -> list[Path]:
         """The files that verification read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import shlex
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
@@ -60,10 +61,12 @@ def _sweep(target: Path, root: Path, keep: set[str]) -> None:
                 file.unlink(missing_ok=True)
 
 
-def write_new(candidate: Model, original: Model, target: Path, *, digest: str) -> Path:
+def write_new(
+    candidate: Model, original: Model, target: Path, *, digest: str, reserved: Collection[str] = ()
+) -> Path:
     """Write the candidate under a name of its own, over what is there and its data, but no one else's."""
     ours = {name for name in replaceable_data(target) if _is_ours(name, target, target.parent)}
-    names = names_for(candidate, target, merged=opened_files(original), ours=ours)
+    names = names_for(candidate, target, merged=opened_files(original), ours=ours, reserved=reserved)
     publish(candidate, target, digest=digest, names=names, ready=lambda: refuse_changed(original))
     return target
 

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from build_projects import FEED, POLICY, found_by_check, needs, run, tree
+from build_projects import EXACT, FEED, POLICY, found_by_check, needs, run, tree
 from command import Done, onnx_ci
 from running import outputs
 from small_models import bloated, lean
 
 from onnx_ci.entry.cli import main
 
-EXACT = 'version: 1\nmodels: [{path: "**/*.onnx"}]\n'
 MAKEFILE = """\
 all: out/model.onnx
 out/model.onnx: models/model.onnx .onnx-ci.yaml
