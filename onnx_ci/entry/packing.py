@@ -86,6 +86,10 @@ def packed_for(options: Options, root: Path, found: Mapping[str, Path], staging:
     text = render_run(replace(report, policy=context.checked.file), Style())
     if report.exit_code:
         raise BuildStopped(text)
+    if not any(outcome.rule_pattern for outcome in report.outcomes):
+        raise BuildStopped(
+            f"{options.where}: no model of the package has a rule, so nothing was checked\n{text}"
+        )
     return packed.checked(found), text
 
 
