@@ -20,7 +20,7 @@ from onnx_ci.model.external import opened_files
 from onnx_ci.model.hashing import combined_sha256, file_sha256
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import by_name, files_of, largest_tensors
-from onnx_ci.model.ownership import sharers
+from onnx_ci.model.ownership import other_users, sharers
 from onnx_ci.model.replace import left_behind
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override
@@ -108,7 +108,7 @@ class Gate(Workbench):
     @cached_property
     def sharers(self) -> list[Path]:
         """Models that have a data file in common with this one: shrinking one would store it twice."""
-        return sharers(self.model, self.job.root)
+        return [] if self.job.elsewhere else sharers(self.model, self.job.root)
 
     def _about_sharers(self) -> tuple[Finding, ...]:
         if not self.sharers:
@@ -242,10 +242,15 @@ def _left_behind(job: Job, original: Model, written: Path) -> Iterator[Finding]:
     names = left_behind(original, written) if original.path.resolve() == written else []
     if names:
         files = " ".join(shlex.quote(name) for name in names)
+        users = [user for name in names for user in other_users(written.parent / name, written, job.root)]
+        why = (
+            f"it stays, for {display_path(users[0])} can't be read and may need it"
+            if users
+            else "onnx-ci removes only data files that are called after their model"
+        )
         yield Finding(
             code="OCI021",
             severity="note",
-            message=f"{job.name}: no longer needs {', '.join(names)}; onnx-ci removes only data files that"
-            " are called after their model",
+            message=f"{job.name}: no longer needs {', '.join(names)}; {why}",
             hint=f"if nothing else needs it, in {display_path(written.parent)}: git rm {files}",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ class Job:
     matched: str = ""  # its name relative to the policy, for patterns
     known_as: Path | None = None  # where the user knows the model, if it is read from elsewhere
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
+    elsewhere: bool = False  # True: the model itself and its data stay, so nobody is robbed of them
     cache: bool = True  # whether what an earlier run proved for this content may be used again
 
     @property
@@ -84,8 +85,11 @@ class Choice:
     stale: Finding | None = None  # why the model may not stay as it is, whatever its size
 
 
-def write_to(target: Path) -> Write:
-    return lambda candidate, original, digest: write_new(candidate, original, target.resolve(), digest=digest)
+def write_to(target: Path, reserved: Collection[str] = ()) -> Write:
+    """To another place; names of data files that are reserved are left to others."""
+    return lambda candidate, original, digest: write_new(
+        candidate, original, target.resolve(), digest=digest, reserved=reserved
+    )
 
 
 def write_in_place(root: Path) -> Write:

@@ -138,7 +138,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
     name, matched = shown(plan, path), relative(path, plan.folder)
     rule = rule_for(plan.policy, matched) if path.is_relative_to(plan.folder) else None
     if rule is None or rule.ignore:
-        return _ignored(plan, name, rule)
+        return _ignored(plan, path, name, rule)
     source = plan.sources.of(path)
     wrote: list[Path] = []
     job = Job(
@@ -151,6 +151,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         policy=plan.policy,
         write=noting(write, wrote) if write and source.in_place else None,
         strict=plan.command == "build",
+        elsewhere=plan.command == "build",
         base_size=plan.baseline.size(path) if rule.budget.growth is not None else None,
         known_as=path,
         repository=plan.sources.repository,
@@ -181,15 +182,18 @@ def relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
-def _ignored(plan: Plan, name: str, rule: Rule | None) -> Outcome:
+def _ignored(plan: Plan, path: Path, name: str, rule: Rule | None) -> Outcome:
     if rule is not None:
         return Outcome(path=name, verdict="ignored", rule_pattern=rule.pattern, rule_line=rule.line)
-    finding = Finding(
-        code="OCI015",
-        severity="warning",
-        message=f"{name}: no rule of {plan.policy.file} matches it, so it was not checked",
-        hint='add a rule for it, for example: - path: "**/*.onnx"',
+    why, hint = (
+        f"no rule of {plan.policy.file} matches it",
+        'add a rule for it, for example: - path: "**/*.onnx"',
     )
+    if not path.is_relative_to(plan.folder):
+        why = f"it is not below the folder of {plan.policy.file}, and rules reach no further"
+        hint = "put a policy into its folder or above it"
+    message = f"{name}: {why}, so it was not checked"
+    finding = Finding(code="OCI015", severity="warning", message=message, hint=hint)
     return Outcome(path=name, verdict="ignored", findings=(finding,))
 
 

@@ -19,7 +19,7 @@ from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure
 from onnx_ci.model.ownership import data_of
-from onnx_ci.model.replace import replaceable_data
+from onnx_ci.model.replace import is_orphan, replaceable_data
 from onnx_ci.policy.schema import (
     Budget,
     InputSpec,
@@ -56,6 +56,7 @@ def shrink_file(
         strict=True,
         hashing=hashing,
         identify=request.identify,
+        elsewhere=not in_place,
         cache=request.cache,
     )
     with _runner() if request.verify else nullcontext() as runner:
@@ -112,13 +113,15 @@ def _data_files(source: Path) -> set[Path]:
         return set()
 
 
-def copy_model(source: Path, target: Path) -> None:
-    """A copy byte for byte, external data included where it goes to another folder."""
+def copy_model(source: Path, target: Path, *, over_orphans: bool = False) -> None:
+    """A copy byte for byte, external data included where it goes to another folder; if so asked, over data
+    that no model there needs."""
     ours = replaceable_data(target)
     same_folder = source.resolve().parent == target.resolve().parent
     for file in [] if same_folder else files_of(source, read_skeleton(source))[1:]:
         other = target.parent / file.relative_to(source.parent)
         mine = other.relative_to(target.parent).as_posix() in ours
+        mine = mine or (over_orphans and is_orphan(other, target.resolve()))
         if other.exists() and not mine and not filecmp.cmp(file, other, shallow=False):
             raise EnvironmentFault(
                 f"{other} is there already with other content",

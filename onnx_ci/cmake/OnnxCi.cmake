@@ -2,9 +2,9 @@
 #                [POLICY <file>] [EMBED] [EXCLUDE_FROM_ALL])
 #
 # Builds MODELS into OUTPUT_DIR as the rules of POLICY say: shrunk, verified, under the same file names. Without
-# POLICY it is the nearest .onnx-ci.yaml, upward from here to the top of the project. A model is built again when
-# it, its external data, the policy or a sample changes. Relative paths are relative to the current
-# source folder, OUTPUT_DIR to the current binary folder.
+# POLICY it is for each the nearest .onnx-ci.yaml, upward from the model to the top of the project. A model is
+# built again when it, its external data, the policy or a sample changes. Relative paths are relative to the
+# current source folder, OUTPUT_DIR to the current binary folder.
 #
 # <name> is a custom target, part of `all` unless EXCLUDE_FROM_ALL is given; its property ONNX_CI_OUTPUTS lists the
 # files. With EMBED it is a static C library: encoder.onnx becomes encoder_onnx[] and encoder_onnx_size, declared
@@ -37,7 +37,6 @@ function(onnx_ci_shrink)
     message(FATAL_ERROR "onnx_ci_shrink: the program onnx-ci was not found:"
                         " pip install onnx-ci, or set ONNX_CI_EXECUTABLE")
   endif()
-  _onnx_ci_policy("${arg_POLICY}" policy)
   get_filename_component(folder "${arg_OUTPUT_DIR}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_BINARY_DIR}")
   set(private "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${arg_TARGET}.onnx-ci")
   file(MAKE_DIRECTORY "${folder}" "${private}")
@@ -48,17 +47,26 @@ function(onnx_ci_shrink)
     get_filename_component(source "${model}" ABSOLUTE)
     get_filename_component(name "${model}" NAME)
     set(output "${folder}/${name}")
+    _onnx_ci_policy("${arg_POLICY}" "${source}" policy)
     if(output IN_LIST outputs)
       message(FATAL_ERROR "onnx_ci_shrink: two models are called ${name}; give each an OUTPUT_DIR of its own")
     endif()
+    set(found_out --depfile "${private}/${name}.d")
+    set(depfile DEPFILE "${private}/${name}.d")
+    if("${source}${output}${policy}" MATCHES "[=%|]")
+      message(WARNING "onnx_ci_shrink: ${source} or ${output} has a character in it that no depfile can hold;"
+                      " changes of its external data or samples will go unseen")
+      set(found_out)
+      set(depfile)
+    endif()
     add_custom_command(
       OUTPUT "${output}"
-      COMMAND ${ONNX_CI_EXECUTABLE} shrink "${source}" "${output}" --policy "${policy}"
-              --depfile "${private}/${name}.d"
+      COMMAND ${ONNX_CI_EXECUTABLE} shrink "${source}" "${output}" --policy "${policy}" ${found_out}
       DEPENDS "${source}" "${policy}"
-      DEPFILE "${private}/${name}.d"
+      ${depfile}
       COMMENT "Shrinking ${name}"
       VERBATIM)
+    set_property(DIRECTORY APPEND PROPERTY ADDITIONAL_CLEAN_FILES "${output}.data")
     list(APPEND outputs "${output}")
     if(arg_EMBED)
       _onnx_ci_embed("${output}" "${private}" source)
@@ -85,8 +93,9 @@ function(onnx_ci_shrink)
   set_target_properties(${arg_TARGET} PROPERTIES ONNX_CI_OUTPUTS "${outputs}")
 endfunction()
 
-# The policy that was named, or the nearest one upward; an absolute path.
-function(_onnx_ci_policy given result)
+# The policy that was named, or the nearest one upward from the model; an absolute path. One that is added
+# nearer or taken away later means another run of CMake.
+function(_onnx_ci_policy given model result)
   if(given)
     get_filename_component(found "${given}" ABSOLUTE)
     if(NOT EXISTS "${found}")
@@ -95,17 +104,18 @@ function(_onnx_ci_policy given result)
     set(${result} "${found}" PARENT_SCOPE)
     return()
   endif()
-  set(folder "${CMAKE_CURRENT_SOURCE_DIR}")
+  get_filename_component(folder "${model}" DIRECTORY)
+  set(start "${folder}")
   while(TRUE)
-    foreach(name IN ITEMS .onnx-ci.yaml .onnx-ci.yml)
-      if(EXISTS "${folder}/${name}")
-        set(${result} "${folder}/${name}" PARENT_SCOPE)
-        return()
-      endif()
-    endforeach()
+    file(GLOB found CONFIGURE_DEPENDS "${folder}/.onnx-ci.yaml" "${folder}/.onnx-ci.yml")
+    if(found)
+      list(GET found 0 found)
+      set(${result} "${found}" PARENT_SCOPE)
+      return()
+    endif()
     get_filename_component(above "${folder}" DIRECTORY)
     if(folder STREQUAL CMAKE_SOURCE_DIR OR above STREQUAL folder)
-      message(FATAL_ERROR "onnx_ci_shrink: there is no .onnx-ci.yaml from ${CMAKE_CURRENT_SOURCE_DIR} up to"
+      message(FATAL_ERROR "onnx_ci_shrink: there is no .onnx-ci.yaml from ${start} up to"
                           " ${CMAKE_SOURCE_DIR}; onnx-ci init writes one, or name it with POLICY")
     endif()
     set(folder "${above}")

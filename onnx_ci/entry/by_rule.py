@@ -6,9 +6,9 @@ from pathlib import Path
 
 from onnx_ci.entry.context import Context, open_context
 from onnx_ci.entry.packing import build_plan
-from onnx_ci.errors import UsageError
-from onnx_ci.model.ownership import data_of
-from onnx_ci.model.replace import replaceable_data
+from onnx_ci.errors import ModelError, UsageError
+from onnx_ci.model.ownership import data_of, shared_data
+from onnx_ci.model.replace import orphaned_data, replaceable_data
 from onnx_ci.policy.match import rule_for
 from onnx_ci.results import RunReport
 from onnx_ci.shipping import ship
@@ -31,6 +31,12 @@ class ByRule:
         near = source.parent.resolve() / source.name
         # A sandbox is made of links: the policy it shows is somewhere else, and so is the model.
         self.source = near if near.is_relative_to(self.context.folder) else source.resolve()
+        if not self.source.is_relative_to(self.context.folder):
+            raise UsageError(
+                f"{source} is not below {self.context.folder}, the folder of the policy,"
+                " and rules reach no further",
+                hint="name a policy that is in the model's folder or above it",
+            )
         self.target = target
         if target.exists() and target.samefile(source):
             raise UsageError(
@@ -38,21 +44,31 @@ class ByRule:
             )
 
     def run(self, *, cache: bool) -> RunReport:
+        shared = self._shared()
         earlier = replaceable_data(self.target)
+        for file in orphaned_data(self.target):
+            if file.name not in shared:
+                file.unlink(missing_ok=True)
         plan = build_plan(self.context, (self.source,), cache=cache)
         with Runner() as runner:
-            outcome = ship(plan, self.source, self.target, runner)
+            outcome = ship(plan, self.source, self.target, runner, reserved=shared)
         report = RunReport(command="build", outcomes=(outcome,), policy=plan.policy.file)
         if not report.exit_code:
             if not outcome.written:
-                copy_model(self.source, self.target)
+                copy_model(self.source, self.target, over_orphans=True)
             for name in earlier - set(data_of(self.target)):
                 (self.target.parent / name).unlink(missing_ok=True)
         return report
 
+    def _shared(self) -> list[str]:
+        """Data that another model of its folder ships with, perhaps to the same place."""
+        try:
+            return shared_data(self.source, self.context.root)
+        except ModelError:
+            return []  # it can't be read, and the report will say so
+
     def samples(self) -> list[Path]:
         """The files that verification read."""
         folder = self.context.folder
-        inside = self.source.is_relative_to(folder)
-        rule = rule_for(self.context.policy, self.source.relative_to(folder).as_posix()) if inside else None
+        rule = rule_for(self.context.policy, self.source.relative_to(folder).as_posix())
         return list(sample_files(rule.inputs.samples, folder)) if rule else []

@@ -6,8 +6,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from onnx_ci.errors import UsageError
+from onnx_ci.errors import EnvironmentFault, UsageError
 from onnx_ci.whole import whole
+
+UNWRITABLE_NAMES = {"\n": "a line break", "\r": "a line break", "\t": "a tab"}
+# They make a rule, a command, a variable or a pattern of a line; no way to write them is read by all.
+UNWRITABLE = {*UNWRITABLE_NAMES, *":;=%|"}
 
 
 def write_depfile(depfile: Path, target: str, needed: Iterable[Path | str]) -> None:
@@ -18,9 +22,23 @@ def write_depfile(depfile: Path, target: str, needed: Iterable[Path | str]) -> N
         temporary.write_bytes(os.fsencode("\n".join(lines)))
 
 
+def check_depfile(depfile: Path, *named: str | Path) -> None:
+    """Whether it can be written, as far as that can be told before."""
+    for name in named:
+        _escaped(os.fspath(name))
+    if depfile.is_dir() or not depfile.parent.is_dir():
+        what = "it is a folder" if depfile.is_dir() else "its folder does not exist"
+        raise EnvironmentFault(f"the depfile {str(depfile)!r} can't be written: {what}")
+
+
 def _escaped(path: str) -> str:
-    if "\n" in path or "\r" in path:
-        raise UsageError(f"{path!r} has a line break in it, which no dependency file can name")
+    _, rest = os.path.splitdrive(path)
+    if odd := sorted(set(rest) & UNWRITABLE):
+        told = " and ".join(UNWRITABLE_NAMES.get(character, repr(character)) for character in odd)
+        raise UsageError(
+            f"{path!r} has {told} in it, which Make would read otherwise in a dependency file",
+            hint="give the file or its folder another name, or leave --depfile out",
+        )
     for character, written in (("$", "$$"), ("#", "\\#"), (" ", "\\ ")):
         path = path.replace(character, written)
     return path

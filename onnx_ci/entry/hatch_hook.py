@@ -62,9 +62,20 @@ class OnnxCiBuildHook(BuildHookInterface[BuilderConfig]):
             for source in [name for name in inclusions if Path(self.root, name) in replaced]:
                 del inclusions[source]
         forced.update({str(file): title for title, file in packed.files.items()})
+        for number, (title, file) in enumerate(packed.kept.items()):
+            if title not in found:
+                forced[self._copy(file, f"kept-{number}")] = title
         # Paths that are taken: a build fills them by force, and here with nothing.
         taken = map(self.build_config.get_distribution_path, packed.dropped)
         self.build_config.build_reserved_paths.update(taken)
+
+    def _copy(self, file: Path, name: str) -> str:
+        """A path can be included by force as one thing only, and this one may be included already."""
+        from onnx_ci.single import copy_file
+
+        copy = Path(self._staging.name, name)
+        copy_file(file, copy)
+        return str(copy)
 
 
 @hookimpl

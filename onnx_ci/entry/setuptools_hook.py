@@ -52,15 +52,15 @@ class ShrinkModels:
 
 
 class TakePolicy:
-    """Added to `sdist`: a wheel that is built from it needs the policy, which no manifest mentions."""
+    """Added to `sdist`: a wheel that is built from it needs policies and samples, which no manifest names."""
 
     def make_release_tree(self: Any, base_dir: str, files: list[str]) -> None:
-        from onnx_ci.entry.packing import policy_file
+        from onnx_ci.entry.packing import needed_by
 
         with _errors_of_setuptools():
-            policy = policy_file(_options(self), Path.cwd())
-        name = os.path.relpath(policy) if policy and policy.is_relative_to(Path.cwd()) else ""
-        more = [name] if name and name not in files else []
+            needed = needed_by(_options(self), Path.cwd(), [Path.cwd() / name for name in files])
+        known = {Path(name) for name in files}
+        more = [os.fspath(path) for path in needed if path not in known]
         super().make_release_tree(base_dir, [*files, *more])  # type: ignore[misc]
 
 
@@ -97,6 +97,7 @@ def _put(packed: Packed, build: Path) -> None:
 
     for title in packed.dropped:
         (build / title).unlink(missing_ok=True)
-    for title, file in packed.files.items():
+    # Those that are kept too: setuptools leaves what it finds in the build folder and takes for newer.
+    for title, file in {**packed.kept, **packed.files}.items():
         (build / title).parent.mkdir(parents=True, exist_ok=True)
         copy_file(file, build / title)

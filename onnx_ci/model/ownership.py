@@ -34,14 +34,25 @@ def other_users(data: Path, model: Path, root: Path) -> list[Path]:
 
     They can only be in its folder or above: `..` is refused.
     """
-    return [other for other in _models_above(data, root) if other != model and _may_name(other, data)]
+    return [
+        other for other in _models_above(data, root) if other != model and _names(other, data) is not False
+    ]
 
 
 def sharers(model: Model, root: Path) -> list[Path]:
-    """Models that any of this one's data files belongs to as well."""
+    """Models that name any of this one's data files as well; of one that can't be read nobody knows it."""
     target = model.path.resolve()
-    found = (other_users(target.parent / name, target, root) for name in data_files(model.proto))
+    found = (_sure_users(target.parent / name, target, root) for name in data_files(model.proto))
     return sorted({other for others in found for other in others})
+
+
+def shared_data(model: Path, root: Path) -> list[str]:
+    """The data files of a model that others name too."""
+    return [name for name in data_of(model) if any(_sure_users(model.parent / name, model, root))]
+
+
+def _sure_users(data: Path, model: Path, root: Path) -> Iterator[Path]:
+    return (other for other in _models_above(data, root) if other != model and _names(other, data))
 
 
 def data_of(model: Path) -> list[str]:
@@ -57,11 +68,12 @@ def _models_above(data: Path, root: Path) -> Iterator[Path]:
         yield from sorted(path for path in folder.iterdir() if path.suffix.lower() == ".onnx")
 
 
-def _may_name(model: Path, data: Path) -> bool:
+def _names(model: Path, data: Path) -> bool | None:
+    """Whether a model names a file; None where it can't be read."""
     try:
         names = data_of(model)
     except ModelError:
-        return True
+        return None
     return any((model.parent / name).resolve() == data.resolve() for name in names)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import glob
+import re
 import shlex
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.endings import DATA_ENDINGS
-from onnx_ci.model.external import data_files, opened_files
+from onnx_ci.model.external import data_files, opened_files, own_data
 from onnx_ci.model.locations import SUFFIX
 from onnx_ci.model.naming import names_for
 from onnx_ci.model.npy import own_start
@@ -60,10 +62,12 @@ def _sweep(target: Path, root: Path, keep: set[str]) -> None:
                 file.unlink(missing_ok=True)
 
 
-def write_new(candidate: Model, original: Model, target: Path, *, digest: str) -> Path:
+def write_new(
+    candidate: Model, original: Model, target: Path, *, digest: str, reserved: Collection[str] = ()
+) -> Path:
     """Write the candidate under a name of its own, over what is there and its data, but no one else's."""
     ours = {name for name in replaceable_data(target) if _is_ours(name, target, target.parent)}
-    names = names_for(candidate, target, merged=opened_files(original), ours=ours)
+    names = names_for(candidate, target, merged=opened_files(original), ours=ours, reserved=reserved)
     publish(candidate, target, digest=digest, names=names, ready=lambda: refuse_changed(original))
     return target
 
@@ -82,6 +86,27 @@ def replaceable_data(target: Path) -> set[str]:
         for path in plain
         if not other_users(path, target, target.parent)
     }
+
+
+def orphaned_data(target: Path) -> list[Path]:
+    """Data that was written for a model at the target which is gone: called as we call it, and no model's."""
+    target = target.resolve()
+    start, end = own_data(target).removesuffix(".data"), r"(-\d+)?\.data"
+    called = [file for file in target.parent.iterdir() if re.fullmatch(re.escape(start) + end, file.name)]
+    return [file for file in called if is_orphan(file, target)]
+
+
+def is_orphan(file: Path, target: Path) -> bool:
+    """Whether a file looks like a model's data, and no model there names it, that at the target included."""
+    likely = is_own(file.name, target) or file.name.endswith(DATA_ENDINGS)
+    if not likely or file.is_symlink() or not file.is_file():
+        return False
+    try:
+        names = data_of(target)
+    except ModelError:
+        names = []
+    current = {(target.parent / name).resolve() for name in names}
+    return file.resolve() not in current and not other_users(file, target, target.parent)
 
 
 def _hidden(path: Path) -> set[str]:

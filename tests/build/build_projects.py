@@ -15,9 +15,10 @@ import onnx
 import pytest
 from command import onnx_ci
 from running import outputs
-from small_models import bloated
+from small_models import bloated, lean, save_outside
 
 POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n    methods: [dedupe, int8-weights]\n'
+EXACT = 'version: 1\nmodels: [{path: "**/*.onnx"}]\n'
 FEED = {"x": np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)}
 
 
@@ -117,3 +118,20 @@ def assert_runs_alike(
 
 def tree(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def leave_data_out(root: Path) -> Path:
+    """A model that its rule leaves as it is, with its data in a file that no build is told of."""
+    model = root / "pkg" / "model.onnx"
+    model.unlink()
+    save_outside(lean(), model)
+    (root / ".onnx-ci.yaml").write_text(EXACT)
+    return model
+
+
+def under_a_nearer_policy(root: Path) -> None:
+    """A second model, whose folder has a policy that it breaks."""
+    near = root / "pkg" / "near"
+    near.mkdir()
+    onnx.save(bloated(seed=1), near / "model.onnx")
+    (near / ".onnx-ci.yaml").write_text(f"{POLICY}    budget: {{size: 2 kB}}\n")

@@ -84,6 +84,27 @@ def test_only_what_changed_is_built_again(tmp_path: Path, generator: str) -> Non
     assert tree(tmp_path / "p" / "models") == before
 
 
+def test_cleaning_takes_the_data_along(tmp_path: Path) -> None:
+    project(tmp_path)
+    assert configure(tmp_path) == ""
+    rebuilt(tmp_path)
+    before = tree(tmp_path / "b" / "out")
+    assert run("cmake", "--build", "b", "--target", "clean", cwd=tmp_path).returncode == 0
+    assert tree(tmp_path / "b" / "out") == {}
+    rebuilt(tmp_path)
+    assert tree(tmp_path / "b" / "out") == before
+
+
+def test_the_nearest_policy_rules_also_one_that_is_added_later(tmp_path: Path) -> None:
+    project(tmp_path, LISTS.replace("POLICY .onnx-ci.yaml ", ""))
+    assert configure(tmp_path) == ""
+    rebuilt(tmp_path)
+    (tmp_path / "models" / ".onnx-ci.yaml").write_text(f"{POLICY}    budget: {{size: 2 kB}}\n")
+    done = run("cmake", "--build", "b", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "OCI001" in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_a_broken_rule_stops_the_build(tmp_path: Path, generator: str) -> None:
     needs("make")

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from build_projects import FEED, POLICY, found_by_check, needs, run, tree
+from build_projects import EXACT, FEED, POLICY, found_by_check, needs, run, tree
 from command import Done, onnx_ci
 from running import outputs
 from small_models import bloated, lean
 
 from onnx_ci.entry.cli import main
+from onnx_ci.errors import EnvironmentFault
 
-EXACT = 'version: 1\nmodels: [{path: "**/*.onnx"}]\n'
 MAKEFILE = """\
 all: out/model.onnx
 out/model.onnx: models/model.onnx .onnx-ci.yaml
@@ -135,6 +135,8 @@ def test_a_broken_rule_writes_nothing_and_says_what_check_says(tmp_path: Path) -
         (["models/no.onnx", "out/m.onnx", "--policy", ".onnx-ci.yaml"], "there is no file 'models/no.onnx'"),
         (["models/model.onnx", "out/m.onnx", "--policy", "no.yaml"], "there is no policy file 'no.yaml'"),
         (["models/model.onnx", "models/model.onnx", "--policy", ".onnx-ci.yaml"], "is the model itself"),
+        (["models/model.onnx", "out/m.onnx", "--policy", "sub/p.yaml"], "is not below"),
+        (["models/model.onnx", ".onnx-ci.yaml", "--policy", ".onnx-ci.yaml"], "is the policy"),
         (
             ["models/model.onnx", "out/m.onnx", "--policy", ".onnx-ci.yaml", "--methods", "dedupe"],
             "--methods and --policy can't be given together",
@@ -143,9 +145,73 @@ def test_a_broken_rule_writes_nothing_and_says_what_check_says(tmp_path: Path) -
 )
 def test_wrong_calls(tmp_path: Path, arguments: list[str], message: str) -> None:
     project(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "p.yaml").write_text(POLICY)
+    before = tree(tmp_path)
     done = onnx_ci("shrink", *arguments, cwd=tmp_path)
-    assert (done.code, message in done.err) == (2, True)
+    assert (done.code, message in done.err) == (2, True), done.err
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "what"),
+    [
+        ("models/model.onnx", "is the model"),
+        ("link", "is the model"),
+        ("models/model.onnx.data", "is data of models/model.onnx"),
+        ("out/model.onnx", "is OUT"),
+        (".onnx-ci.yaml", "is the policy"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--depfile", "--output"])
+def test_nothing_is_written_over_what_is_needed(tmp_path: Path, option: str, file: str, what: str) -> None:
+    model = project(tmp_path, external="model.onnx.data")
+    (tmp_path / "link").hardlink_to(model)
+    before = tree(tmp_path)
+    done = shrink(tmp_path, "--format", "json", option, file)
+    assert (done.code, what in done.err) == (2, True), done.err
+    assert tree(tmp_path) == before
+
+
+def test_without_its_depfile_there_is_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Make would take it for current, and never look at its data again."""
+    project(tmp_path)
+    assert shrink(tmp_path, "--depfile", "no/model.d").code == 3
+    assert shrink(tmp_path, "--depfile", "out").code == 3
     assert tree(tmp_path / "out") == {}
+
+    def full(*_: object) -> None:
+        raise EnvironmentFault("the disk is full")
+
+    monkeypatch.setattr("onnx_ci.entry.depfile.write_depfile", full)
+    monkeypatch.chdir(tmp_path)
+    command = ["shrink", "models/model.onnx", "out/model.onnx", "--policy", ".onnx-ci.yaml"]
+    assert main([*command, "--depfile", "out/model.d"]) == 3
+    assert "the disk is full" in capsys.readouterr().err
+    assert tree(tmp_path / "out") == {}
+
+
+@pytest.mark.parametrize("name", ["a=b.onnx", "a:b.onnx", "a;b.onnx", "a%b.onnx", "a\nb.onnx"])
+def test_names_that_make_would_misread_are_refused_before_any_work(tmp_path: Path, name: str) -> None:
+    model = project(tmp_path)
+    done = onnx_ci("shrink", model, tmp_path / "out" / name, "--depfile", "m.d", cwd=tmp_path)
+    assert (done.code, "Make would read otherwise" in done.err) == (2, True), done.err
+    assert not tree(tmp_path / "out")
+
+
+@pytest.mark.parametrize(("policy", "external"), [(POLICY, "model.onnx.data"), (EXACT, "weights.bin")])
+def test_what_a_lost_output_left_is_not_in_the_way(tmp_path: Path, policy: str, external: str) -> None:
+    """`clean` removes what a build system knows of: the model, but not its data."""
+    for folder, seeds in ((tmp_path / "again", (0, 1)), (tmp_path / "fresh", (1,))):
+        model = project(folder, policy)
+        for seed in seeds:
+            (folder / "models" / external).unlink(missing_ok=True)  # onnx would append to it
+            onnx.save(lean(seed=seed), model, save_as_external_data=True, location=external)
+            (folder / "out" / "model.onnx").unlink(missing_ok=True)
+            assert shrink(folder).code == 0
+    assert tree(tmp_path / "again" / "out") == tree(tmp_path / "fresh" / "out")
 
 
 def test_the_depfile_names_all_that_counted_and_odd_names_are_escaped(tmp_path: Path) -> None:

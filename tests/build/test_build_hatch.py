@@ -13,9 +13,11 @@ from build_projects import (
     built,
     found_by_check,
     install_editable,
+    leave_data_out,
     opened,
     stopped,
     tree,
+    under_a_nearer_policy,
     write_project,
 )
 
@@ -136,3 +138,28 @@ def test_missing_data_and_a_missing_policy_stop_the_build(tmp_path: Path) -> Non
     write_project(tmp_path / "bare", PYPROJECT)
     (tmp_path / "bare" / ".onnx-ci.yaml").unlink()
     assert "there is no .onnx-ci.yaml" in stopped(tmp_path / "bare")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        'exclude = ["*.data"]',
+        'force-include = {"pkg/model.onnx" = "pkg/model.onnx", "pkg/__init__.py" = "pkg/__init__.py"}\n'
+        'packages = []\ninclude = ["nothing"]',
+    ],
+)
+def test_a_model_that_ships_as_it_is_ships_with_its_data(tmp_path: Path, table: str) -> None:
+    write_project(tmp_path / "p", f"{PYPROJECT}[tool.hatch.build.targets.wheel]\n{table}\n")
+    model = leave_data_out(tmp_path / "p")
+    files = built(tmp_path / "p")
+    assert files["pkg/model.onnx"] == model.read_bytes()
+    assert_runs_alike(files, model, tmp_path / "unpacked")
+
+
+def test_the_nearest_policy_rules(tmp_path: Path) -> None:
+    root = tmp_path / "p"
+    write_project(root, PYPROJECT)
+    under_a_nearer_policy(root)
+    assert found_by_check(root, "OCI001") in stopped(root)
+    (root / "pyproject.toml").write_text(f'{PYPROJECT}policy = ".onnx-ci.yaml"\n')
+    assert len(built(root)["pkg/near/model.onnx"]) < 15_000

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from build_projects import POLICY
+from small_models import bloated
 
 from onnx_ci.entry.packing import Options, packed_for
-from onnx_ci.errors import UsageError
+from onnx_ci.errors import BuildStopped, UsageError
 
 ROOT = Path("/project")
 FOUND = {
@@ -54,3 +57,17 @@ def test_a_pattern_that_matches_nothing_is_an_error() -> None:
 def test_a_policy_that_is_named_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no policy file"):
         packed_for(Options({"policy": "no.yaml"}, "[t]", "policy"), tmp_path, {}, tmp_path)
+
+
+def test_a_package_without_any_rule_is_not_built(tmp_path: Path) -> None:
+    """The policy that was named is beside the models, not above them."""
+    model = tmp_path / "pkg" / "model.onnx"
+    for file in (model, tmp_path / "sub" / "p.yaml"):
+        file.parent.mkdir()
+    onnx.save(bloated(), model)
+    (tmp_path / "sub" / "p.yaml").write_text(POLICY)
+    options = Options({"policy": "sub/p.yaml"}, "[t]", "policy")
+    with pytest.raises(BuildStopped) as error:
+        packed_for(options, tmp_path, {"pkg/model.onnx": model}, tmp_path / "staging")
+    assert "no model of the package has a rule" in error.value.message
+    assert "is not below the folder of sub/p.yaml" in error.value.message

@@ -13,9 +13,11 @@ from build_projects import (
     built,
     found_by_check,
     install_editable,
+    leave_data_out,
     opened,
     stopped,
     tree,
+    under_a_nearer_policy,
     write_project,
 )
 
@@ -103,3 +105,19 @@ def test_a_build_stops_with_the_finding_that_check_prints(tmp_path: Path) -> Non
 def test_a_wrong_table_is_said_in_one_line(tmp_path: Path) -> None:
     write_project(tmp_path / "p", f"{PACKAGE_DATA}sdist = true\n")
     assert "[tool.onnx-ci]: unknown key 'sdist'" in stopped(tmp_path / "p")
+
+
+def test_a_model_that_ships_as_it_is_ships_with_its_data(tmp_path: Path) -> None:
+    write_project(tmp_path / "p", PACKAGE_DATA.replace("*.onnx*", "*.onnx"))
+    model = leave_data_out(tmp_path / "p")
+    files = built(tmp_path / "p")
+    assert files["pkg/model.onnx"] == model.read_bytes()
+    assert_runs_alike(files, model, tmp_path / "unpacked")
+
+
+def test_the_nearest_policy_rules(tmp_path: Path) -> None:
+    root = tmp_path / "p"
+    write_project(root, PACKAGE_DATA.replace("*.onnx*", "**/*.onnx"))
+    under_a_nearer_policy(root)
+    assert found_by_check(root, "OCI001") in stopped(root)
+    assert "pkg/near/.onnx-ci.yaml" in built(root, "--sdist")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onnx_ci.entry.arguments import read_budget, read_methods, read_tolerance
 from onnx_ci.entry.output import add_cache_argument, add_format_arguments, write_outcome, write_run
-from onnx_ci.errors import UsageError
+from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS
 from onnx_ci.request import Request
@@ -64,7 +64,22 @@ def run(options: argparse.Namespace) -> int:
     source, target = Path(options.source), Path(options.target)
     if not source.exists():
         raise UsageError(f"there is no file {options.source!r}", hint="usage: onnx-ci shrink IN OUT")
+    _check_other_files(options, source, target)
     return _by_rule(options, source, target) if options.policy else _as_asked(options, source, target)
+
+
+def _check_other_files(options: argparse.Namespace, source: Path, target: Path) -> None:
+    """Before any work is done, and before OUT is there: a build takes an OUT without depfile for current."""
+    written = {f"--format {name} --output": Path(output) for name, output in options.formats if output}
+    if options.depfile:
+        from onnx_ci.entry.depfile import check_depfile
+
+        written["--depfile"] = Path(options.depfile)
+        check_depfile(Path(options.depfile), options.target, source)
+    if written or options.policy:
+        from onnx_ci.entry.distinct import refuse_same
+
+        refuse_same(written, source, target, Path(options.policy) if options.policy else None)
 
 
 def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
@@ -118,7 +133,11 @@ def _write_depfile(options: argparse.Namespace, more: Sequence[Path]) -> None:
 
     source = Path(options.source)
     data = [source.parent / name for name in data_of(source)]
-    write_depfile(Path(options.depfile), options.target, [source, *data, *more])
+    try:
+        write_depfile(Path(options.depfile), options.target, [source, *data, *more])
+    except OnnxCiError:
+        Path(options.target).unlink()  # with it and no depfile the next build would have nothing to do
+        raise
 
 
 def _shrink(request: Request, hashing: BackgroundHash | None) -> Outcome:
