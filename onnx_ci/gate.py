@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
@@ -25,6 +24,7 @@ from onnx_ci.model.replace import left_behind
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override
 from onnx_ci.results import NOT_RUN, Alternative, Measure, Outcome, Planned, Proof, Verification
+from onnx_ci.shell import shell_word
 from onnx_ci.workbench import Workbench
 
 LEAVE_OUT = "leave the method out for this model, or report the failure to the library it comes from"
@@ -241,7 +241,7 @@ def _left_behind(job: Job, original: Model, written: Path) -> Iterator[Finding]:
     """Files that are not called after the model are never touched; say so, and how to be rid of them."""
     names = left_behind(original, written) if original.path.resolve() == written else []
     if names:
-        files = " ".join(shlex.quote(name) for name in names)
+        files = " ".join(shell_word(name) for name in names)
         users = [user for name in names for user in other_users(written.parent / name, written, job.root)]
         why = (
             f"it stays, for {display_path(users[0])} can't be read and may need it"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -13,6 +12,7 @@ from onnx_ci.model.hashing import combined_sha256
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.ownership import data_of
 from onnx_ci.model.receipt import Receipt
+from onnx_ci.shell import shell_word
 from onnx_ci.targets.git import run_git
 from onnx_ci.targets.origin import find_content
 
@@ -42,7 +42,7 @@ class _Search:
         if shown is None:
             return False
         self.left -= target.stat().st_size
-        self.commands.append(f"{shown} > {shlex.quote(os.path.relpath(beside))}")
+        self.commands.append(f"{shown} > {shell_word(os.path.relpath(beside))}")
         return True
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 from onnx_ci.model.hashing import file_sha256
+from onnx_ci.shell import shell_word
 from onnx_ci.targets.git import git_into, run_git, shared_folder
 
 MOST_BLOBS = 64  # that are read to see whether they are it
@@ -33,7 +33,7 @@ def find_content(
     if stored.is_file() and stored.stat().st_size <= size:
         shutil.copyfile(stored, target)
         if file_sha256(target) == sha256:
-            return f"cat {shlex.quote(os.path.relpath(stored))}"
+            return f"cat {shell_word(os.path.relpath(stored))}"
     for blob in islice(_within_reason(_blobs(repository, name, target, size, exact)), MOST_BLOBS):
         if git_into(target, repository, "cat-file", "blob", blob) and file_sha256(target) == sha256:
             return f"git cat-file blob {blob}"

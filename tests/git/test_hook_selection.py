@@ -94,6 +94,35 @@ def test_a_push_is_judged_by_what_is_pushed_alone(repository: Repository) -> Non
         assert "3 models checked" in done.out
 
 
+def test_a_push_that_leaves_only_history(repository: Repository) -> None:
+    """A model that was added and removed again: no file is left that a runner could name."""
+    root = repository.root
+    write_policy(root, RULE, "history: {budget: 10 kB}\n")
+    base = repository.commit_all("a budget")
+    onnx.save(lean(seed=5), root / "brief.onnx")
+    repository.commit_all("added")
+    (root / "brief.onnx").unlink()
+    tip = repository.commit_all("removed")
+    done = hook(repository, env={"PRE_COMMIT_FROM_REF": base, "PRE_COMMIT_TO_REF": tip})
+    assert done.code == 1, done.out
+    assert "OCI026" in done.out
+
+
+def test_what_a_settled_merge_brings(repository: Repository) -> None:
+    """Runners name only what was in conflict; the commit holds the rest of the other side too."""
+    root = repository.root
+    for branch in ("side", "main"):
+        repository.git("checkout", "--quiet", *(["-b"] if branch == "side" else []), branch)
+        (root / "notes").write_text(branch)
+        if branch == "side":
+            onnx.save(lean(layers=3), root / "big.onnx")
+        repository.commit_all(branch)
+    assert repository.attempt("merge", "side").returncode != 0
+    (root / "notes").write_text("both")
+    repository.git("add", ".")
+    assert "OCI001 big.onnx" in hook(repository).out
+
+
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_runners_start_it_where_no_file_is_left_to_name(runner: str, tmp_path: Path) -> None:
     repository = Hooked(tmp_path, runner, "onnx-ci-check")
