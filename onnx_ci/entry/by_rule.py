@@ -14,7 +14,7 @@ from onnx_ci.results import RunReport
 from onnx_ci.shipping import ship
 from onnx_ci.single import copy_model
 from onnx_ci.verify.client import Runner
-from onnx_ci.verify.sample_paths import sample_files
+from onnx_ci.verify.sample_paths import sample_files, sample_folders
 
 
 class ByRule:
@@ -68,7 +68,12 @@ class ByRule:
             return []  # it can't be read, and the report will say so
 
     def samples(self) -> list[Path]:
-        """The files that verification read."""
+        """The files that verification read, and the folders in which more of them may appear. A folder that
+        is written to by the build itself would never be old enough."""
         folder = self.context.folder
         rule = rule_for(self.context.policy, self.source.relative_to(folder).as_posix())
-        return list(sample_files(rule.inputs.samples, folder)) if rule else []
+        if rule is None:
+            return []
+        files = sample_files(rule.inputs.samples, folder)
+        folders = sample_folders(rule.inputs.samples, folder)
+        return [*files, *(path for path in folders if path != self.target.resolve().parent)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
     from setuptools import Distribution
 
     from onnx_ci.entry.packing import Options
-    from onnx_ci.shipping import Packed
 
 WHERE = "[tool.onnx-ci]"
 
@@ -21,12 +22,14 @@ WHERE = "[tool.onnx-ci]"
 def finalize_distribution_options(dist: Distribution) -> None:
     """Called for every build where this package is installed; does nothing without the table."""
     file = Path("pyproject.toml")
-    if not file.is_file() or b"onnx-ci" not in file.read_bytes():
+    if not file.is_file() or not re.search(rb"onnx[-_.]?ci", file.read_bytes(), re.IGNORECASE):
         return
     from setuptools.config.pyprojecttoml import load_file
 
-    table = load_file(file).get("tool", {}).get("onnx-ci")
+    tables = load_file(file).get("tool", {})
+    table = tables.get("onnx-ci")
     if table is None:
+        _warn_of_typo(tables)
         return
     for name, added in (("build_py", ShrinkModels), ("sdist", TakePolicy)):
         known: type[Any] = dist.get_command_class(name)
@@ -34,21 +37,34 @@ def finalize_distribution_options(dist: Distribution) -> None:
             dist.cmdclass[name] = type(name, (added, known), {"onnx_ci_table": table})
 
 
+def _warn_of_typo(tables: dict[str, Any]) -> None:
+    for name in tables:
+        if re.fullmatch(r"onnx[-_.]?ci", name, re.IGNORECASE):
+            warnings.warn(f"[tool.{name}] is not read by onnx-ci; did you mean {WHERE}?", stacklevel=2)
+
+
 class ShrinkModels:
-    """Added to `build_py`: models are shrunk before anything is copied, and put over the copies after."""
+    """Added to `build_py`: when all is copied, models are shrunk and put over the copies. Not before, since
+    a project's own `build_py` may make models on the way."""
 
     def run(self: Any) -> None:
-        if self.editable_mode or not self.packages:
+        if getattr(self, "editable_mode", False) or not self.packages:
             super().run()  # type: ignore[misc]
             return
-        from onnx_ci.entry.packing import packed_for
+        from onnx_ci.entry.build_folder import BuildFolder
+        from onnx_ci.entry.packing import models_of, packed_for
 
-        found = dict(_data_files(self))
         with tempfile.TemporaryDirectory(prefix="onnx-ci-") as staging, _errors_of_setuptools():
-            packed, report = packed_for(_options(self), Path.cwd(), found, Path(staging))
-            print(report.rstrip())  # noqa: T201 - beside what setuptools prints
+            options, folder = _options(self), BuildFolder(Path(self.build_lib))
             super().run()  # type: ignore[misc]
-            _put(packed, Path(self.build_lib))
+            found = dict(_data_files(self))
+            with contextlib.ExitStack() as failed:
+                failed.callback(folder.remove, models_of(found))
+                found.update(folder.made(found))
+                packed, report = packed_for(options, Path.cwd(), found, Path(staging))
+                folder.put(packed)
+                failed.pop_all()
+            print(report.rstrip())  # noqa: T201 - beside what setuptools prints
 
 
 class TakePolicy:
@@ -90,14 +106,3 @@ def _errors_of_setuptools() -> Iterator[None]:
         yield
     except OnnxCiError as error:
         raise BaseError(f"onnx-ci: {complaint(error.message, error.hint)}") from None
-
-
-def _put(packed: Packed, build: Path) -> None:
-    from onnx_ci.single import copy_file
-
-    for title in packed.dropped:
-        (build / title).unlink(missing_ok=True)
-    # Those that are kept too: setuptools leaves what it finds in the build folder and takes for newer.
-    for title, file in {**packed.kept, **packed.files}.items():
-        (build / title).parent.mkdir(parents=True, exist_ok=True)
-        copy_file(file, build / title)

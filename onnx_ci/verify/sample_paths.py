@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
+
+
+def sample_folders(patterns: Sequence[str], home: Path) -> Iterator[Path]:
+    """Folders below home in which a new file may be a new sample. In home itself much else changes."""
+    for pattern in patterns:
+        fixed = takewhile(lambda part: not set(part) & set("*?["), Path(pattern).parts)
+        start = home.joinpath(*fixed)
+        found = [start, *home.glob(pattern), *(path.parent for path in home.glob(pattern))]
+        yield from dict.fromkeys(path for path in sorted(found) if path.is_dir() and path != home)
 
 
 def sample_files(patterns: Sequence[str], home: Path) -> Iterator[Path]:

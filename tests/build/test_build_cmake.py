@@ -128,12 +128,22 @@ def test_a_broken_rule_stops_the_build(tmp_path: Path, generator: str) -> None:
         ("onnx_ci_shrink(TARGET t MODELS models/one.onnx)", "OUTPUT_DIR is missing"),
         ("onnx_ci_shrink(TARGET t MODELS a.onnx OUTPUT_DIR o POLICY no.yaml)", "there is no policy file"),
         ("onnx_ci_shrink(TARGET t MODELS a.onnx b/a.onnx OUTPUT_DIR o)", "two models are called a.onnx"),
+        (
+            "foreach(t IN ITEMS a b)\n  onnx_ci_shrink(TARGET ${t} MODELS m.onnx OUTPUT_DIR o)\nendforeach()",
+            "another target writes",
+        ),
+        ("onnx_ci_shrink(TARGET t EMBED MODELS a-b.onnx a_b.onnx OUTPUT_DIR o)", "the same name in C"),
         ("onnx_ci_shrink(OTHER TARGET t MODELS a.onnx OUTPUT_DIR o)", "unknown argument: OTHER"),
     ],
 )
 def test_wrong_calls(tmp_path: Path, call: str, message: str) -> None:
     project(tmp_path, LISTS.split("onnx_ci_shrink")[0] + call)
     assert message in configure(tmp_path)
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    project(tmp_path)
+    assert "no such program" in configure(tmp_path, "-G", "Ninja", "-DONNX_CI_EXECUTABLE=/nope")
 
 
 def test_a_missing_model_stops_the_build_and_leaves_nothing(tmp_path: Path) -> None:

@@ -269,6 +269,19 @@ def test_make_builds_again_only_what_has_to_be(tmp_path: Path) -> None:
     assert not make()
 
 
+def test_a_new_sample_means_another_build(tmp_path: Path) -> None:
+    needs("make")
+    project(tmp_path, f"{EXACT[:-3]}, inputs: {{samples: ['feeds/*.npz']}}}}]\n")
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    (tmp_path / "feeds").mkdir()
+    np.savez(tmp_path / "feeds" / "one.npz", **FEED)
+    assert "onnx-ci shrink" in run("make", cwd=tmp_path).stdout
+    assert "onnx-ci shrink" not in run("make", cwd=tmp_path).stdout
+    np.savez(tmp_path / "feeds" / "two.npz", **FEED)
+    os.utime(tmp_path / "feeds" / "two.npz", (1, 1))
+    assert "onnx-ci shrink" in run("make", cwd=tmp_path).stdout
+
+
 MESON = """\
 project('demo', version: '1')
 custom_target('model',
@@ -318,6 +331,7 @@ def test_what_can_not_be_embedded(tmp_path: Path) -> None:
         (["no.onnx", "m.c"], "there is no file"),
         (["m.onnx", "m.cpp"], "is no C file"),
         (["m.onnx", "m.c", "--symbol", "a b"], "is no name for a C array"),
+        (["m.onnx", "m.c", "--symbol", "int"], "is no name for a C array"),
     ):
         done = onnx_ci("embed", *arguments, cwd=tmp_path)
         assert (done.code, message in done.err) == (2, True), done.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import onnx
 import pytest
 from build_projects import (
     POLICY,
@@ -20,6 +21,7 @@ from build_projects import (
     under_a_nearer_policy,
     write_project,
 )
+from small_models import bloated
 
 PYPROJECT = """
 [build-system]
@@ -84,9 +86,11 @@ def test_data_that_the_shrunk_model_does_not_need_is_not_shipped(tmp_path: Path)
 
 
 def test_without_the_table_nothing_happens(tmp_path: Path) -> None:
-    plain = PACKAGE_DATA.replace("[tool.onnx-ci]", "# onnx-ci")
+    plain = PACKAGE_DATA.replace("[tool.onnx-ci]", "[tool.onnx_ci]")
     model = write_project(tmp_path / "p", plain, policy="this: is not a policy\n")
-    assert built(tmp_path / "p")["pkg/model.onnx"] == model.read_bytes()
+    done = build(tmp_path / "p")
+    assert "did you mean [tool.onnx-ci]?" in done.stdout + done.stderr
+    assert opened(next((tmp_path / "p" / "dist").iterdir()))["pkg/model.onnx"] == model.read_bytes()
 
 
 def test_an_editable_install_is_left_alone(tmp_path: Path) -> None:
@@ -121,3 +125,38 @@ def test_the_nearest_policy_rules(tmp_path: Path) -> None:
     under_a_nearer_policy(root)
     assert found_by_check(root, "OCI001") in stopped(root)
     assert "pkg/near/.onnx-ci.yaml" in built(root, "--sdist")
+
+
+def test_what_an_earlier_build_left_is_not_shipped(tmp_path: Path) -> None:
+    root = tmp_path / "p"
+    model = write_project(root, PACKAGE_DATA, external="model.onnx.data")
+    assert "pkg/model.onnx.data" in built(root)
+    shutil.rmtree(root / "dist")
+    (root / "pkg" / "model.onnx.data").unlink()
+    onnx.save(bloated(), model)
+    assert "pkg/model.onnx.data" not in built(root)
+    shutil.rmtree(root / "dist")
+    (root / ".onnx-ci.yaml").write_text(POLICY.replace("methods: [dedupe, int8-weights]", "ignore: true"))
+    assert built(root)["pkg/model.onnx"] == model.read_bytes()
+    shutil.copyfile(model, root / "build" / "lib" / "pkg" / "gone.onnx")
+    done = build(root)
+    assert done.returncode == 1
+    assert "gone.onnx was left by an earlier build" in done.stdout + done.stderr
+
+
+def test_models_that_a_build_py_of_its_own_makes(tmp_path: Path) -> None:
+    root = tmp_path / "p"
+    model = write_project(root, PACKAGE_DATA)
+    (root / "setup.py").write_text(
+        "import shutil, setuptools\nfrom distutils.command.build_py import build_py\n"
+        "class Export(build_py):\n"
+        "    def run(self):\n"
+        "        shutil.copyfile('pkg/model.onnx', 'pkg/before.onnx')\n"
+        "        super().run()\n"
+        "        shutil.copyfile('pkg/model.onnx', f'{self.build_lib}/pkg/after.onnx')\n"
+        "setuptools.setup(cmdclass={'build_py': Export})\n"
+    )
+    files = built(root)
+    for name in ("pkg/model.onnx", "pkg/after.onnx"):
+        assert_runs_alike(files, model, tmp_path / "unpacked", name)
+    assert all(len(content) < 15_000 for content in files.values())

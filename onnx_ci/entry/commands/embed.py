@@ -11,6 +11,16 @@ from onnx_ci.errors import UsageError
 from onnx_ci.whole import whole
 
 LINE = 20  # bytes a line
+# Of C and C++, which may both include the header; what starts with an underscore is left to the compiler.
+KEYWORDS = (
+    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const"
+    " const_cast consteval constexpr constinit continue co_await co_return co_yield decltype default delete"
+    " do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long"
+    " main mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public"
+    " register reinterpret_cast requires restrict return short signed size_t sizeof static static_assert"
+    " static_cast struct switch template this thread_local throw true try typedef typeid typename typeof"
+    " union unsigned using virtual void volatile wchar_t while xor xor_eq "
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     if target.suffix != ".c":
         raise UsageError(f"{options.target!r} is no C file", hint=f"for example: {target.with_suffix('.c')}")
     symbol = options.symbol or re.sub(r"\W|^(?=\d)", "_", model.name, flags=re.ASCII)
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", symbol):
+    if f" {symbol} " in KEYWORDS or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", symbol):
         raise UsageError(f"{symbol!r} is no name for a C array", hint="for example: --symbol encoder_onnx")
     if data := data_of(model):
         raise UsageError(
