@@ -23,6 +23,8 @@ MARKS = {"error": "red", "warning": "yellow", "note": "dim"}
 
 def render_run(report: RunReport, style: Style) -> str:
     lines = [*_table(report, style)]
+    for outcome in report.outcomes:
+        lines += [style.paint(line, "dim") for line in _how(outcome)]
     findings = [*(f for outcome in report.outcomes for f in outcome.findings), *report.findings]
     for finding in findings:
         lines += ["", *_finding(finding, style)] if finding.hint else _finding(finding, style)
@@ -109,6 +111,20 @@ def _parameters(before: Measure, after: Measure | None) -> Iterator[str]:
     if before.params is not None:
         change = f" -> {after.params:,}" if after and after.params != before.params else ""
         yield f"  params   {before.params:,}{change}"
+
+
+def _how(outcome: Outcome) -> Iterator[str]:
+    """What was done to one model of many, and what else was tried; `explain` tells the rest."""
+    if outcome.plan is None:
+        return
+    kept = [step for step in outcome.steps if step.kept]
+    done = "; ".join(f"{step.method} ({one_line(step.note)})" if step.note else step.method for step in kept)
+    yield f"{one_line(outcome.path)}: {done or 'nothing was taken'}"
+    tried = [one for one in outcome.alternatives if one.sqnr is not None]
+    told = ", ".join(
+        f"{', '.join(one.methods)} {format_size(one.size)} at {one.sqnr:.0f} dB" for one in tried
+    )
+    yield from [f"  also tried: {told}"] if told else []
 
 
 def _steps(outcome: Outcome) -> Iterator[str]:

@@ -162,6 +162,8 @@ groups:
     assert done.code == 0, done.out
     left = [(tmp_path / f"m{number}.onnx").stat().st_size for number in range(3)]
     assert left[2] == size
+    checked = onnx_ci("check", "--all", cwd=tmp_path)
+    assert checked.code == 0
     assert 1.5 * size < sum(left) <= 1.8 * size  # no more loss than the group needs
     assert onnx_ci("check", "--all", cwd=tmp_path).code == 0
 
@@ -227,3 +229,12 @@ groups:
     assert first.code == 1  # the group can't be met
     onnx_ci("fix", "--all", cwd=tmp_path)
     assert [(tmp_path / name).read_bytes() for name in ("a.onnx", "b.onnx")] == after
+
+
+def test_a_run_tells_what_was_done_and_what_else_was_tried(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    policy = 'version: 1\nmodels:\n  - {path: "*.onnx", methods: [fp16-weights, int8-weights]}\n'
+    (tmp_path / ".onnx-ci.yaml").write_text(policy)
+    done = onnx_ci("check", "--all", cwd=tmp_path)
+    assert "model.onnx: int8-weights (int8 by" in done.out
+    assert "also tried: fp16-weights " in done.out
