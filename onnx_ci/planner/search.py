@@ -15,7 +15,7 @@ ALONE = 48  # tensors measured one by one, the largest first
 MOST = 64  # trials to find out what single tensors do; what is not measured alone is measured with others
 LEAST = 8  # such trials, however slow the model is
 REFINEMENTS = 24  # trials beyond the first that did not hold
-STEPS_BACK = (0.95, 0.85, 0.7)  # of the way, where what held in trials is refused in earnest
+STEPS_BACK = (0.85, 0.7, 0.5, 0.3)  # of the way, where what held in trials is refused in earnest
 
 
 @dataclass
@@ -163,7 +163,7 @@ class Search:
                 break
             del path[taken]
         for share in STEPS_BACK:
-            back = mixed(self.known.path[: int(len(self.known.path) * share)])
+            back = mixed(path[: int(taken * share)])
             if back:
                 self.trials.run(back)
 
