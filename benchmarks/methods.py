@@ -53,7 +53,7 @@ class Row:
 
 def our_command(method: Method, source: Path, target: Path) -> list[str]:
     """Peers do not verify, so neither do we; what calibrates needs the inputs that verification makes."""
-    options = ("--tolerance", "cosine=-1") if method.wants_feeds else ("--no-verify",)
+    options = ("--tolerance", "sqnr=1") if method.wants_feeds else ("--no-verify",)
     return shrink(source, target, "--methods", method.name, *options)
 
 
