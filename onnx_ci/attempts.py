@@ -16,7 +16,6 @@ from onnx_ci.workbench import Workbench
 if TYPE_CHECKING:
     from onnx_ci.planner.planner import Planner
 
-BY_CHANCE = "OCI013"  # the code of what another run may find otherwise
 STRIDES = 4  # times that a plan is asked for more, where what it gave is still too large
 
 
@@ -45,7 +44,7 @@ class Attempts:
 
     def _planned(self, planner: Planner, candidate: Candidate) -> Staged:
         """A plan that the clock cut short is a matter of chance: it must not be remembered."""
-        self.bench.codes.update([BY_CHANCE] if planner.hurried else [])
+        self.bench.by_chance |= planner.hurried
         return self.bench.stage(candidate)
 
     def _smallest(self, draft: Draft, planner: Planner | None, tried: list[Alternative]) -> Iterator[Staged]:
@@ -145,7 +144,7 @@ class Attempts:
                 say=bench.say,
             )
         )
-        bench.codes.update([BY_CHANCE] if planner.hurried else [])
+        bench.by_chance |= planner.hurried
         bench.plan = planner.nothing if planner.search is None and planner.hurried else None
         return planner if planner.search is not None else None
 

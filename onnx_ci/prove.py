@@ -17,7 +17,6 @@ from onnx_ci.results import Latency, Proof, Verification
 from onnx_ci.verify.client import RunFailed, Runner
 from onnx_ci.verify.compare import worse_of
 from onnx_ci.verify.damage import damaged
-from onnx_ci.verify.dtypes import is_float
 from onnx_ci.verify.evaluate import evaluate
 from onnx_ci.verify.verifier import Verifier
 
@@ -35,7 +34,6 @@ class Prover:
         self.scratch = scratch
         self.home = home
         self.runner = runner
-        self._verifier: Verifier | None = None
 
     def prove(self, path: Path, candidate: Model, *, bitwise: bool, changes: Collection[str]) -> Proof:
         tolerance = exact_tolerance(self.rule.tolerance) if bitwise else self.rule.tolerance
@@ -53,11 +51,9 @@ class Prover:
         """The inputs that verification uses, for methods that calibrate."""
         return self.verifier.feeds()
 
-    @property
+    @cached_property
     def verifier(self) -> Verifier:
-        if self._verifier is None:
-            self._verifier = self._make(self.rule.inputs)
-        return self._verifier
+        return self._make(self.rule.inputs)
 
     def _make(self, spec: InputSpec) -> Verifier:
         return Verifier(
@@ -112,8 +108,7 @@ class Prover:
         """Makes other inputs than the verifier does; many where outputs have no distance, only equality."""
         if self.rule.inputs.samples:
             return None
-        graded = any(is_float(a.dtype) for outputs in self.verifier.reference() for a in outputs.values())
-        count = max(FURTHER if graded else MANY, self.rule.inputs.count)
+        count = max(FURTHER if self.verifier.is_graded else MANY, self.rule.inputs.count)
         return self._make(replace(self.rule.inputs, count=count, seed=self.rule.inputs.seed + OTHER_SEED))
 
     def _questioned(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:

@@ -49,7 +49,7 @@ class Workbench:
         self.count = 0
         self.idle: dict[tuple[str, str], Step] = {}  # methods that gained nothing, and why
         self.plan: Planned | None = None  # what the planner found out, whether anything came of it or not
-        self.codes: set[str] = set()  # of the findings that verifications led to
+        self.by_chance = False  # whether another run may find otherwise: time or memory ran out
 
     @cached_property
     def before(self) -> Measure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,6 @@ from onnx_ci.model.load import adopt_model
 from onnx_ci.model.measure import files_of
 from onnx_ci.plan import Candidate
 from onnx_ci.results import NOT_RUN, Measure, Step
-
-BY_CHANCE = "OCI013"  # what a machine under load, or with less memory, may do otherwise
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,10 @@ class Memory:
         idle = tuple(read(Step, step) for step in facts["idle"])
         return read(Choice, facts["choice"], staged=staged), idle
 
-    def keep(self, choice: Choice, idle: Sequence[Step], codes: Collection[str]) -> None:
-        """Remember a choice that another run would make as well; `codes` are those of all verifications."""
+    def keep(self, choice: Choice, idle: Sequence[Step], *, by_chance: bool) -> None:
+        """Remember a choice that another run would make as well."""
         steady = choice.verification.status in ("passed", "failed") or choice.verification == NOT_RUN
-        by_chance = BY_CHANCE in codes or any(step.failed for step in idle)
+        by_chance = by_chance or any(step.failed for step in idle)
         if not self.name or not steady or by_chance or not _untouched(self.model):
             return
         facts = {"choice": plain(choice, leave_out=("staged",)), "idle": [plain(step) for step in idle]}

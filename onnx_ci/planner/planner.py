@@ -23,7 +23,6 @@ from onnx_ci.policy.schema import MethodChoice, Rule
 from onnx_ci.prove import Prover
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
 from onnx_ci.verify.bench import Bench
-from onnx_ci.verify.dtypes import is_float
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 NO_TIME = "there was no time to plan"
@@ -71,7 +70,7 @@ class Planner:
     def _set_up(self, prover: Prover, scratch: Path, *, compressed: bool, say: Callable[[str], None]) -> None:
         model, verifier = self.draft.start.model, prover.planning
         reference = verifier.usable_reference()
-        if not any(is_float(array.dtype) for outputs in reference for array in outputs.values()):
+        if not verifier.is_graded:
             self.reason = "no output is a float, so there is no telling how near a limit is"
             return
         say("planning: rounding samples of each tensor")

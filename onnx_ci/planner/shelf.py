@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from onnx_ci.planner.sketch import sketched
 
 ENOUGH = 1 << 16  # elements of a tensor that tell what rounding does to all of it
 THREADS = 4
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,7 @@ class Shelf:
         self.tables: dict[int, float] = {}  # bytes that all tensors of a form share
         self.encodings = [form.encoding(model) for form in forms]
         found = self._found()
-        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-            known = list(pool.map(self._estimated, found))
+        known = _side_by_side(self._estimated, found)
         self.tensors = {tensor.name: tensor for tensor in known if tensor.forms}
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
         self.ready: dict[tuple[str, int], list[Path]] = {}
@@ -67,8 +69,7 @@ class Shelf:
         """The values of tensors in forms, as files: all forms together may be more than memory holds."""
         keys = list(wanted)
         missing = [key for key in keys if key not in self.ready]
-        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-            self.ready.update(zip(missing, pool.map(self._written, missing), strict=True))
+        self.ready.update(zip(missing, _side_by_side(self._written, missing), strict=True))
         return {key: self.ready[key] for key in keys}
 
     def damaged(self, name: str) -> list[Path]:
@@ -135,6 +136,12 @@ class Shelf:
             np.save(file, values if found is None else found.values, allow_pickle=False)
             made.append(file)
         return made
+
+
+def _side_by_side(work: Callable[[Given], Made], items: Iterable[Given]) -> list[Made]:
+    """numpy lets other threads run while it computes."""
+    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+        return list(pool.map(work, items))
 
 
 def _sample(values: Array) -> tuple[Array, int]:

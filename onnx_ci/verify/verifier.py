@@ -15,11 +15,10 @@ from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.results import Latency, OutputDelta, Verification
 from onnx_ci.verify.client import Feeds, Load, RunFailed, Runner
-from onnx_ci.verify.compare import compare_outputs
+from onnx_ci.verify.compare import compare_outputs, same_outputs
 from onnx_ci.verify.contract import contract_breaks
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.inputs import derive_feeds
-from onnx_ci.verify.metrics import identical
 from onnx_ci.verify.randomness import random_nodes
 from onnx_ci.verify.samples import load_samples
 
@@ -132,6 +131,11 @@ class Verifier:
             memory_after=_least(after),
         )
 
+    @property
+    def is_graded(self) -> bool:
+        """Whether any output is a float: what is not is equal or wrong, and there is nothing in between."""
+        return any(is_float(array.dtype) for outputs in self.reference() for array in outputs.values())
+
     def feeds(self) -> Sequence[Feeds]:
         """The inputs that run the original."""
         self.reference()
@@ -175,9 +179,8 @@ class Verifier:
             outputs = self.runner.run(self.original, [*self._feeds, *self._feeds], limits=self.limits)
         except RunFailed:
             return nodes
-        pairs = zip(outputs, outputs[len(self._feeds) :], strict=False)
-        same = all(a.keys() == b.keys() and all(identical(a[n], b[n]) for n in a) for a, b in pairs)
-        return [] if same else nodes
+        count = len(self._feeds)
+        return [] if same_outputs(outputs[:count], outputs[count:]) else nodes
 
     def _from_samples(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
         given = load_samples(self.spec.samples, self.root, self._asked())
