@@ -56,12 +56,6 @@ def moonshine_decoder(rng: Rng, run: Run, path: Path) -> list[Feeds]:
     for length in (16000, 24000):
         hidden = _heard(rng, path, length)
         empty = np.zeros((1, 8, 0, 36), np.float32)
-        layers = [
-            f"{at}.{side}.{what}"
-            for at in range(6)
-            for side in ("decoder", "encoder")
-            for what in ("key", "value")
-        ]
         cache = {f"past_key_values.{layer}": empty for layer in LAYERS}
         ids = np.array([[1]], np.int64)
         for step in range(3):
