@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from realistic import Feeds, inputs_for
 
+from onnx_ci.policy.schema import Limits
+from onnx_ci.verify.client import RunFailed, Runner
+
 Array = NDArray[Any]
+PATIENCE = 60.0  # seconds for all samples of one model
 COSINE = 0.999  # the default tolerance: for every output and every sample
 SQNR = 30.0  # dB; a stricter look, which sees a change of scale as well
 PEAK = 0.1  # of the largest value: how far one element may move when the whole array hardly does
@@ -36,12 +39,13 @@ class Truth:
 
 
 class Witness:
-    """Knows how one original behaves, and says of others how far they are from it."""
+    """Knows how one original behaves, and says of others how far they are from it. Models run in the
+    worker process, since onnxruntime itself dies of some damage; its inputs are not the verifier's."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        session = load(path)
-        self.feeds = inputs_for(name, path, lambda feeds: run(session, feeds))
-        self.outputs = [run(session, feeds) for feeds in self.feeds]
+    def __init__(self, name: str, path: Path, runner: Runner) -> None:
+        self._runner = runner
+        self.feeds = inputs_for(name, path, lambda feeds: self._run(path, [feeds])[0])
+        self.outputs = self._run(path, self.feeds)
         self.largest = {
             key: max(map(_largest, (one[key] for one in self.outputs))) for key in self.outputs[0]
         }
@@ -49,10 +53,9 @@ class Witness:
     def truth(self, changed: Path) -> Truth:
         """The worst of all samples and outputs."""
         try:
-            session = load(changed)
-            found = [run(session, feeds) for feeds in self.feeds]
-        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no common base
-            return Truth(kind=BROKEN, where=" ".join(str(error).split())[:160])
+            found = self._run(changed, self.feeds)
+        except RunFailed as error:
+            return Truth(kind=BROKEN, where=" ".join(error.message.split())[:160])
         every = [
             _judged(before[key], after.get(key), self.largest[key], f"{key} of sample {at}")
             for at, (before, after) in enumerate(zip(self.outputs, found, strict=True))
@@ -60,22 +63,13 @@ class Witness:
         ]
         return worst(every)
 
+    def _run(self, path: Path, feeds: Sequence[Feeds]) -> list[Feeds]:
+        return self._runner.run(path, feeds, limits=Limits(seconds=PATIENCE))
+
 
 def worst(every: Sequence[Truth]) -> Truth:
     order = (BROKEN, BEYOND, SLICE, LOUDER, SLIGHT, SAME)
     return min(every, key=lambda one: (order.index(one.kind), one.cosine, one.row, one.sqnr))
-
-
-def load(path: Path) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # several models are looked at side by side
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-
-
-def run(session: onnxruntime.InferenceSession, feeds: Feeds) -> Feeds:
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, feeds), strict=True))
 
 
 def _judged(before: Array, after: Array | None, largest: float, where: str) -> Truth:
