@@ -59,6 +59,7 @@ class OutputDelta:
     sqnr: float
     top1: float
     exact: bool
+    drift: float = 0.0  # the share by which the length of the whole changed
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
 
