@@ -165,6 +165,8 @@ class Outcome:
     verdict: str
     rule_pattern: str = ""
     rule_line: int = 0
+    rule_file: str = ""  # the policy, and the model: both as named from the top of the repository
+    file: str = ""
     before: Measure | None = None
     after: Measure | None = None
     steps: tuple[Step, ...] = ()
