@@ -121,7 +121,7 @@ class Verifier:
         began = time.monotonic()
         while len(before) < _LOADS and time.monotonic() - began < _LOADING:
             for path, found in ((self.original, before), (candidate, after)):
-                with Runner() as fresh:
+                with self.runner.apart() as fresh:
                     found.append(fresh.load(path, limits=self.limits))
         return replace(
             latency,
