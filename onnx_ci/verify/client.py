@@ -17,6 +17,7 @@ from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.policy.schema import Limits
 from onnx_ci.results import Latency
 from onnx_ci.verify.dtypes import Array
+from onnx_ci.verify.environments import is_installed, packages_of, version_in
 from onnx_ci.verify.exchange import Value, read_samples, write_samples
 from onnx_ci.verify.host import Host
 from onnx_ci.verify.libraries import NO_LIBRARIES, Libraries
@@ -46,6 +47,13 @@ class Load(NamedTuple):
     memory: int | None
 
 
+class Other(NamedTuple):
+    """A runner with another version of onnxruntime."""
+
+    runner: Runner
+    version: str
+
+
 class Runner:
     """Runs models in a worker of its own, under the settings it was made with. Not for several threads
     at once."""
@@ -55,6 +63,7 @@ class Runner:
         self.host = Host(packages)
         self.optimize = True  # with default optimizations, or with none at all
         self.libraries = NO_LIBRARIES
+        self._others: dict[str, Runner] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -64,6 +73,8 @@ class Runner:
 
     def close(self) -> None:
         self.host.close()
+        while self._others:
+            self._others.popitem()[1].close()
 
     @property
     def pid(self) -> int | None:
@@ -76,6 +87,16 @@ class Runner:
         other.optimize = self.optimize if optimize is None else optimize
         other.libraries = self.libraries if libraries is None else libraries
         return other
+
+    def of_version(self, wanted: str) -> Other | None:
+        """One with this onnxruntime and our settings, made and ended with us; None where we are that."""
+        if is_installed(wanted):
+            return None
+        packages = packages_of(wanted)
+        if wanted not in self._others:
+            self._others[wanted] = Runner(packages)
+        other = self._others[wanted].using(optimize=self.optimize, libraries=self.libraries)
+        return Other(other, version_in(packages))
 
     def apart(self) -> Self:
         """The same settings in a process that has done nothing yet; to be closed by itself."""
