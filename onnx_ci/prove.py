@@ -18,6 +18,7 @@ from onnx_ci.verify.client import RunFailed, Runner
 from onnx_ci.verify.compare import worse_of
 from onnx_ci.verify.damage import damaged
 from onnx_ci.verify.evaluate import evaluate
+from onnx_ci.verify.fusions import Fusions
 from onnx_ci.verify.libraries import Libraries
 from onnx_ci.verify.runtimes import Runtimes
 from onnx_ci.verify.verifier import Verifier
@@ -51,7 +52,11 @@ class Prover:
             )
         if verification.status != "passed":
             return Proof(accepted=False, verification=verification)
-        return self._scored(path, verification, extra)
+        proof = self._scored(path, verification, extra)
+        if not proof.accepted:
+            return proof
+        optimized = self.fusions.against(path)
+        return replace(proof, verification=replace(proof.verification, optimized=optimized))
 
     def feeds(self) -> Sequence[Mapping[str, Any]]:
         """The inputs that verification uses, for methods that calibrate."""
@@ -64,6 +69,10 @@ class Prover:
     @cached_property
     def runtimes(self) -> Runtimes:
         return Runtimes(self.verifier, self.rule.runtimes)
+
+    @cached_property
+    def fusions(self) -> Fusions:
+        return Fusions(self.runner, self._runnable, self.rule.limits)
 
     def _make(self, spec: InputSpec) -> Verifier:
         return Verifier(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
+from onnx_ci.fused import about_fusions
 from onnx_ci.job import Job, write_in_place, write_to
 from onnx_ci.judge import judge
 from onnx_ci.model.container import Model
@@ -178,6 +179,7 @@ def compare_files(
 def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outcome:
     from onnx_ci.prove import values_beside
     from onnx_ci.verify.client import RunFailed
+    from onnx_ci.verify.fusions import Fusions
     from onnx_ci.verify.libraries import Libraries
     from onnx_ci.verify.runtimes import Runtimes
     from onnx_ci.verify.verifier import Verifier
@@ -199,7 +201,11 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
         if found.status == "passed":
             everywhere = Runtimes(verifier, rule.runtimes)
             found = everywhere.check(found, after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
-        outcome = replace(outcome, verification=found)
+        if found.status == "passed":
+            optimized = Fusions(verifier.runner, before.path, rule.limits).against(after.path)
+            found = replace(found, optimized=optimized)
+        findings = tuple(about_fusions(outcome.path, found))
+        outcome = replace(outcome, verification=found, findings=findings)
         if found.status == "passed":
             try:
                 timed = verifier.latency(after.path, extra=extra)
