@@ -39,7 +39,6 @@ class Bench:
             "try",
             [self.model],
             self.limits,
-            optimize=True,
             spare=self.spare,
             feeds=str(self.folder / "feeds"),
             outputs=str(outputs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ from onnx_ci.verify.compare import compare_outputs, same_outputs
 from onnx_ci.verify.contract import contract_breaks
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.inputs import derive_feeds
+from onnx_ci.verify.libraries import LIBRARY_HINT, custom_operators, needs_library
 from onnx_ci.verify.randomness import random_nodes
 from onnx_ci.verify.samples import load_samples
 
@@ -51,6 +53,7 @@ class Verifier:
         self.limits = limits
         self.root = root
         self.stored = stored or {}
+        self._given: Sequence[Feeds] | None = None  # found elsewhere; there is nothing to search then
         self._feeds: Sequence[Feeds] = ()
         self._outputs: list[dict[str, Array]] | None = None
         self._failure: ModelError | None = None
@@ -61,11 +64,20 @@ class Verifier:
             raise self._failure
         if self._outputs is None:
             try:
-                self._feeds, self._outputs = self._from_samples() if self.spec.samples else self._search()
+                self._feeds, self._outputs = self._found_feeds()
             except ModelError as error:
                 self._failure = error
                 raise
         return self._outputs
+
+    def under(self, runner: Runner, *, samples: int | None = None) -> Verifier:
+        """The same original and inputs, or the first of them, in another runtime."""
+        other = copy(self)
+        other.runner = runner
+        other._given = self.feeds()[:samples]
+        other._feeds, other._outputs = other._given, None
+        other.__dict__.pop("_noise", None)
+        return other
 
     def check(
         self,
@@ -121,7 +133,7 @@ class Verifier:
         began = time.monotonic()
         while len(before) < _LOADS and time.monotonic() - began < _LOADING:
             for path, found in ((self.original, before), (candidate, after)):
-                with Runner() as fresh:
+                with self.runner.apart() as fresh:
                     found.append(fresh.load(path, limits=self.limits))
         return replace(
             latency,
@@ -182,13 +194,21 @@ class Verifier:
         count = len(self._feeds)
         return [] if same_outputs(outputs[:count], outputs[count:]) else nodes
 
+    def _found_feeds(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
+        if self._given is None:
+            return self._from_samples() if self.spec.samples else self._search()
+        try:
+            return self._given, self.runner.run(self.original, self._given, limits=self.limits)
+        except RunFailed as error:
+            raise _unrunnable(error, "there", "", self.proto) from None
+
     def _from_samples(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
         given = load_samples(self.spec.samples, self.root, self._asked())
         feeds = [{**sample, **self.stored} for sample in given]
         try:
             return feeds, self.runner.run(self.original, feeds, limits=self.limits)
         except RunFailed as error:
-            raise _unrunnable(error, "on the samples given", "check inputs.samples") from None
+            raise _unrunnable(error, "on the samples given", "check inputs.samples", self.proto) from None
 
     def _asked(self) -> onnx.ModelProto:
         """The model without the inputs that come with it: no sample has to hold them."""
@@ -209,7 +229,7 @@ class Verifier:
             except RunFailed as error:
                 failures.append(error)
         hard = [error for error in failures if error.kind != "error"]
-        raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE)
+        raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE, self.proto)
 
     def _attempts(self, failures: Sequence[RunFailed]) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
@@ -240,8 +260,13 @@ def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
     return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
 
 
-def _unrunnable(error: RunFailed, on: str, hint: str) -> ModelError:
+def _unrunnable(error: RunFailed, on: str, hint: str, proto: onnx.ModelProto) -> ModelError:
+    if error.stage == "library":
+        return ModelError(error.message, hint=LIBRARY_HINT, code=error.code)
     if error.stage == "load":
+        custom = custom_operators(proto)
+        if custom:
+            return ModelError(needs_library(custom, error.message), hint=LIBRARY_HINT, code=error.code)
         message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
     else:
         message = f"it could not be run {on}: {error.message}"
