@@ -87,6 +87,14 @@ class Latency:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Noise(OutputDelta):
+    """How far one output of the original is from itself in a second session: nothing finer can be told.
+    `source` is "runs" where two runs alike differ, "threads" where another number of threads is to blame."""
+
+    source: str = ""  # "" | "runs" | "threads"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verification:
     """What running both models showed. `not_run` never counts as passed."""
 
@@ -97,6 +105,8 @@ class Verification:
     outputs: tuple[OutputDelta, ...] = ()
     code: str = ""  # the finding this leads to, where it is not the usual one
     hint: str = ""
+    method: str = "plain"  # "plain" | "seeded": random nodes given the same seeds | "distribution"
+    noise: tuple[Noise, ...] = ()  # of the original, measured before anything was compared with it
 
 
 NOT_RUN = Verification(status="not_run", reason="nothing was changed, so there was nothing to verify")
