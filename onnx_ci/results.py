@@ -129,6 +129,14 @@ class Optimized:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Noise(OutputDelta):
+    """How far one output of the original is from itself in a second session: nothing finer can be told.
+    `source` is "runs" where two runs alike differ, "threads" where another number of threads is to blame."""
+
+    source: str = ""  # "" | "runs" | "threads"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verification:
     """What running both models showed. `not_run` never counts as passed."""
 
@@ -141,6 +149,8 @@ class Verification:
     hint: str = ""
     runtimes: tuple[RuntimeRun, ...] = ()  # every version and setting that both were run with
     optimized: Optimized | None = None
+    method: str = "plain"  # "plain" | "seeded": random nodes given the same seeds | "distribution"
+    noise: tuple[Noise, ...] = ()  # of the original, measured before anything was compared with it
 
 
 NOT_RUN = Verification(status="not_run", reason="nothing was changed, so there was nothing to verify")
