@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnx_ci.report.style import Style
     from onnx_ci.results import Outcome, RunReport
 
-FORMATS = ("text", "json", "github", "markdown", "html")
+FORMATS = ("text", "json", "github", "markdown", "sarif", "junit", "gitlab", "html")
 PLAIN = ("text", "json", "html")  # where there are no findings to show elsewhere
 
 
