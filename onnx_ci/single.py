@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onnx_ci.verify.client import Runner
 
 # Two exports of one network may differ in these and still be compared.
-OWN_AFFAIRS = ("opset", "ir", "metadata", "producer", "functions")
+OWN_AFFAIRS = ("dims", "opset", "ir", "metadata", "producer", "functions")
 
 
 def shrink_file(
