@@ -7,20 +7,20 @@ import onnx
 import pytest
 
 from onnx_ci import compare
-from onnx_ci.verify import draws
+from onnx_ci.verify import varied
 
 
 @pytest.mark.parametrize("index", range(5))
 @pytest.mark.parametrize("below", [1, 2, 3, 257, 30522])
 def test_ids_stay_in_their_table(index, below):
-    drawn = draws.ids(np.random.default_rng(index), (2, 500), 0, below, index)
+    drawn = varied.ids(np.random.default_rng(index), (2, 500), 0, below, index)
     assert drawn.shape == (2, 500)
     assert drawn.min() >= 0
     assert drawn.max() < below
 
 
 def test_samples_are_of_several_kinds():
-    drawn = [draws.ids(np.random.default_rng(0), (1, 2000), 0, 1000, index) for index in range(4)]
+    drawn = [varied.ids(np.random.default_rng(0), (1, 2000), 0, 1000, index) for index in range(4)]
     spread, often, near, filled = (len(np.unique(one)) for one in drawn)
     assert spread > often > near >= filled - 1
     assert np.median(drawn[1]) < 100
