@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.report.words import OUTPUT_COLUMNS, model_row, output_row, proof_reason
+from onnx_ci.report.words import OUTPUT_COLUMNS, model_row, output_row, proof_reason, runtime_row
 from onnx_ci.results import (
     Alternative,
     Latency,
@@ -164,6 +164,8 @@ def _outputs(outcome: Outcome) -> Iterator[str]:
     rows = [output_row(output) for output in verification.outputs]
     if rows:
         yield from _aligned([OUTPUT_COLUMNS, *rows])
+    if verification.runtimes:
+        yield from _aligned([runtime_row(run) for run in verification.runtimes])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -188,6 +188,8 @@ class Runner:
         if answer["kind"] == "memory":
             self.host.stop()  # what is left of it is fragmented
             message = f"it needs more memory than the limit allows ({message})"
+        if answer["stage"] == "library":
+            message = f"its library of operators can't be loaded: {message}"
         raise RunFailed(answer["kind"], message, stage=answer["stage"])
 
     def folder(self) -> Path:
