@@ -74,7 +74,7 @@ class Prover:
     def fusions(self) -> Fusions:
         return Fusions(self.runner, self._runnable, self.rule.limits)
 
-    def _make(self, spec: InputSpec) -> Verifier:
+    def _make(self, spec: InputSpec, like: Verifier | None = None) -> Verifier:
         return Verifier(
             self.runner,
             self._runnable,
@@ -83,6 +83,7 @@ class Prover:
             limits=self.rule.limits,
             root=self.home,
             stored=values_beside(self.original),
+            like=like,
         )
 
     @cached_property
@@ -120,7 +121,8 @@ class Prover:
         """What plans are made on: somewhat more inputs than one candidate is first looked at with."""
         if self.rule.inputs.samples:
             return self.verifier
-        return self._make(replace(self.rule.inputs, count=max(FURTHER, self.rule.inputs.count)))
+        more = replace(self.rule.inputs, count=max(FURTHER, self.rule.inputs.count))
+        return self._make(more, self.verifier)
 
     @cached_property
     def held_out(self) -> Verifier | None:
@@ -128,7 +130,8 @@ class Prover:
         if self.rule.inputs.samples:
             return None
         count = max(FURTHER if self.verifier.is_graded else MANY, self.rule.inputs.count)
-        return self._make(replace(self.rule.inputs, count=count, seed=self.rule.inputs.seed + OTHER_SEED))
+        seed = self.rule.inputs.seed + OTHER_SEED
+        return self._make(replace(self.rule.inputs, count=count, seed=seed), self.verifier)
 
     def _questioned(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
         """Run the check on a damaged model: where it passes too, the pass means nothing."""

@@ -59,6 +59,7 @@ class OutputDelta:
     sqnr: float
     top1: float
     exact: bool
+    drift: float = 0.0  # the share by which the length of the whole changed
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
 
@@ -128,6 +129,14 @@ class Optimized:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Noise(OutputDelta):
+    """How far one output of the original is from itself in a second session: nothing finer can be told.
+    `source` is "runs" where two runs alike differ, "threads" where another number of threads is to blame."""
+
+    source: str = ""  # "" | "runs" | "threads"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verification:
     """What running both models showed. `not_run` never counts as passed."""
 
@@ -140,6 +149,8 @@ class Verification:
     hint: str = ""
     runtimes: tuple[RuntimeRun, ...] = ()  # every version and setting that both were run with
     optimized: Optimized | None = None
+    method: str = "plain"  # "plain" | "seeded": random nodes given the same seeds | "distribution"
+    noise: tuple[Noise, ...] = ()  # of the original, measured before anything was compared with it
 
 
 NOT_RUN = Verification(status="not_run", reason="nothing was changed, so there was nothing to verify")
@@ -208,6 +219,8 @@ class Outcome:
     verdict: str
     rule_pattern: str = ""
     rule_line: int = 0
+    rule_file: str = ""  # the policy, and the model: both as named from the top of the repository
+    file: str = ""
     before: Measure | None = None
     after: Measure | None = None
     steps: tuple[Step, ...] = ()

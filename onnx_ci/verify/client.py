@@ -111,13 +111,17 @@ class Runner:
         *,
         limits: Limits,
         spare: Collection[str] = (),
+        seed: int = 0,
+        other_threads: bool = False,
     ) -> list[dict[str, Array]]:
-        """The outputs by name, one dict a sample. Feeds named in `spare` go to models that ask for them."""
+        """The outputs by name, one dict a sample. Feeds named in `spare` go to models that ask for them.
+        Each call is a session of its own; `seed` is what random nodes without one begin with."""
         folder = self.folder()
         try:
             write_feeds(folder / "feeds", feeds)
             places = {"feeds": str(folder / "feeds"), "outputs": str(folder / "outputs")}
-            self.ask("run", [model], limits, spare=sorted(spare), **places)
+            more = {"spare": sorted(spare), "seed": seed, "other_threads": other_threads, **places}
+            self.ask("run", [model], limits, **more)
             return read_samples(folder / "outputs")
         finally:
             shutil.rmtree(folder, ignore_errors=True)

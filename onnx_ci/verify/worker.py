@@ -110,19 +110,32 @@ def _try(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, An
     return {}
 
 
+def _draw(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Many runs of each sample, of which only means and some draws are handed back."""
+    from onnx_ci.verify import draws, exchange, ort_values
+
+    samples = exchange.read_raw_samples(Path(request["feeds"]))
+    runs = [partial(ort_values.run, ort, sessions[0], sample, request["spare"]) for sample in samples]
+    tallies = [draws.tallied(run, request["runs"]) for run in runs]
+    exchange.write_samples(Path(request["outputs"]), [tally.result() for tally in tallies])
+    return {"left_out": {name: why for tally in tallies for name, why in tally.left_out.items()}}
+
+
 _JOBS: dict[str, Callable[[Any, list[Any], dict[str, Any]], dict[str, Any]]] = {
     "run": _run,
     "time": _time,
     "try": _try,
+    "draw": _draw,
 }
 
 
 def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
     """New ones each time, but for trials, which use one session as long as they go on."""
     paths = request["models"]
-    if request["job"] == "try" and list(_kept) == paths:
+    if request["job"] == "try" and list(_kept) == paths and not request.get("fresh"):
         return list(_kept.values())
     _kept.clear()
+    ort.set_seed(request.get("seed", 0))  # what random nodes without a seed of their own begin with
     made = [_session(ort, path, request) for path in paths]
     if request["job"] == "try":
         _kept.update(zip(paths, made, strict=True))
@@ -139,7 +152,7 @@ def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:
 def _options(ort: Any, request: dict[str, Any]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = min(_THREADS, _processors())
+    options.intra_op_num_threads = _other_threads() if request.get("other_threads") else _threads()
     options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -148,6 +161,14 @@ def _options(ort: Any, request: dict[str, Any]) -> Any:
     for library in request["libraries"]:
         options.register_custom_ops_library(library)
     return options
+
+
+def _threads() -> int:
+    return min(_THREADS, _processors())
+
+
+def _other_threads() -> int:
+    return 1 if _threads() > 1 else 2
 
 
 def _processors() -> int:

@@ -43,5 +43,5 @@ def run(options: argparse.Namespace) -> int:
         runtimes=read_runtimes(options.runtimes),
         libraries=read_libraries(options.libraries),
     )
-    write_outcome(outcome, options.formats, title=f"{options.first} against {options.second}")
+    write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")
