@@ -48,7 +48,6 @@ class Bench:
             "try",
             [self.model],
             self.limits,
-            optimize=True,
             spare=self.spare,
             fresh=self.fresh,
             feeds=str(self.folder / "feeds"),

@@ -29,7 +29,7 @@ def drawn(
         write_feeds(folder / "feeds", feeds)
         places = {"feeds": str(folder / "feeds"), "outputs": str(folder / "outputs")}
         more = {"runs": runs, "seed": seed, "spare": sorted(spare), **places}
-        answer = runner.ask("draw", [model], limits, optimize=True, **more)
+        answer = runner.ask("draw", [model], limits, **more)
         samples = read_samples(folder / "outputs")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from onnx_ci.verify.distribution import Unclear
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.footing import Compared, Footing
 from onnx_ci.verify.inputs import derive_feeds
+from onnx_ci.verify.libraries import LIBRARY_HINT, custom_operators, needs_library
 from onnx_ci.verify.noise import Noisy, excused, refuse_strict, unexplained
 from onnx_ci.verify.samples import load_samples
 from onnx_ci.verify.seeding import Baked
@@ -50,6 +52,7 @@ class Verifier(Footing):
         super().__init__(runner, original, proto, limits=limits, root=root, offset=spec.seed, like=like)
         self.spec = spec
         self.stored = stored or {}
+        self._given: Sequence[Feeds] | None = None  # found elsewhere; there is nothing to search then
         self._feeds: Sequence[Feeds] = ()
         self._outputs: list[dict[str, Array]] | None = None
         self._failure: ModelError | None = None
@@ -60,11 +63,20 @@ class Verifier(Footing):
             raise self._failure
         if self._outputs is None:
             try:
-                self._feeds, self._outputs = self._from_samples() if self.spec.samples else self._search()
+                self._feeds, self._outputs = self._found_feeds()
             except ModelError as error:
                 self._failure = error
                 raise
         return self._outputs
+
+    def under(self, runner: Runner, *, samples: int | None = None) -> Verifier:
+        """The same original and inputs, or the first of them, in another runtime."""
+        other = copy(self)
+        other.runner = runner
+        other.like = self
+        other._given = self.feeds()[:samples]
+        other._feeds, other._outputs = other._given, None
+        return other
 
     def check(
         self,
@@ -122,7 +134,7 @@ class Verifier(Footing):
         began = time.monotonic()
         while len(before) < _LOADS and time.monotonic() - began < _LOADING:
             for path, found in ((self.original, before), (candidate, after)):
-                with Runner() as fresh:
+                with self.runner.apart() as fresh:
                     found.append(fresh.load(path, limits=self.limits))
         return replace(
             latency,
@@ -168,13 +180,21 @@ class Verifier(Footing):
             return  # compared by distribution
         refuse_strict(self.noise, tolerance)
 
+    def _found_feeds(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
+        if self._given is None:
+            return self._from_samples() if self.spec.samples else self._search()
+        try:
+            return self._given, self.runner.run(self.own, self._given, limits=self.limits)
+        except RunFailed as error:
+            raise _unrunnable(error, "there", "", self.proto) from None
+
     def _from_samples(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
         given = load_samples(self.spec.samples, self.root, self._asked())
         feeds = [{**sample, **self.stored} for sample in given]
         try:
             return feeds, self.runner.run(self.own, feeds, limits=self.limits)
         except RunFailed as error:
-            raise _unrunnable(error, "on the samples given", "check inputs.samples") from None
+            raise _unrunnable(error, "on the samples given", "check inputs.samples", self.proto) from None
 
     def _asked(self) -> onnx.ModelProto:
         """The model without the inputs that come with it: no sample has to hold them."""
@@ -195,7 +215,7 @@ class Verifier(Footing):
             except RunFailed as error:
                 failures.append(error)
         hard = [error for error in failures if error.kind != "error"]
-        raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE)
+        raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE, self.proto)
 
     def _attempts(self, failures: Sequence[RunFailed]) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
@@ -232,8 +252,13 @@ def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
     return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
 
 
-def _unrunnable(error: RunFailed, on: str, hint: str) -> ModelError:
+def _unrunnable(error: RunFailed, on: str, hint: str, proto: onnx.ModelProto) -> ModelError:
+    if error.stage == "library":
+        return ModelError(error.message, hint=LIBRARY_HINT, code=error.code)
     if error.stage == "load":
+        custom = custom_operators(proto)
+        if custom:
+            return ModelError(needs_library(custom, error.message), hint=LIBRARY_HINT, code=error.code)
         message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
     else:
         message = f"it could not be run {on}: {error.message}"

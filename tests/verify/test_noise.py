@@ -59,7 +59,7 @@ def checked(
 
 
 def trees(order: Sequence[int], *, flipped: int | None = None) -> onnx.ModelProto:
-    """Decision trees, whose sums onnxruntime shares out among threads: their number shows."""
+    """Decision trees, whose sums onnxruntime shares out among threads: another number, other last bits."""
     generator = np.random.default_rng(1)
     weights = generator.standard_normal((TREES, 2, 3)) * 10 ** generator.standard_normal((TREES, 2, 3))
     splits = generator.standard_normal(TREES)
