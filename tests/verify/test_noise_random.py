@@ -8,8 +8,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from traps.noisy import random_everywhere
 from verify_models import HEAD, model, save
 
+from onnx_ci.methods.base import Method
+from onnx_ci.methods.catalogue import METHODS
+from onnx_ci.methods.chain import Run, run_chain
+from onnx_ci.model.load import open_model
+from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.results import Verification
 from onnx_ci.verify.client import Runner
@@ -248,3 +254,16 @@ def test_integers_that_do_not_change_from_run_to_run_must_be_equal(check):
     assert (found.status, found.method) == ("failed", "distribution")
     assert "output 'k': " in found.reason
     assert "int64 must not" in found.reason
+
+
+@pytest.mark.parametrize("method", [one for one in METHODS if one.exact], ids=lambda method: method.name)
+def test_exact_methods_leave_random_nodes_alone(runner: Runner, tmp_path: Path, method: Method):
+    """None is merged with another, folded or given a seed; those that go are not needed."""
+    path, target = save(random_everywhere(), tmp_path / "original.onnx"), tmp_path / "candidate.onnx"
+    with open_model(path) as opened:
+        chained = run_chain(opened, [Run(method, {})], size=path.stat().st_size, feeds=list)
+        write_model(chained.model, target)
+        limits = Limits(seconds=60)
+        verifier = Verifier(runner, path, opened.proto, spec=InputSpec(), limits=limits, root=tmp_path)
+        found = verifier.check(target, chained.model.proto, CLOSE, allow=method.changes)
+    assert (found.status, found.reason, found.method) == ("passed", "", "seeded")
