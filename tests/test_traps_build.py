@@ -77,8 +77,9 @@ def test_each_has_a_name_and_a_reason() -> None:
 def test_runs(trap: Trap, tmp_path: Path) -> None:
     path = trap.build(tmp_path)
     feeds = feeds_for(trap, path)
+    ort.set_seed(1)
     once = run(str(path), feeds)
-    ort.set_seed(len(once) + 1)  # sessions of one process draw the same numbers otherwise
+    ort.set_seed(2)  # sessions of one process draw the same numbers otherwise
     again = run(str(path), feeds)
     assert (bits(once) == bits(again)) is trap.repeats
     assert all(np.isfinite(array).all() for array in arrays(once)) is trap.finite
