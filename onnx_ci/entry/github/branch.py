@@ -41,7 +41,7 @@ def checked_out(root: Path) -> str:
 
 
 def refusal(event: Event, root: Path) -> str:
-    """Why nothing can be committed for this event, whatever the models are; empty: nothing is known against it."""
+    """Why nothing can be committed for this event; empty: nothing is known against it."""
     if event.is_fork:
         return "the branch is in a fork, where this workflow may not write"
     if event.name == "merge_group":
@@ -61,7 +61,7 @@ def _belongs(event: Event, root: Path) -> bool:
 
 
 def take_branch(event: Event, root: Path) -> Branch:
-    """Be on the branch. A pull request is checked out as a merge that is on no branch: its head is fetched then."""
+    """Be on the branch. A pull request is checked out as a merge on no branch: its head is fetched then."""
     name = checked_out(root)
     if name:
         return Branch(root=root, name=name)

@@ -20,9 +20,9 @@ from onnx_ci.errors import UsageError
 from onnx_ci.results import RunReport
 from onnx_ci.targets.git import commit_of, find_root, run_git
 
-DEFAULT_TOKEN = (
-    "pushed with the workflow's own token: GitHub starts no workflow for such a push, so checks that are required"
-    " do not run on it; the input `token` takes another one"
+NO_NEW_RUN = (
+    "pushed with the workflow's own token: GitHub starts no workflow for such a push, so required checks do"
+    " not run on it; the input `token` takes another one"
 )
 OUR_OWN = "the last commit is one of our own, so nothing is committed on top of it"
 
@@ -84,7 +84,7 @@ class Committing:
             with git_settings(credentials(self.inputs.token)):
                 pushed = push(branch, fixed.names)
             if pushed.done:
-                notes = () if self.inputs.own_token else (DEFAULT_TOKEN,)
+                notes = () if self.inputs.own_token else (NO_NEW_RUN,)
                 return Told(report=fixed.report, changed=True, commit=fixed.commit, notes=notes)
             if not pushed.moved:
                 return self._refused(fixed, pushed.refused)
@@ -94,7 +94,7 @@ class Committing:
         return self._refused(fixed, moved)
 
     def _again(self, branch: Branch, fixed: Fixed) -> Fixed:
-        """After others pushed: the same commit on top of theirs, or done anew where they changed what it is about."""
+        """After others pushed: the same on top of theirs, or anew where they changed what it is about."""
         with git_settings(credentials(self.inputs.token)):
             complaint = branch.fetch()
         if complaint is not None:

@@ -1,4 +1,4 @@
-"""Settings for git that hold for a while and only through the environment: no file and no argument has them."""
+"""Settings for git, through the environment alone: no file and no argument has them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def git_settings(settings: Settings) -> Iterator[None]:
 
 
 def credentials(token: str) -> Settings:
-    """The token for GitHub's own host, as a header. The empty one first drops what a checkout has left: two of
-    them would be refused."""
+    """The token for GitHub's own host, as a header. The empty one before drops what a checkout has left:
+    two of them would be refused."""
     if not token:
         return ()
     server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"

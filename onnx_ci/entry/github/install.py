@@ -27,7 +27,7 @@ _LAUNCHER_WINDOWS = '@"%~dp0..\\Scripts\\python.exe" -I -m onnx_ci %*\r\n'
 
 
 def prepare(inputs: Inputs, event: Event, environment: Mapping[str, str]) -> None:
-    """Tell the next steps where the environment belongs, whether it is there, and what to cache under which key."""
+    """Tell the next steps where the environment belongs, whether it is there, and what to cache how."""
     key = _key(inputs.extras)
     folder = _tools(environment) / key
     cached = inputs.cache and event.trusts_cache
@@ -50,7 +50,7 @@ def prepare(inputs: Inputs, event: Event, environment: Mapping[str, str]) -> Non
 
 
 def install(inputs: Inputs, environment: Mapping[str, str]) -> None:
-    """Make the environment aside and put it in place in one step: other jobs may do the same at this moment."""
+    """Make the environment aside and put it in place in one step: other jobs may do the same now."""
     folder = _tools(environment) / _key(inputs.extras)
     if not is_complete(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,7 @@ def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
         selection = _selection(context, inputs, event)
     fetches = context.checked.policy().lfs.missing == "fetch"
     with git_settings(credentials(inputs.token) if fetches else ()):
-        report = judge_selection(command, context, selection, Judging(cache=inputs.cache))
-    return report
+        return judge_selection(command, context, selection, Judging(cache=inputs.cache))
 
 
 def _selection(context: Context, inputs: Inputs, event: Event) -> Selection:

@@ -27,7 +27,7 @@ def run_mode(inputs: Inputs, event: Event) -> None:
 
 
 def _give_cache_a_key(event: Event) -> None:
-    """Entries are believed if they are signed. Without a secret of its own the repository's name signs them, and
-    only where GitHub itself keeps strangers from writing to the cache that is restored."""
+    """Entries are believed if they are signed. Without a secret the repository's name signs them, and only
+    where GitHub itself keeps strangers from writing to the cache that is restored."""
     if event.trusts_cache and event.repository and os.environ.get("GITHUB_ACTIONS") == "true":
         os.environ.setdefault("ONNX_CI_CACHE_KEY", f"github-actions:{event.repository}")

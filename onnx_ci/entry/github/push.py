@@ -16,8 +16,8 @@ _MOVED = re.compile(
 )
 _PROTECTED = re.compile(r"GH006|GH013|protected branch|rule violations", re.IGNORECASE)
 _DENIED = re.compile(
-    r"\b40[13]\b|permission .* denied|write access .* not granted|authentication failed|could not read username"
-    r"|resource not accessible",
+    r"\b40[13]\b|permission .* denied|write access .* not granted|authentication failed"
+    r"|could not read username|resource not accessible",
     re.IGNORECASE,
 )
 _LONGEST = 300

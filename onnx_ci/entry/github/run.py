@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from onnx_ci.entry.github.event import Event, read_event
 from onnx_ci.entry.github.inputs import Inputs, read_inputs
@@ -42,9 +43,8 @@ def _step(arguments: list[str]) -> int:
 
 def _run(inputs: Inputs, event: Event) -> int:
     if inputs.mode == "comment":
-        from onnx_ci.entry.github import comment
-
-        code = comment.run(inputs, event)
+        comment = import_module("onnx_ci.entry.github.comment")
+        code = int(comment.run(inputs, event))
         write_outputs({"exit-code": str(code), "verdict": str(code)})
         return 0
     from onnx_ci.entry.github.modes import run_mode
@@ -54,7 +54,7 @@ def _run(inputs: Inputs, event: Event) -> int:
 
 
 def annotate(error: OnnxCiError) -> None:
-    """As an annotation, on the line of the policy where it is about that; never more than one line of the log."""
+    """As an annotation, on the line of the policy where it is about that."""
     from onnx_ci.report.github import Annotation
     from onnx_ci.report.style import one_line
 

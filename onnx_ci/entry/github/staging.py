@@ -40,7 +40,7 @@ def commit(root: Path, names: Sequence[str], message: str) -> None:
 
 
 def problem_with(root: Path, names: Sequence[str], report: RunReport, policy: str) -> str:
-    """Why what is staged must not be committed: a model would come without its data, or not as it was proven."""
+    """Why what is staged must not be committed: a model would lack its data, or not be what was proven."""
     kept = kept_by_lfs(root, names)
     plain = sorted(set(kept) - set(staged_objects(root, kept)))
     if plain:

@@ -1,4 +1,4 @@
-"""What `action.yml` starts, by its path and before anything is installed. Old Pythons have to understand it."""
+"""What `action.yml` starts by its path, before anything is installed. Old Pythons have to read it."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ LEAST = (3, 10)
 
 
 def start() -> int:
-    if sys.version_info < LEAST:  # noqa: UP036 - whoever has an older one is to be told, not shown a traceback
+    if sys.version_info < LEAST:  # whoever has an older one is to be told, not shown a traceback
         found = ".".join(map(str, sys.version_info[:3]))
         message = "this runner's python3 is Python %s, and onnx-ci needs 3.10 or later;" % found  # noqa: UP031
         sys.stdout.write(

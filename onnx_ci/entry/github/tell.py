@@ -1,4 +1,4 @@
-"""Tells what came of a run: annotations, summary, report files, outputs, and a comment where one is wanted."""
+"""Tells what came of a run: annotations, summary, report files, outputs, and a comment if wanted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import sys
 import tempfile
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 from onnx_ci.cache.folder import SUFFIX
@@ -15,8 +16,8 @@ from onnx_ci.cache.folder import folder as outcomes_folder
 from onnx_ci.entry.github.event import Event
 from onnx_ci.entry.github.inputs import Inputs
 from onnx_ci.entry.github.outputs import write_outputs, write_summary
-from onnx_ci.entry.output import write_run
-from onnx_ci.report import markdown
+from onnx_ci.entry.output import write_to
+from onnx_ci.report import github, html, json, markdown
 from onnx_ci.report.github import Annotation
 from onnx_ci.report.inert import prose
 from onnx_ci.results import RunReport
@@ -42,14 +43,15 @@ class Told:
 def tell(told: Told, inputs: Inputs, event: Event, folder: Path) -> None:
     report = replace(told.report, notes=(*told.report.notes, *told.notes))
     body = _refusal(told) + markdown.render_run(report, markdown.COMMENT - len(_refusal(told).encode()))
-    (folder / MARKDOWN).write_text(body, encoding="utf-8", errors="backslashreplace")
-    write_run(report, [("github", ""), ("json", str(folder / JSON)), ("html", str(folder / HTML))])
+    write_to(body, str(folder / MARKDOWN))
+    write_to(json.render_run(report), str(folder / JSON))
+    write_to(html.render_run(report), str(folder / HTML))
+    write_to(github.render_run(report), "")
     _annotate(told)
     write_summary(_refusal(told) + markdown.render_run(report, markdown.SUMMARY))
     write_outputs(_outputs(told, inputs, folder, body))
     if inputs.comment:
-        from onnx_ci.entry.github import comment
-
+        comment = import_module("onnx_ci.entry.github.comment")
         comment.run(replace(inputs, paths=(str(folder / JSON),)), event)
 
 

@@ -14,8 +14,8 @@ from onnx_ci.targets.git import commit_of, complaint_of, run_git
 
 
 def catch_up(branch: Branch, base: str, names: Sequence[str]) -> str:
-    """Be on the fetched tip. The rebased commit; empty where it was dropped, and the models are to be fixed anew:
-    they, or a policy, are not what they were when the fix was proven."""
+    """Be on the fetched tip. The rebased commit; empty where it was dropped, and the models are to be fixed
+    anew: they, or a policy, are not what they were when the fix was proven."""
     tip = commit_of(branch.root, branch.tracking) or ""
     theirs = changed_between(branch.root, base, tip)
     if not any(name in names or PurePosixPath(name).name in FILE_NAMES for name in theirs):
