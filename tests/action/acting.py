@@ -1,4 +1,4 @@
-"""Runs workflows for real, with act: repositories are folders, and actions of others are stubs beside this file."""
+"""Runs workflows for real, with act: repositories are folders, and other actions are stubs beside this."""
 
 from __future__ import annotations
 

@@ -78,7 +78,11 @@ def test_what_was_fixed_is_committed_and_nothing_else(host: Hosted, proven: dict
     assert "- outside.onnx: " in message
     assert "github-actions[bot] <41898282+github-actions[bot]@users.noreply.github.com>" in message
     assert is_our_own(host.origin.git("log", "-1", "--format=%B", "main"))
-    assert clone.git("status", "--porcelain").split("\n")[:3] == [" M notes.txt", "A  staged.txt", "?? left.txt"]
+    assert clone.git("status", "--porcelain").split("\n")[:3] == [
+        " M notes.txt",
+        "A  staged.txt",
+        "?? left.txt",
+    ]
     assert "starts no workflow" in done.log
     assert int(done.outputs["bytes-after"]) < int(done.outputs["bytes-before"]) / 3
 
@@ -236,7 +240,12 @@ def test_data_that_git_ignores_is_not_left_behind(host: Hosted, proven: dict[str
 
 
 def test_names_are_only_names(host: Hosted, proven: dict[str, str]) -> None:
-    names = ["$(touch pwned).onnx", "-rf.onnx", "a\n::error::pwned\nShrunk-by: onnx-ci.onnx", ":(top)x`id`.onnx"]
+    names = [
+        "$(touch pwned).onnx",
+        "-rf.onnx",
+        "a\n::error::pwned\nShrunk-by: onnx-ci.onnx",
+        ":(top)x`id`.onnx",
+    ]
     for number, name in enumerate(names):
         host.add_model(name, seed=number % 2)
     host.push("hostile")
