@@ -45,3 +45,5 @@ class Finding:
     severity: str  # "error" | "warning" | "note"
     message: str
     hint: str = ""
+    file: str = ""  # of the policy, where it is not the rule of a model that is broken
+    line: int = 0

@@ -73,6 +73,8 @@ class Groups:
                     message=f"group {group.name!r}: {len(members)} models take {format_size(total)}"
                     f" ({name}), over the budget of {format_size(limit)} ({self.policy.file}:{group.line})",
                     hint="shrink its largest models: onnx-ci fix --all, or raise the group's budget",
+                    file=self.policy.file,
+                    line=group.line,
                 )
 
 

@@ -59,6 +59,7 @@ class OutputDelta:
     sqnr: float
     top1: float
     exact: bool
+    drift: float = 0.0  # the share by which the length of the whole changed
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
 
@@ -164,6 +165,8 @@ class Outcome:
     verdict: str
     rule_pattern: str = ""
     rule_line: int = 0
+    rule_file: str = ""  # the policy, and the model: both as named from the top of the repository
+    file: str = ""
     before: Measure | None = None
     after: Measure | None = None
     steps: tuple[Step, ...] = ()

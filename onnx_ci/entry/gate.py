@@ -68,7 +68,7 @@ def run_gate(command: str, options: argparse.Namespace) -> int:
         return 0
     judging = Judging(jobs=options.jobs, only_new=options.only_new, cache=options.cache)
     report = judge_selection(command, context, selection, judging)
-    write_run(report, options.formats)
+    write_run(report, options)
     return report.exit_code
 
 

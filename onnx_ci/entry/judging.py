@@ -9,7 +9,7 @@ from onnx_ci.baseline import Baseline
 from onnx_ci.entry.context import Context, context_for, policy_for
 from onnx_ci.entry.gate import Judging
 from onnx_ci.entry.progress import ProgressLine
-from onnx_ci.pipeline import Plan, run
+from onnx_ci.pipeline import Plan, relative, run
 from onnx_ci.results import RunReport
 from onnx_ci.sources import Sources
 from onnx_ci.targets.git import has_commits, repository_of
@@ -95,6 +95,15 @@ def _judge(empty: RunReport, share: Share, shown_from: Path, how: Judging) -> Ru
             cache=how.cache,
         )
         try:
-            return run(plan, progress)
+            return _placed(run(plan, progress), share)
         finally:
             progress.clear()
+
+
+def _placed(report: RunReport, share: Share) -> RunReport:
+    """Names for whoever shows a finding beside the code: they go by the top of the repository."""
+    policy, root = share.context.policy_name, share.context.root
+    named = zip(report.outcomes, share.models, strict=True)
+    outcomes = [replace(o, file=relative(path, root), rule_file=policy) for o, path in named]
+    findings = [replace(finding, file=policy) for finding in report.findings]
+    return replace(report, outcomes=tuple(outcomes), findings=tuple(findings))

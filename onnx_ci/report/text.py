@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.report.words import OUTPUT_COLUMNS, model_row, output_row, proof_reason
+from onnx_ci.report.words import (
+    OUTPUT_COLUMNS,
+    counted,
+    judged,
+    model_row,
+    output_row,
+    proof_reason,
+    saved_words,
+)
 from onnx_ci.results import (
     Alternative,
     Latency,
@@ -59,16 +67,11 @@ def _finding(finding: Finding, style: Style) -> list[str]:
 
 def _summary(report: RunReport, style: Style) -> Iterator[str]:
     yield from (style.paint(one_line(note), "dim") for note in report.notes)
-    outcomes = report.outcomes
-    if not outcomes:
+    if not report.outcomes:
         return
-    judged = sum(outcome.verdict != "ignored" for outcome in outcomes)
-    count = f"{judged} model{'s' if judged != 1 else ''}"
-    saved = report.size_before - report.size_after
-    verb = "could be saved" if report.command == "check" else "saved"
-    gain = f", {format_size(saved)} of {format_size(report.size_before)} {verb}" if saved > 0 else ""
+    gain = saved_words(report)
     state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
-    yield f"{count} checked{gain}: {state}"
+    yield f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}: {state}"
 
 
 def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:

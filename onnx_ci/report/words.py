@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnx_ci.report.style import one_line
-from onnx_ci.results import Outcome, OutputDelta, Verification, gain
+from onnx_ci.results import Outcome, OutputDelta, RunReport, Verification, gain
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {
@@ -17,6 +17,7 @@ WORDS = {
     "ignored": "ignored",
 }
 MOVED = {"shrunk": "changed", "would_shrink": "would change"}
+LONGEST = 4_000  # characters of one message: nobody reads more, and services cut it off
 OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
 
 
@@ -76,3 +77,22 @@ def output_row(output: OutputDelta) -> tuple[str, ...]:
         "identical" if output.exact else f"{output.sqnr:.1f} dB",
         note,
     )
+
+
+def clipped(text: str, longest: int = LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def saved_words(report: RunReport) -> str:
+    """How much of how much, if anything; empty where nothing is to be gained."""
+    saved = report.size_before - report.size_after
+    verb = "could be saved" if report.command == "check" else "saved"
+    return f"{format_size(saved)} of {format_size(report.size_before)} {verb}" if saved > 0 else ""
+
+
+def judged(report: RunReport) -> int:
+    return sum(outcome.verdict != "ignored" for outcome in report.outcomes)

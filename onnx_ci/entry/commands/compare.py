@@ -31,5 +31,5 @@ def run(options: argparse.Namespace) -> int:
     outcome = compare_files(
         Path(options.first), Path(options.second), tolerance=tolerance, samples=tuple(options.samples)
     )
-    write_outcome(outcome, options.formats, title=f"{options.first} against {options.second}")
+    write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")

@@ -97,7 +97,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None
     outcome = _shrink(request, hashing)
-    write_outcome(outcome, options.formats, title=f"{options.source} -> {options.target}")
+    write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
     if any(finding.severity == "error" for finding in outcome.findings):
         return 1
     if options.depfile:
@@ -118,9 +118,9 @@ def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
     work = ByRule(source, target, options.policy)
     report = work.run(cache=options.cache)
     if any(name == "json" for name, _ in options.formats):
-        write_outcome(report.outcomes[0], options.formats, title=f"{options.source} -> {options.target}")
+        write_outcome(report.outcomes[0], options, title=f"{options.source} -> {options.target}")
     else:
-        write_run(report, options.formats)
+        write_run(report, options)
     if options.depfile and not report.exit_code:
         _write_depfile(options, [work.policy, *work.samples()])
     return report.exit_code
