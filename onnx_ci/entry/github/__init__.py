@@ -1,1 +1,1 @@
-"""The GitHub Action: what its steps run."""
+"""The GitHub Action: what `action.yml` runs."""
