@@ -158,13 +158,13 @@ def test_no_server_at_all(slept: Slept) -> None:
     ["http://api.example.com", "file:///etc/passwd", "ftp://x", "api.github.com", "https://", "http://["],
 )
 def test_a_token_goes_over_encrypted_lines_only(base: str) -> None:
-    with pytest.raises(UsageError, match="no address of GitHub's API"):
+    with pytest.raises(ApiFault, match="no address of GitHub's API"):
         Transport(base=base, token=SECRET)
 
 
 @pytest.mark.parametrize("token", ["", "secret\nvalue", "secret value", "sécret", "secret\r"])
 def test_a_token_that_is_none_is_not_shown(token: str) -> None:
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(ApiFault) as error:
         Transport(base="https://api.github.com", token=token)
     assert "cret" not in str(error.value)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from onnx_ci.entry.github.api import Api, Pull
-from onnx_ci.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +20,8 @@ class Head:
     pulls: tuple[int, ...] = ()  # GitHub names them for branches of this repository, never for forks
 
 
-def head_of(event: dict[str, Any]) -> Head:
-    """From the payload of a `workflow_run` event."""
+def head_of(event: Mapping[str, Any]) -> Head | None:
+    """From the payload of a `workflow_run` event; None where a fork was deleted since."""
     try:
         run = event["workflow_run"]
         source = run["head_repository"]
@@ -33,11 +33,7 @@ def head_of(event: dict[str, Any]) -> Head:
             pulls=tuple(int(pull["number"]) for pull in run.get("pull_requests") or ()),
         )
     except (KeyError, TypeError, ValueError):
-        raise UsageError(
-            "the event does not tell which run it is about",
-            hint="mode comment is for workflows with `on: workflow_run` or `on: pull_request`;"
-            " a fork that was deleted leaves nothing to comment on",
-        ) from None
+        return None
 
 
 def pull_of(api: Api, head: Head) -> tuple[int, str]:

@@ -10,7 +10,6 @@ from onnx_ci.entry.github.api import Api, Comment
 from onnx_ci.errors import ApiFault, UsageError
 
 LONGEST = 65_536  # GitHub counts characters as Python does: what needs 4 bytes is one
-DEFAULT_KEY = "default"
 DEFAULT_AUTHOR = "github-actions[bot]"  # whom GITHUB_TOKEN writes as
 SUPERSEDED = "A later comment in this pull request has the report."
 

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from onnx_ci.entry.github.patience import Patience
-from onnx_ci.errors import ApiFault, UsageError
+from onnx_ci.errors import ApiFault
 from onnx_ci.version import __version__
 
 LARGEST_ANSWER = 40 << 20  # a page of 100 comments, each as long as GitHub allows, is 26 MiB
@@ -54,12 +54,9 @@ class Transport:
 
     def __post_init__(self) -> None:
         checked_address(self.base)
-        # http.client would refuse it too, with the token in its message.
+        # Secrets are empty in pull requests of forks. http.client would show a bad one in its message.
         if not re.fullmatch(r"[\x21-\x7e]+", self.token):
-            raise UsageError(
-                "the token is empty or not one word of plain characters",
-                hint="set the input `token`, as in `token: ${{ github.token }}`",
-            )
+            raise ApiFault("the token is empty or not one word of plain characters", status=401)
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
         """Faults that pass are waited for, as long as that is short; a refusal is an ApiFault at once."""
@@ -128,9 +125,7 @@ def checked_address(address: str) -> None:
     except ValueError:
         scheme, host = "", None
     if not host or not (scheme == "https" or (scheme == "http" and host in LOCAL)):
-        raise UsageError(
-            f"{address!r} is no address of GitHub's API", hint="GITHUB_API_URL is https://api.github.com"
-        )
+        raise ApiFault(f"{address!r} is no address of GitHub's API, such as https://api.github.com")
 
 
 def _read(stream: Any) -> Answer:
