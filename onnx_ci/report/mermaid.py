@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from onnx_ci.sizes import SIZE_UNITS
 
 SHOWN = 12  # models: more bars can't be told apart
 LONGEST = 28  # characters of a label
-# Before is pale, after is dark; both can be seen on white and on black.
+# Grey and blue, which can be seen on white and on black.
 COLOURS = "#9aa7b5, #1f6feb"
 
 
@@ -20,23 +21,25 @@ def picture(outcomes: Sequence[Outcome], after: str) -> str:
     shown = sorted(both, key=lambda row: -row[1])[:SHOWN]
     if not any(old != new for _, old, new in shown):
         return ""
-    unit = _unit(max(max(old, new) for _, old, new in shown))
+    largest = max(max(old, new) for _, old, new in shown)
+    unit = _unit(largest)
     labels = ", ".join(f'"{label}"' for label in _labels([path for path, _, _ in shown]))
-    before = ", ".join(_number(old, unit) for _, old, _ in shown)
-    now = ", ".join(_number(new, unit) for _, _, new in shown)
     more = f", the {SHOWN} largest" if len(both) > SHOWN else ""
-    return "\n".join(
-        [
-            "```mermaid",
-            f'%%{{init: {{"themeVariables": {{"xyChart": {{"plotColorPalette": "{COLOURS}"}}}}}}}}%%',
-            "xychart-beta horizontal",
-            f'  title "{unit} before (pale) and {after} (dark){more}"',
-            f"  x-axis [{labels}]",
-            f'  y-axis "{unit}"',
-            f"  bar [{before}]",
-            f"  bar [{now}]",
-            "```\n\n",
-        ]
+    lines = [
+        f"%%{{init: {_look(len(shown))}}}%%",
+        "xychart-beta horizontal",
+        f'  title "{unit} before (grey) and {after} (blue){more}"',
+        f"  x-axis [{labels}]",
+        f'  y-axis "{unit}" 0 --> {_number(largest, unit)}',
+        f"  bar [{', '.join(_number(old, unit) for _, old, _ in shown)}]",
+        f"  bar [{', '.join(_number(new, unit) for _, _, new in shown)}]",
+    ]
+    return "\n".join(["```mermaid", *lines, "```\n\n"])
+
+
+def _look(bars: int) -> str:
+    return json.dumps(
+        {"xyChart": {"height": 100 + 40 * bars}, "themeVariables": {"xyChart": {"plotColorPalette": COLOURS}}}
     )
 
 

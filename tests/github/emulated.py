@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from node_packages import node, packages
+from node_tools import node, node_module
 
 REPOSITORY = "owner/models"
 Reply = tuple[int, dict[str, str], bytes]
@@ -89,8 +89,9 @@ class GitHub:
 @contextlib.contextmanager
 def github() -> Iterator[GitHub]:
     port = _free_port()
-    command = [node(), str(Path(__file__).with_name("emulator.mjs")), str(port)]
-    with subprocess.Popen(command, cwd=packages(), stdout=subprocess.PIPE, text=True) as emulator:
+    script = Path(__file__).with_name("emulator.mjs")
+    command = [node(), str(script), str(port), str(node_module("emulate"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as emulator:
         try:
             assert emulator.stdout
             tokens = json.loads(emulator.stdout.readline())

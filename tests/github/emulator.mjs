@@ -2,8 +2,8 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 import { pathToFileURL } from "node:url";
 
-// The package lies in a cache folder, which this is started in, not beside this file.
-const { createEmulator } = await import(pathToFileURL("node_modules/emulate/dist/api.js").href);
+const [port, emulate] = process.argv.slice(2);
+const { createEmulator } = await import(pathToFileURL(`${emulate}/dist/api.js`).href);
 const APP = 15368;
 const { privateKey } = generateKeyPairSync("rsa", {
   modulusLength: 2048,
@@ -12,7 +12,7 @@ const { privateKey } = generateKeyPairSync("rsa", {
 });
 const emulator = await createEmulator({
   service: "github",
-  port: Number(process.argv[2]),
+  port: Number(port),
   seed: {
     tokens: {
       "token-of-owner": { login: "owner", scopes: ["repo", "user"] },
