@@ -17,7 +17,7 @@ _BOOT = (
     " importlib.import_module(sys.argv[1]).main(int(sys.argv[2]))"
 )
 _DATA = (".data", "_data", ".bin", ".weights")
-_HAZARDS = ("PYTHON", "ORT_", "ONNX")
+_HAZARDS = ("PYTHON", "ORT_", "ONNX", "GIT_CONFIG")
 _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "_KEY")
 
 

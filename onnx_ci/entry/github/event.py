@@ -43,7 +43,7 @@ class Event:
 
     @property
     def is_fork(self) -> bool:
-        """Whether the code comes from another repository; a deleted one counts, since nothing is known of it."""
+        """Whether the code comes from another repository, or from one that is gone."""
         if self.is_pull:
             return self.text("pull_request", "head", "repo", "full_name") != self.repository
         if self.name == "workflow_run":

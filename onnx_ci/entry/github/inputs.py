@@ -1,4 +1,4 @@
-"""The inputs of the action, read from the environment and checked: a wrong one is named, with what to write."""
+"""The inputs of the action, read from the environment and checked: a wrong one is named in the error."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Inputs:
     commit_message: str = MESSAGE
     push_attempts: int = 3
     token: str = field(default="", repr=False)
+    own_token: bool = False  # another than the one that every workflow has
     python_version: str = ""
     cache: bool = True
     extras: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
         commit_message=given.text("commit-message") or MESSAGE,
         push_attempts=given.number("push-attempts", default=3, most=_MOST_ATTEMPTS),
         token=given.text("token"),
+        own_token=given.text("token") not in ("", environment.get("ONNX_CI_JOB_TOKEN", "")),
         python_version=given.text("python-version"),
         cache=given.flag("cache", default=True),
         extras=read_extras(given.text("extras")),
