@@ -41,15 +41,17 @@ def run(inputs: Inputs, event: Event) -> int:
     return 0
 
 
-def post(inputs: Inputs, event: Event, report: RunReport) -> None:
-    """The comment of a run that has told everything in its summary and annotations already."""
-    _written(inputs, event, body(report, event, inputs.comment))
+def post(inputs: Inputs, event: Event, report: RunReport, before: str = "") -> None:
+    """The comment of a run that has told everything in its summary and annotations already. `before` is
+    Markdown that goes before the report."""
+    _written(inputs, event, body(report, event, inputs.comment, before))
 
 
-def body(report: RunReport, event: Event, key: str) -> str:
+def body(report: RunReport, event: Event, key: str, first: str = "") -> str:
     """What the comment says below its mark, no longer than GitHub takes."""
     before, after = about(event, os.environ)
-    room = LONGEST - len(mark(key)) - 1 - len(before) - len(after)
+    before += first
+    room = LONGEST - len(f"{mark(key)}\n{before}{after}")
     return f"{before}{markdown.render_run(report, room)}{after}"
 
 
