@@ -15,9 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from acting import REPOSITORY
 from node_tools import node, node_module
 
-REPOSITORY = "owner/models"
 Reply = tuple[int, dict[str, str], bytes]
 
 

@@ -15,12 +15,12 @@ const emulator = await createEmulator({
   port: Number(port),
   seed: {
     tokens: {
-      "token-of-owner": { login: "owner", scopes: ["repo", "user"] },
+      "token-of-owner": { login: "octo", scopes: ["repo", "user"] },
       "token-of-stranger": { login: "stranger", scopes: ["repo", "user"] },
     },
     github: {
-      users: [{ login: "owner" }, { login: "stranger" }],
-      repos: [{ owner: "owner", name: "models", auto_init: true }],
+      users: [{ login: "octo" }, { login: "stranger" }],
+      repos: [{ owner: "octo", name: "models", auto_init: true }],
       apps: [
         {
           app_id: APP,
@@ -28,7 +28,7 @@ const emulator = await createEmulator({
           name: "GitHub Actions",
           private_key: privateKey,
           permissions: { pull_requests: "write", contents: "read" },
-          installations: [{ installation_id: 1, account: "owner" }],
+          installations: [{ installation_id: 1, account: "octo" }],
         },
       ],
     },

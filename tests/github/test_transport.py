@@ -100,7 +100,7 @@ def test_a_renamed_repository_is_followed_with_the_same_call(github: GitHub, api
     transport = Transport(base=github.url, token=github.tokens["write"])
     path = f"/repos/{REPOSITORY}/issues/{pull}/comments"
     github.fault = lambda call: (307, {"location": path}, b"") if "before" in call.path else None
-    Api(transport=transport, repository="owner/before").create_comment(pull, "text")
+    Api(transport=transport, repository="octo/before").create_comment(pull, "text")
     assert [comment["body"] for comment in github.comments(pull)] == ["text"]
     assert [call.method for call in github.calls] == ["POST", "POST"]
 

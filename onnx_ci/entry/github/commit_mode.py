@@ -10,7 +10,7 @@ from onnx_ci.entry.github.changed import changed_files, work_tree
 from onnx_ci.entry.github.event import Event
 from onnx_ci.entry.github.git_settings import credentials, git_settings
 from onnx_ci.entry.github.inputs import Inputs
-from onnx_ci.entry.github.judged import judged
+from onnx_ci.entry.github.judged import NO_CHECKOUT, judged
 from onnx_ci.entry.github.message import commit_message, is_our_own
 from onnx_ci.entry.github.push import push
 from onnx_ci.entry.github.staging import PATCH, commit, keep_patch, problem_with, stage, unstage
@@ -117,8 +117,5 @@ class Committing:
 def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> Told:
     root = find_root(here)
     if root is None:
-        raise UsageError(
-            "mode commit needs a git repository, and there is none here",
-            hint="check it out in an earlier step: uses: actions/checkout",
-        )
+        raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
     return Committing(inputs=inputs, event=event, root=root, folder=folder).run()

@@ -11,6 +11,8 @@ from onnx_ci.errors import UsageError
 from onnx_ci.results import RunReport
 from onnx_ci.targets.select import Selection, Wanted
 
+NO_CHECKOUT = "check it out in an earlier step (uses: actions/checkout), or name models in the input paths"
+
 
 def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
     """What `onnx-ci check` or `fix` would find; the token is there only where something may be fetched."""
@@ -26,6 +28,8 @@ def _selection(context: Context, inputs: Inputs, event: Event) -> Selection:
     """What was asked for; or what the event is about; or all, where that can't be known."""
     if inputs.paths or inputs.since or inputs.all:
         return select_models(context, Wanted(paths=inputs.paths, since=inputs.since, everything=inputs.all))
+    if context.repository is None:
+        raise UsageError("there is no git repository here", hint=NO_CHECKOUT)
     if not event.since:
         return select_models(context, Wanted(everything=event.everything))
     try:

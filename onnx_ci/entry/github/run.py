@@ -28,7 +28,8 @@ def _step(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in STEPS:
         raise UsageError(f"found {arguments}, expected one of {', '.join(STEPS)}")
     inputs, event = read_inputs(os.environ), read_event(os.environ)
-    os.environ.pop("INPUT_TOKEN", None)  # nobody we start needs it
+    for name in ("INPUT_TOKEN", "ONNX_CI_JOB_TOKEN"):  # nobody we start needs them
+        os.environ.pop(name, None)
     if arguments[0] == "run":
         return _run(inputs, event)
     from onnx_ci.entry.github import install
