@@ -8,8 +8,10 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from commenting import Step, comment_step, finished
-from emulated import REPOSITORY, GitHub
+from acting import REPOSITORY
+from calling import Called
+from commenting import comment_step, finished
+from emulated import GitHub
 from example_reports import run_report
 from gfm import CALLS, html, shape, uncoded
 from hostile import EVERYTHING, HOSTILE
@@ -46,7 +48,7 @@ def commands(log: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def plain(_running: GitHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Step]:
+def plain(_running: GitHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Called]:
     """The same report with harmless names: what a hostile one may differ from in words only."""
     pull = _running.pull("plain", fork=True)
     step = comment_step(
@@ -56,7 +58,7 @@ def plain(_running: GitHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[s
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_in_a_comment(github: GitHub, tmp_path: Path, plain: tuple[str, Step], name: str) -> None:
+def test_in_a_comment(github: GitHub, tmp_path: Path, plain: tuple[str, Called], name: str) -> None:
     pull = github.pull(f"comment {NAMES.index(name)}", fork=True)
     report = run_report(name, name)
     step = comment_step(github, tmp_path, replace(report, policy=name), finished(pull))
@@ -67,7 +69,7 @@ def test_in_a_comment(github: GitHub, tmp_path: Path, plain: tuple[str, Step], n
     assert not CALLS.search(uncoded(page))
     assert comment["body"].split("\n")[0] == mark("default")
     assert commands(step.log) == []
-    assert set(step.outputs) == {"comment-body"}
+    assert set(step.outputs) == {"comment-body", "exit-code", "verdict"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,7 +84,7 @@ def test_in_log_and_summary_where_no_comment_may_be_written(
     ]
     assert commands(steps[1].log) == commands(steps[0].log)
     assert shape(html(steps[1].summary)) == shape(html(steps[0].summary))
-    assert set(steps[1].outputs) == {"comment-body"}
+    assert set(steps[1].outputs) == {"comment-body", "exit-code", "verdict"}
 
 
 BRANCHES = (

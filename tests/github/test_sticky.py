@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from emulated import REPOSITORY, Call, GitHub, Reply
+from acting import REPOSITORY
+from emulated import Call, GitHub, Reply
 
 from onnx_ci.entry.github.api import Api
 from onnx_ci.entry.github.sticky import LONGEST, Sticky, mark

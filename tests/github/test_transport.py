@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from emulated import REPOSITORY, Call, GitHub, Reply
+from acting import REPOSITORY
+from emulated import Call, GitHub, Reply
 
 from onnx_ci.entry.github.api import Api
 from onnx_ci.entry.github.transport import Transport
