@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 from onnx_ci.entry.github.event import Event, read_event
 from onnx_ci.entry.github.inputs import Inputs, read_inputs
@@ -44,8 +43,9 @@ def _step(arguments: list[str]) -> int:
 
 def _run(inputs: Inputs, event: Event) -> int:
     if inputs.mode == "comment":
-        comment = import_module("onnx_ci.entry.github.comment")
-        code = int(comment.run(inputs, event))
+        from onnx_ci.entry.github import comment
+
+        code = comment.run(inputs, event)
         write_outputs({"exit-code": str(code), "verdict": str(code)})
         return 0
     from onnx_ci.entry.github.modes import run_mode

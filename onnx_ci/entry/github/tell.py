@@ -8,11 +8,11 @@ import re
 import sys
 import tempfile
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 
 from onnx_ci.cache.folder import SUFFIX
 from onnx_ci.cache.folder import folder as outcomes_folder
+from onnx_ci.entry.github import comment
 from onnx_ci.entry.github.event import Event
 from onnx_ci.entry.github.inputs import Inputs
 from onnx_ci.entry.github.outputs import write_outputs, write_summary
@@ -51,8 +51,7 @@ def tell(told: Told, inputs: Inputs, event: Event, folder: Path) -> None:
     write_summary(_refusal(told) + markdown.render_run(report, markdown.SUMMARY))
     write_outputs(_outputs(told, inputs, folder, body))
     if inputs.comment:
-        comment = import_module("onnx_ci.entry.github.comment")
-        comment.run(replace(inputs, paths=(str(folder / JSON),)), event)
+        comment.post(inputs, event, report, before=_refusal(told))
 
 
 def report_folder() -> Path:
