@@ -13,6 +13,7 @@ from onnx_ci.report.words import (
     model_row,
     output_row,
     proof_reason,
+    remarks,
     saved_words,
 )
 from onnx_ci.results import (
@@ -66,7 +67,7 @@ def _finding(finding: Finding, style: Style) -> list[str]:
 
 
 def _summary(report: RunReport, style: Style) -> Iterator[str]:
-    yield from (style.paint(one_line(note), "dim") for note in report.notes)
+    yield from (style.paint(one_line(note), "dim") for note in remarks(report))
     if not report.outcomes:
         return
     gain = saved_words(report)
