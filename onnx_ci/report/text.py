@@ -113,7 +113,8 @@ def _latency(found: Latency) -> Iterator[str]:
 
 def _parameters(before: Measure, after: Measure | None) -> Iterator[str]:
     if before.params is not None:
-        change = f" -> {after.params:,}" if after and after.params != before.params else ""
+        changed = after is not None and after.params not in (before.params, None)
+        change = f" -> {after.params:,}" if after and changed else ""
         yield f"  params   {before.params:,}{change}"
 
 
