@@ -93,24 +93,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         names = listed(args.models, models.NAMES, "model")
         judges = listed(args.checkers, CHECKERS, "checker")
         wanted = listed(args.damages.replace(";", ","), changes, "damage") or changes
-        pairs = everything(names, wanted, judges, args.jobs)
+        pairs = []
+        for found in everything(names, wanted, judges, args.jobs):
+            pairs += found
+            if args.json:  # after each model: all of them take a while
+                args.json.write_text(json.dumps([asdict(pair) for pair in pairs], indent=1) + "\n")
     except SetupError as error:
         print(f"damage: {error}", file=sys.stderr)
         return 3
-    if args.json:
-        args.json.write_text(json.dumps([asdict(pair) for pair in pairs], indent=1) + "\n")
-    print(report(pairs, judges))
+    print(report(sorted(pairs, key=lambda pair: names.index(pair.model)), judges))
     return 0
 
 
-def everything(names: Sequence[str], wanted: Sequence[str], judges: Sequence[str], jobs: int) -> list[Pair]:
-    pairs: list[Pair] = []
+def everything(
+    names: Sequence[str], wanted: Sequence[str], judges: Sequence[str], jobs: int
+) -> Iterator[list[Pair]]:
+    """The pairs of one model after another, as they are done."""
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         work = {pool.submit(judged, name, wanted, judges): name for name in names}
         for done in as_completed(work):
-            pairs += done.result()
             print(f"{work[done]}: {len(done.result())} pairs", file=sys.stderr, flush=True)
-    return sorted(pairs, key=lambda pair: names.index(pair.model))
+            yield done.result()
 
 
 if __name__ == "__main__":
