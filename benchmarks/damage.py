@@ -18,6 +18,7 @@ from pathlib import Path
 import models
 from checkers import CHECKERS, checker
 from damage_report import Pair, report
+from damage_selftest import problems
 from damages import DAMAGES, PLACES, damaged
 from environments import SetupError
 from methods import listed
@@ -88,7 +89,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--checkers", default=",".join(CHECKERS), metavar="a,b", help="default: all")
     parser.add_argument("--jobs", type=int, default=2, help="models looked at side by side (default 2)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every pair with its truth and verdicts")
+    parser.add_argument("--self-test", action="store_true", help="whether damages damage and rewrites do not")
     args = parser.parse_args(argv)
+    if args.self_test:
+        found = list(problems())
+        print("\n".join([*found, f"{len(found)} problems"]))
+        return int(bool(found))
     try:
         names = listed(args.models, models.NAMES, "model")
         judges = listed(args.checkers, CHECKERS, "checker")
