@@ -14,6 +14,8 @@ from onnx_ci.report.words import (
     model_row,
     output_row,
     proof_reason,
+    remarks,
+    runtime_row,
     saved_words,
 )
 from onnx_ci.results import (
@@ -67,7 +69,7 @@ def _finding(finding: Finding, style: Style) -> list[str]:
 
 
 def _summary(report: RunReport, style: Style) -> Iterator[str]:
-    yield from (style.paint(one_line(note), "dim") for note in report.notes)
+    yield from (style.paint(one_line(note), "dim") for note in remarks(report))
     if not report.outcomes:
         return
     gain = saved_words(report)
@@ -113,7 +115,8 @@ def _latency(found: Latency) -> Iterator[str]:
 
 def _parameters(before: Measure, after: Measure | None) -> Iterator[str]:
     if before.params is not None:
-        change = f" -> {after.params:,}" if after and after.params != before.params else ""
+        changed = after is not None and after.params not in (before.params, None)
+        change = f" -> {after.params:,}" if after and changed else ""
         yield f"  params   {before.params:,}{change}"
 
 
@@ -169,6 +172,8 @@ def _outputs(outcome: Outcome) -> Iterator[str]:
     rows = [output_row(output) for output in verification.outputs]
     if rows:
         yield from _aligned([OUTPUT_COLUMNS, *rows])
+    if verification.runtimes:
+        yield from _aligned([runtime_row(run) for run in verification.runtimes])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
