@@ -60,7 +60,11 @@ class Unclear(ModelError):
     """Too noisy for the tolerance, or of no fixed shape."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, hint=f"{WAY_OUT}; or allow more: tolerance", code="OCI005")
+        super().__init__(
+            message,
+            hint=f"{WAY_OUT}; or widen the tolerance, with a score of your own: evaluate",
+            code="OCI005",
+        )
 
 
 class Distribution:

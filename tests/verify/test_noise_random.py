@@ -176,8 +176,8 @@ def test_seeds_of_the_model_itself_are_left_alone(check):
     assert check(proto, other, CLOSE).status == "failed"
 
 
-# What onnxruntime makes of a Bernoulli: one where a uniform number is above p.
 HUM = "n = RandomNormalLike<scale=0.25>(h) y = Add(h, n)"
+# What onnxruntime makes of a Bernoulli: one where a uniform number is above p.
 COIN = "p = Sigmoid(h) b = Bernoulli(p) y = Mul(h, b)"
 DRAWN = "p = Sigmoid(h) u = RandomUniformLike(p) l = Greater(u, p) b = Cast<to=1>(l) y = Mul(h, b)"
 
