@@ -106,3 +106,10 @@ def saved_words(report: RunReport) -> str:
 
 def judged(report: RunReport) -> int:
     return sum(outcome.verdict != "ignored" for outcome in report.outcomes)
+
+
+def remarks(report: RunReport) -> list[str]:
+    """What there is to know of the run as a whole; of a shard also what it leaves to others."""
+    names = dict.fromkeys(group.name for group in report.groups)
+    left = [f"group {name!r} is judged when the reports of all shards are merged" for name in names]
+    return [*report.notes, *([f"this is shard {report.shard}", *left] if report.shard else [])]
