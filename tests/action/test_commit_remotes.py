@@ -12,7 +12,7 @@ from git_repositories import Repository
 from git_server import git_server
 from hosting import Hosted
 
-TOKEN = "ghs_an0therT0ken"  # noqa: S105
+TOKEN = "ghs_an0therT0ken"
 POINTER = "version https://git-lfs"
 
 
@@ -50,7 +50,7 @@ def test_the_token_goes_to_the_server_and_nowhere_else(host: Hosted, served: Rep
 def test_a_token_that_may_not_write_is_told_so(host: Hosted, served: Repository) -> None:
     with git_server(host.home, TOKEN) as server:
         served.git("remote", "set-url", "origin", f"{server.url}/origin.git")
-        done = call(served.root, mode="commit", token="of-a-reader", also={"GITHUB_SERVER_URL": server.url})  # noqa: S106
+        done = call(served.root, mode="commit", token="of-a-reader", also={"GITHUB_SERVER_URL": server.url})
     assert (done.code, done.outputs["committed"]) == ("1", "false")
     assert "permissions: contents: write" in done.log
     assert done.patch.is_file()
