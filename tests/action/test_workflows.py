@@ -61,7 +61,8 @@ def test_a_new_machine_gets_environment_and_results_from_the_cache(
     shutil.copytree(act.environment_folder, tmp_path / "cache" / act.environment_folder.name, symlinks=True)
     host.add_model()
     event = host.pull_request()
-    settings: dict[str, Any] = {"STUB_CACHE": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "UV_OFFLINE": "1"}
+    settings: dict[str, Any] = {"STUB_CACHE": str(tmp_path / "cache"), "PIP_NO_INDEX": "1"}
+    settings |= {"UV_OFFLINE": "1", "UV_NO_CACHE": "1"}
     results = []
     for machine in ("first", "second"):
         settings["machine"] = tmp_path / machine
