@@ -41,6 +41,7 @@ class GitHub:
     behind: str
     tokens: dict[str, str]
     calls: list[Call] = field(default_factory=list)
+    known_as: dict[str, str] = field(default_factory=dict)  # tokens that stand for one of these
     fault: Callable[[Call], Reply | None] = as_it_is
 
     def ask(self, method: str, path: str, body: Any = None, *, token: str = "token-of-owner") -> Any:
@@ -112,6 +113,8 @@ def _front(behind: str, tokens: dict[str, str]) -> Iterator[GitHub]:
         def answer(self) -> None:
             raw = self.rfile.read(int(self.headers.get("content-length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}
+            token = headers.get("authorization", "").removeprefix("Bearer ")
+            headers["authorization"] = f"Bearer {found.known_as.get(token, token)}"
             call = Call(self.command, self.path, headers, json.loads(raw) if raw else None)
             found.calls.append(call)
             status, more, body = found.fault(call) or found.login(call) or passed_on(behind, call, raw)

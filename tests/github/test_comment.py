@@ -130,12 +130,12 @@ def test_where_the_token_may_not_write_the_summary_has_it(github: GitHub, tmp_pa
 
 
 def test_without_the_permission_the_permission_is_named(github: GitHub, tmp_path: Path) -> None:
-    pull = github.pull("no permission")
-    step = comment_step(
-        github, tmp_path, run_report(), {"pull_request": pull}, name="pull_request", token="read"
-    )
-    assert "pull-requests: write" in step.log
-    assert "fork-comment" not in step.log
+    """In a pull request of the repository itself, and in the workflow that comments for forks."""
+    own, forks = github.pull("no permission"), github.pull("none either", fork=True)
+    for name, event in (("pull_request", {"pull_request": own}), ("workflow_run", finished(forks))):
+        step = comment_step(github, tmp_path, run_report(), event, name=name, token="read")
+        assert "pull-requests: write" in step.log
+        assert "fork-comment" not in step.log
 
 
 def test_a_run_that_told_everything_only_says_why_there_is_no_comment(

@@ -98,6 +98,7 @@ BRANCHES = (
     "a%0Ab",
     "<!--",
     "\n::error::x",
+    "\ud800",
 )
 
 
@@ -107,6 +108,7 @@ def test_a_branch_is_a_name_and_no_part_of_an_address(github: GitHub, tmp_path: 
     step = comment_step(github, tmp_path, run_report(), finished(pull, head_branch=branch))
     [asked] = [urlsplit(call.path) for call in github.calls if "/pulls?state" in call.path]
     assert asked.path == f"/repos/{REPOSITORY}/pulls"
-    assert dict(parse_qsl(asked.query)) == {"state": "open", "head": f"stranger:{branch}", "per_page": "100"}
+    shown = branch.replace("\ud800", "?")
+    assert dict(parse_qsl(asked.query)) == {"state": "open", "head": f"stranger:{shown}", "per_page": "100"}
     assert not github.comments(pull["number"])
     assert "no open pull request" in step.log

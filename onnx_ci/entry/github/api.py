@@ -96,7 +96,8 @@ class Api:
     def _pages(self, path: str, query: dict[str, str]) -> list[Any]:
         """Everything, page by page; the address of the next page is GitHub's, and has to be on its host."""
         found: list[Any] = []
-        address = f"/repos/{self.repository}{path}?{urlencode({**query, 'per_page': PAGE})}"
+        asked = urlencode({**query, "per_page": PAGE}, errors="replace")  # no name holds half a character
+        address = f"/repos/{self.repository}{path}?{asked}"
         for _ in range(MOST_PAGES):
             answer = self.transport.call("GET", address)
             page = answer.json()

@@ -70,10 +70,15 @@ def _written(inputs: Inputs, event: Event, text: str) -> bool:
         key = inputs.comment or DEFAULT_KEY
         Sticky(api=api, key=key, author=author or DEFAULT_AUTHOR, say=_say).put(pull, text)
     except ApiFault as fault:
-        help_ = (FOR_FORKS if event.is_fork else FOR_OTHERS) if fault.status in (401, 403, 404) else ""
-        _notice("\n".join(filter(None, [f"no comment was written: {fault.message}", help_])))
+        _notice("\n".join(filter(None, [f"no comment was written: {fault.message}", _help(fault, event)])))
         return False
     return True
+
+
+def _help(fault: ApiFault, event: Event) -> str:
+    if fault.status not in (401, 403, 404):
+        return ""
+    return FOR_FORKS if event.is_pull and event.is_fork else FOR_OTHERS
 
 
 def _pull(api: Api, event: Event) -> tuple[int, str]:
