@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from onnx_ci.entry.context import Context, context_for, open_context, policy_for
-from onnx_ci.entry.output import add_cache_argument, add_format_arguments, write_run, write_to
+from onnx_ci.entry.output import (
+    add_cache_argument,
+    add_format_arguments,
+    add_runtime_argument,
+    write_run,
+    write_to,
+)
 from onnx_ci.errors import UsageError
 from onnx_ci.targets.select import Owns, Scene, Selection, Wanted, select, tree_of
 
@@ -19,10 +26,13 @@ if TYPE_CHECKING:
 class Judging:
     """How models are judged. A plain class: a run with nothing to do gets this far."""
 
-    def __init__(self, *, jobs: int = 1, only_new: bool = False, cache: bool = True) -> None:
+    def __init__(
+        self, *, jobs: int = 1, only_new: bool = False, cache: bool = True, runtimes: Sequence[str] = ()
+    ) -> None:
         self.jobs = jobs  # models at a time
         self.only_new = only_new
         self.cache = cache
+        self.runtimes = tuple(runtimes)  # beside those of the rules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only-new", action="store_true", help="what is wrong with models that did not change is a warning"
     )
     parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="models at a time (default 1)")
+    add_runtime_argument(parser)
     add_cache_argument(parser)
     add_format_arguments(parser)
 
@@ -61,15 +72,24 @@ def _jobs(text: str) -> int:
 
 def run_gate(command: str, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
+    runtimes = _runtimes(options)
     selection = _select(context, options)
     if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         _say_notes(*context.notes, selection.note)
         return 0
-    judging = Judging(jobs=options.jobs, only_new=options.only_new, cache=options.cache)
+    judging = Judging(jobs=options.jobs, only_new=options.only_new, cache=options.cache, runtimes=runtimes)
     report = judge_selection(command, context, selection, judging)
     write_run(report, options)
     return report.exit_code
+
+
+def _runtimes(options: argparse.Namespace) -> tuple[str, ...]:
+    if not options.runtimes:
+        return ()
+    from onnx_ci.entry.arguments import read_runtimes
+
+    return read_runtimes(options.runtimes)
 
 
 def _say_notes(*notes: str) -> None:

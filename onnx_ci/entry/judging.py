@@ -93,6 +93,7 @@ def _judge(empty: RunReport, share: Share, shown_from: Path, how: Judging) -> Ru
             only_new=how.only_new,
             jobs=how.jobs,
             cache=how.cache,
+            runtimes=how.runtimes,
         )
         try:
             return _placed(run(plan, progress), share)

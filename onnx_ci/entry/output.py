@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnx_ci.report.style import Style
     from onnx_ci.results import Outcome, RunReport
 
-FORMATS = ("text", "json", "github", "markdown", "html")
+FORMATS = ("text", "json", "github", "markdown", "sarif", "junit", "gitlab", "html")
 PLAIN = ("text", "json", "html")  # where there are no findings to show elsewhere
 
 
@@ -71,6 +71,28 @@ def add_cache_argument(parser: argparse.ArgumentParser) -> None:
         dest="cache",
         action="store_false",
         help="work on every model, also on those whose outcome is known from an earlier run",
+    )
+
+
+def add_runtime_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runtime",
+        dest="runtimes",
+        action="append",
+        default=[],
+        metavar="V",
+        help="verify in these versions of onnxruntime as well, each installed for itself: 1.20,1.23.2",
+    )
+
+
+def add_library_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--library",
+        dest="libraries",
+        action="append",
+        default=[],
+        metavar="F",
+        help="a shared library with the custom operators of the model; it is loaded, so trust it",
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from onnx_ci.findings import CODES, Finding
@@ -55,3 +57,13 @@ def _of(report: RunReport, outcome: Outcome) -> Iterator[Placed]:
             line=outcome.rule_line,
             size=outcome.before.size if outcome.before else 0,
         )
+
+
+def fingerprinted(findings: Sequence[Placed]) -> Iterator[tuple[Placed, str]]:
+    """Each with a name that stays the same while it is there, whatever the numbers in its message do."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for one in findings:
+        key = (one.finding.code, one.file)
+        told = "\0".join([*key, str(seen[key])])
+        seen[key] += 1
+        yield one, hashlib.sha256(told.encode(errors="backslashreplace")).hexdigest()

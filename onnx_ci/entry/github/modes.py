@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnx_ci.entry.github.commit_mode import run_commit
 from onnx_ci.entry.github.event import Event
-from onnx_ci.entry.github.git_settings import git_settings, ownership
+from onnx_ci.entry.github.git_settings import git_settings, lfs_filter, ownership
 from onnx_ci.entry.github.inputs import Inputs
 from onnx_ci.entry.github.judged import judged
 from onnx_ci.entry.github.tell import Told, report_folder, tell
@@ -17,7 +17,8 @@ from onnx_ci.targets.git import find_root
 def run_mode(inputs: Inputs, event: Event) -> None:
     _give_cache_a_key(event)
     here, folder = Path.cwd(), report_folder()
-    with git_settings(ownership(find_root(here) or here)):
+    root = find_root(here) or here
+    with git_settings(ownership(root)), git_settings(lfs_filter(root)):
         if inputs.mode == "commit":
             told = run_commit(inputs, event, here, folder)
         else:

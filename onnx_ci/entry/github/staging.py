@@ -9,7 +9,7 @@ from pathlib import Path
 
 from onnx_ci.entry.context import open_context
 from onnx_ci.entry.gate import judge_selection, select_models
-from onnx_ci.entry.github.git_settings import git_settings, identity, lfs_filter
+from onnx_ci.entry.github.git_settings import git_settings, identity
 from onnx_ci.entry.github.lfs_objects import kept_by_lfs, staged_objects
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.results import RunReport
@@ -22,8 +22,7 @@ _BROKEN = ("OCI006", "OCI007", "OCI012", "OCI028")
 
 
 def stage(root: Path, names: Sequence[str]) -> None:
-    with git_settings(lfs_filter(root)):
-        _do(root, "add", "--all", "--", *names)
+    _do(root, "add", "--all", "--", *names)
 
 
 def unstage(root: Path, names: Sequence[str]) -> None:
@@ -35,7 +34,7 @@ def commit(root: Path, names: Sequence[str], message: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "message"
         file.write_text(message, encoding="utf-8", errors="backslashreplace")
-        with git_settings([*lfs_filter(root), *identity(root)]):
+        with git_settings(identity(root)):
             _do(root, "commit", "--quiet", "--only", "--file", str(file), "--", *names)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from onnx_ci.entry.github.branch import Branch
-from onnx_ci.entry.github.git_settings import git_settings, identity, lfs_filter
+from onnx_ci.entry.github.git_settings import git_settings, identity
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.policy.load import FILE_NAMES
 from onnx_ci.targets.changes import changed_between
@@ -19,13 +19,12 @@ def catch_up(branch: Branch, base: str, names: Sequence[str]) -> str:
     tip = commit_of(branch.root, branch.tracking) or ""
     theirs = changed_between(branch.root, base, tip)
     if not any(name in names or PurePosixPath(name).name in FILE_NAMES for name in theirs):
-        with git_settings([*lfs_filter(branch.root), *identity(branch.root)]):
+        with git_settings(identity(branch.root)):
             words = ("--quiet", "--autostash", "--onto", tip, base)
             if complaint_of(branch.root, "rebase", *words) is None:
                 return commit_of(branch.root, "HEAD") or ""
         run_git(branch.root, "rebase", "--abort")
-    with git_settings(lfs_filter(branch.root)):
-        complaint = complaint_of(branch.root, "reset", "--quiet", "--keep", tip)
+    complaint = complaint_of(branch.root, "reset", "--quiet", "--keep", tip)
     if complaint is not None:
         raise EnvironmentFault(
             f"the branch {branch.name} has moved, and its new state can't be checked out: {complaint}",
