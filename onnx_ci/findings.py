@@ -35,6 +35,7 @@ CODES = {
     "OCI028": "changed by git when it is added",
     "OCI029": "fixed in the work tree, and still to be staged",
     "OCI030": "onnxruntime makes less of its graph than of its original's",
+    "OCI040": "a part of the run is missing",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from onnx_ci.findings import Finding
+from onnx_ci.sizes import format_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +234,47 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupSize:
+    """What the models of a group take together, before and after a run, and the budget for that."""
+
+    name: str
+    policy: str  # as messages name it
+    file: str = ""  # as named from the top of the repository
+    line: int = 0
+    measure: str = "size"  # or what it is compressed with
+    limit: int
+    members: int
+    before: int
+    after: int
+
+    def findings(self) -> tuple[Finding, ...]:
+        if self.after <= self.limit:
+            return ()
+        over = Finding(
+            code="OCI008",
+            severity="error",
+            message=f"group {self.name!r}: {self.members} models take {format_size(self.after)}"
+            f" ({self.measure}), over the budget of {format_size(self.limit)} ({self.policy}:{self.line})",
+            hint="shrink its largest models: onnx-ci fix --all, or raise the group's budget",
+            file=self.file or self.policy,
+            line=self.line,
+        )
+        return (over,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """Which part of a run this was. `split` stands for all parts: what each holds, and how large it is."""
+
+    index: int  # from 1
+    count: int
+    split: str
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunReport:
     """One run over all targets; findings about several models together stand here."""
 
@@ -242,6 +284,8 @@ class RunReport:
     policy: str = ""
     seconds: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    shard: Shard | None = None
+    groups: tuple[GroupSize, ...] = ()  # of a shard: judged when all are together
 
     @property
     def exit_code(self) -> int:

@@ -27,6 +27,8 @@ COMMANDS = {
     "info": "what the bytes of a model are: tensors, types, duplicates",
     "init": "write a policy from the models found",
     "ratchet": "lower budgets to what the models weigh now; never raise one",
+    "plan": "spread a run over several CI jobs",
+    "merge": "make one report and one verdict of several JSON reports",
     "explain": "which rule holds for a model, why, and what would be done",
     "methods": "list the methods and their options",
     "schema": "print the JSON schema of the policy file",

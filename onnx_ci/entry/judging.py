@@ -46,6 +46,7 @@ def judge_models(empty: RunReport, context: Context, selection: Selection, how: 
         empty,
         outcomes=tuple(outcome for report in reports for outcome in report.outcomes),
         findings=tuple(finding for report in reports for finding in report.findings),
+        groups=tuple(group for report in reports for group in report.groups),
         notes=(*empty.notes, *(note for report in reports for note in report.notes)),
         seconds=round(sum(report.seconds for report in reports), 3),
     )
@@ -94,6 +95,7 @@ def _judge(empty: RunReport, share: Share, shown_from: Path, how: Judging) -> Ru
             jobs=how.jobs,
             cache=how.cache,
             runtimes=how.runtimes,
+            sharded=how.shard is not None,
         )
         try:
             return _placed(run(plan, progress), share)
@@ -106,5 +108,6 @@ def _placed(report: RunReport, share: Share) -> RunReport:
     policy, root = share.context.policy_name, share.context.root
     named = zip(report.outcomes, share.models, strict=True)
     outcomes = [replace(o, file=relative(path, root), rule_file=policy) for o, path in named]
-    findings = [replace(finding, file=policy) for finding in report.findings]
-    return replace(report, outcomes=tuple(outcomes), findings=tuple(findings))
+    findings = tuple(replace(finding, file=policy) for finding in report.findings)
+    groups = tuple(replace(group, file=policy) for group in report.groups)
+    return replace(report, outcomes=tuple(outcomes), findings=findings, groups=groups)

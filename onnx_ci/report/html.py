@@ -9,7 +9,7 @@ from onnx_ci.report.bars import size_bar
 from onnx_ci.report.html_model import findings_list, model_parts, verdict_badge
 from onnx_ci.report.markup import Markup, element, join, table
 from onnx_ci.report.page import badge, figures, page
-from onnx_ci.report.words import change, counted, judged, model_row
+from onnx_ci.report.words import change, counted, judged, model_row, remarks
 from onnx_ci.results import Outcome, RunReport
 from onnx_ci.sizes import format_size
 
@@ -64,7 +64,7 @@ def _summary(report: RunReport) -> Iterator[Markup]:
     )
     policy = f"policy {report.policy}, " if report.policy else ""
     yield element("p", f"{policy}{report.seconds:.1f} s", class_="soft")
-    yield from (element("p", note, class_="soft") for note in report.notes)
+    yield from (element("p", note, class_="soft") for note in remarks(report))
 
 
 def _counts(report: RunReport) -> str:

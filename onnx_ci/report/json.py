@@ -12,7 +12,7 @@ from onnx_ci.version import __version__
 
 
 def render_run(report: RunReport) -> str:
-    document = {
+    document: dict[str, Any] = {
         "version": 1,
         "tool": {"name": "onnx-ci", "version": __version__},
         "command": report.command,
@@ -24,6 +24,8 @@ def render_run(report: RunReport) -> str:
         "notes": list(report.notes),
         "seconds": report.seconds,
     }
+    if report.shard is not None:
+        document |= {"shard": asdict(report.shard), "groups": [asdict(group) for group in report.groups]}
     return dumps(document)
 
 

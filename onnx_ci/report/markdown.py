@@ -11,7 +11,7 @@ from onnx_ci.report.inert import block, code, name, prose
 from onnx_ci.report.mermaid import picture
 from onnx_ci.report.places import Placed, placed
 from onnx_ci.report.style import Style
-from onnx_ci.report.words import counted, judged, model_row, saved_words
+from onnx_ci.report.words import counted, judged, model_row, remarks, saved_words
 from onnx_ci.results import Outcome, RunReport
 
 COMMENT = 65_536  # characters of a comment
@@ -37,7 +37,7 @@ def render_run(report: RunReport, limit: int = COMMENT) -> str:
     pieces = [Piece(f"### {_headline(report)}\n\n"), *_table(report)]
     pieces += [Piece(shown, PICTURE) for shown in [picture(report.outcomes, _after(report))] if shown]
     pieces += [Piece(_finding(one), FINDING_RANKS[one.finding.severity]) for one in placed(report)]
-    pieces += [Piece(f"> {prose(note)}\n\n", REMARKS) for note in report.notes]
+    pieces += [Piece(f"> {prose(note)}\n\n", REMARKS) for note in remarks(report)]
     pieces += [Piece(_details(outcome), DETAILS) for outcome in report.outcomes if _is_told(outcome)]
     return fitted(pieces, limit, LEFT_OUT)
 

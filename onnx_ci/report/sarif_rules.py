@@ -76,6 +76,10 @@ WORDS: dict[str, tuple[str, str]] = {
         "The commits of a branch add more bytes of models to the repository than allowed, in all versions.",
         "Squash the branch, and shrink its models first.",
     ),
+    "OCI040": (
+        "Of a run that was spread over several jobs not all reports are there.",
+        "Look why the job of that shard ended, and run it again.",
+    ),
 }
 
 

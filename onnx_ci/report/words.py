@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnx_ci.report.style import one_line
-from onnx_ci.results import Outcome, OutputDelta, RunReport, Verification, gain
+from onnx_ci.results import Outcome, OutputDelta, RunReport, RuntimeRun, Verification, gain
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {
@@ -65,6 +65,16 @@ def proof_reason(verification: Verification) -> str:
     return f" on {verification.samples} {verification.inputs} inputs" if verification.samples else ""
 
 
+def runtime_row(run: RuntimeRun) -> tuple[str, ...]:
+    """One version and setting that both models were run with, and what came of it."""
+    status = run.status.replace("_", " ")
+    if run.reason or run.cosine is None:
+        return run.setting, status, "", one_line(run.reason)
+    same = run.max_abs == 0
+    moved = "identical" if same else f"cosine {run.cosine:.6f}, {run.sqnr:.0f} dB"
+    return run.setting, status, f"{run.samples} samples" if run.samples != 1 else "1 sample", moved
+
+
 def output_row(output: OutputDelta) -> tuple[str, ...]:
     note = one_line(output.problem) or (
         "" if output.sensitive else "did not move when the weights were damaged"
@@ -96,3 +106,10 @@ def saved_words(report: RunReport) -> str:
 
 def judged(report: RunReport) -> int:
     return sum(outcome.verdict != "ignored" for outcome in report.outcomes)
+
+
+def remarks(report: RunReport) -> list[str]:
+    """What there is to know of the run as a whole; of a shard also what it leaves to others."""
+    names = dict.fromkeys(group.name for group in report.groups)
+    left = [f"group {name!r} is judged when the reports of all shards are merged" for name in names]
+    return [*report.notes, *([f"this is shard {report.shard}", *left] if report.shard else [])]

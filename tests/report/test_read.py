@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnx_ci.errors import UsageError
-from onnx_ci.report import github, html, markdown, text
+from onnx_ci.report import github, gitlab, html, junit, markdown, sarif, text
 from onnx_ci.report.json import render_run
 from onnx_ci.report.read import LARGEST_FILE, parse_report, read_report
 from onnx_ci.report.style import Style
-from onnx_ci.results import RunReport, Verification
+from onnx_ci.results import GroupSize, RunReport, Shard, Verification
 
 
 def document() -> Any:
@@ -38,6 +38,9 @@ def test_a_report_is_the_same_again(name: str) -> None:
     placed = replace(report.findings[0], file="sub/.onnx-ci.yaml", line=7)
     other = replace(outcome(), file="sub/m.onnx", rule_file="sub/.onnx-ci.yaml", verification=refused)
     full = replace(report, outcomes=(*report.outcomes, other), findings=(placed,))
+    group = GroupSize(name=name, policy="p", limit=1, members=2, before=5, after=4)
+    part = replace(full, shard=Shard(index=1, count=2, split="0a"), groups=(group,))
+    assert parse_report(render_run(part).encode(), "r.json") == part
     assert parse_report(render_run(full).encode(), "r.json") == full
 
 
@@ -128,6 +131,9 @@ SHOWN: tuple[Callable[[RunReport], str], ...] = (
     html.render_run,
     github.render_run,
     markdown.render_run,
+    sarif.render_run,
+    junit.render_run,
+    gitlab.render_run,
     lambda report: text.render_run(report, Style()),
 )
 ANYTHING = st.recursive(
@@ -137,7 +143,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_whatever_is_changed_is_refused_or_can_be_shown(data: st.DataObject) -> None:
     original = document()
