@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import emulated
 import onnx
 import pytest
 from acting import PROJECT, REPOSITORY, Act, Ran
@@ -61,7 +62,8 @@ def test_a_new_machine_gets_environment_and_results_from_the_cache(
     shutil.copytree(act.environment_folder, tmp_path / "cache" / act.environment_folder.name, symlinks=True)
     host.add_model()
     event = host.pull_request()
-    settings: dict[str, Any] = {"STUB_CACHE": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "UV_OFFLINE": "1"}
+    settings: dict[str, Any] = {"STUB_CACHE": str(tmp_path / "cache"), "PIP_NO_INDEX": "1"}
+    settings |= {"UV_OFFLINE": "1", "UV_NO_CACHE": "1"}
     results = []
     for machine in ("first", "second"):
         settings["machine"] = tmp_path / machine
@@ -113,3 +115,23 @@ def test_scheduled_ratchet(act: Act, host: Hosted) -> None:
     assert f"budget: {{size: {size} kB}}" in host.origin.git("show", "onnx-ci/ratchet:.onnx-ci.yaml")
     asked = (done.artifacts / "gh.txt").read_text().splitlines()
     assert asked[-1].startswith("pr create --base main --head onnx-ci/ratchet --title Lower model budgets")
+
+
+def test_matrix(act: Act, host: Hosted) -> None:
+    """Several jobs, one verdict, one comment."""
+    host.add_model()
+    onnx.save(lean(), host.author.root / "models" / "lean.onnx")
+    with emulated.github() as github:
+        github.known_as["not-a-token"] = github.tokens["write"]
+        event = host.pull_request(number=github.pull("feature")["number"])
+        settings = {"GITHUB_API_URL": github.url, "GITHUB_GRAPHQL_URL": f"{github.url}/graphql"}
+        done = run(act, host, "matrix.yml", "pull_request", event, **settings)
+        comments = github.comments(event["number"])
+    assert done.code == 1
+    shards = sorted(path.name for path in done.artifacts.glob("onnx-ci-shard-*"))
+    assert shards == [f"onnx-ci-shard-{number}" for number in (1, 2)], done.log
+    (comment,) = comments
+    assert all(f"<code>models/{name}.onnx</code>" in comment["body"] for name in ("a", "lean"))
+    assert "onnx-ci failed: 2 models checked" in comment["body"]
+    assert "Failure - Main Verdict" in done.log
+    assert "Failure - Main Check a part" not in done.log

@@ -116,11 +116,8 @@ def _python(folder: Path) -> Path:
 
 
 def _fill(folder: Path, extras: Sequence[str]) -> None:
-    known = re.findall(
-        r"^([a-z0-9-]+) = \[", (HOME / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
-    )
     for name in extras:
-        if name not in known:
+        if name not in _known_extras():
             raise wrong("extras", name, "one that onnx-ci has: compression, fuse, simplify")
     _run([sys.executable, "-I", "-m", "venv", "--without-pip", str(folder)], "make a virtual environment")
     wanted = f"{HOME}[{','.join(extras)}]" if extras else str(HOME)
@@ -132,6 +129,13 @@ def _fill(folder: Path, extras: Sequence[str]) -> None:
         _run(pip, "install onnx-ci with pip")
     _write_launcher(folder)
     (folder / MARKER).write_text(f"{__version__}\n", encoding="utf-8")
+
+
+def _known_extras() -> list[str]:
+    """Python 3.10 has no TOML: the lines of one section are read."""
+    text = (HOME / "pyproject.toml").read_text(encoding="utf-8")
+    section = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    return re.findall(r"^([a-z0-9-]+) = \[", section, re.MULTILINE)
 
 
 def _goes_well(command: Sequence[str]) -> bool:
