@@ -1,4 +1,4 @@
-"""Mode check with `comment: true`: the verdict in the pull request, and the same where it can't be written."""
+"""Mode check with `comment: true`: the verdict in the pull request, and the same if it is not written."""
 
 from __future__ import annotations
 
