@@ -12,6 +12,7 @@ import emulated
 import onnx
 import pytest
 from acting import PROJECT, REPOSITORY, Act, Ran
+from commenting import finished, surroundings
 from git_repositories import Repository
 from hosting import Hosted
 from small_models import lean
@@ -53,6 +54,14 @@ def test_pull_request_check(act: Act, host: Hosted) -> None:
     assert "no cache is used" in done.log
     assert not [*host.home.rglob("pwned"), *act.home.rglob("pwned")]
     assert "::error::pwned" not in {line.partition("| ")[2] for line in done.log.splitlines()}
+    with emulated.github() as github:  # the other half: what this run left, in the pull request
+        github.known_as["not-a-token"] = github.tokens["write"]
+        pull = github.pull("feature", fork=True)
+        told = run(act, host, "fork-comment.yml", "workflow_run", finished(pull), **surroundings(github))
+        assert told.code == 0, told.log
+        (comment,) = github.comments(pull["number"])
+    assert "onnx-ci failed: 3 models checked" in comment["body"]
+    assert "::error::pwned" not in comment["body"].splitlines()
 
 
 def test_a_new_machine_gets_environment_and_results_from_the_cache(
