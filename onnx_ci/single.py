@@ -14,7 +14,7 @@ from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
 from onnx_ci.job import Job, write_in_place, write_to
 from onnx_ci.judge import judge
-from onnx_ci.model.container import Model
+from onnx_ci.model.container import Model, values_beside
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure
@@ -160,7 +160,6 @@ def compare_files(
 def _compared(
     outcome: Outcome, before: Model, after: Model, tolerance: Tolerance, samples: tuple[str, ...]
 ) -> Outcome:
-    from onnx_ci.prove import values_beside
     from onnx_ci.verify.client import RunFailed
     from onnx_ci.verify.verifier import Verifier
 

@@ -64,6 +64,8 @@ def _measure(measure: Measure | Latency | None) -> dict[str, Any] | None:
 def _verification(verification: Verification) -> dict[str, Any]:
     document = asdict(verification)
     del document["code"], document["hint"]
+    if verification.coverage is None:
+        del document["coverage"]
     return document
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.report.words import OUTPUT_COLUMNS, model_row, output_row, proof_reason
+from onnx_ci.report.words import OUTPUT_COLUMNS, coverage_words, model_row, output_row, proof_reason
 from onnx_ci.results import (
     Alternative,
     Latency,
@@ -161,6 +161,8 @@ def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
 def _outputs(outcome: Outcome) -> Iterator[str]:
     verification = outcome.verification
     yield f"  verification {verification.status}{proof_reason(verification)}"
+    covered = coverage_words(verification)
+    yield from [f"    {covered}"] if covered else []
     rows = [output_row(output) for output in verification.outputs]
     if rows:
         yield from _aligned([OUTPUT_COLUMNS, *rows])
