@@ -91,7 +91,7 @@ class Doubt:
         return made
 
     def _damaged(self, candidate: Model, tolerance: Tolerance) -> tuple[Shown | None, str]:
-        """What each output showed with the first damage that runs and shows, or why there is no such thing."""
+        """What each output showed with the first damage that runs and shows, or why there is none."""
         said, shown = "", None
         for how in DAMAGES:
             broken = damaged(candidate, how)
