@@ -23,7 +23,6 @@ from onnx_ci.verify.verifier import Verifier
 
 FURTHER, MANY = 4, 32  # inputs that had no part in choosing a candidate
 OTHER_SEED = 7919  # where those start
-LEAST_SECONDS = 2.0  # to find out which tensors outputs tell of, however short the rest was
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
 
@@ -139,7 +138,6 @@ class Prover:
         found = self.doubt.as_a_whole(passed, candidate, tolerance)
         if found.status != "passed" or rounded is None:
             return found
-        seconds = max(seconds, LEAST_SECONDS)
         return self.doubt.tensor_by_tensor(found, *rounded, tolerance, seconds=seconds)
 
     @cached_property

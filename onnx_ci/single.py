@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import filecmp
 import shutil
+import tempfile
+import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -160,10 +162,12 @@ def compare_files(
 def _compared(
     outcome: Outcome, before: Model, after: Model, tolerance: Tolerance, samples: tuple[str, ...]
 ) -> Outcome:
+    from onnx_ci.doubt.doubt import Doubt
+    from onnx_ci.doubt.pair import doubted
     from onnx_ci.verify.client import RunFailed
     from onnx_ci.verify.verifier import Verifier
 
-    with _runner() as runner:
+    with _runner() as runner, tempfile.TemporaryDirectory(prefix="onnx-ci-") as scratch:
         verifier = Verifier(
             runner,
             before.path,
@@ -175,7 +179,11 @@ def _compared(
         )
         extra = values_beside(after)
         allow = (*OWN_AFFAIRS, "inputs") if extra or before.beside else OWN_AFFAIRS
+        began = time.monotonic()
         found = verifier.check(after.path, after.proto, tolerance, allow=allow, extra=extra)
+        if found.status == "passed":
+            doubt, seconds = Doubt(verifier, Path(scratch)), time.monotonic() - began
+            found = doubted(doubt, found, before, after, tolerance, seconds=seconds)
         outcome = replace(outcome, verification=found)
         if found.status == "passed":
             try:

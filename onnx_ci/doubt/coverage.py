@@ -13,12 +13,13 @@ from onnx_ci.model.container import Model
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.verify.bench import Bench
 from onnx_ci.verify.client import Feeds, RunFailed
-from onnx_ci.verify.compare import compare_outputs, same_outputs
+from onnx_ci.verify.compare import leaves, same_outputs
 from onnx_ci.verify.damage import randomly, strongly
 from onnx_ci.verify.verifier import Verifier
 
 MOST = 128  # runs with a single sample; where there are more tensors, some are damaged with their neighbours
-LEAST = 16  # such runs, however slow the model is
+LEAST = 12  # such runs, however slow the model is
+SHARE = 0.6  # of the time that the proof itself took, which such runs may take
 NOTICED, FAINT, UNSEEN = "noticed", "faint", "unseen"
 States = dict[Key, str]
 
@@ -54,13 +55,12 @@ class Coverage:
         self.alone = self.alone and len(groups) == len(items)
         for group in groups:
             self._note(group, first.state(group, strongly))
-        left = [item for item in items if self.states[item.key] != NOTICED]
-        if left:
-            every = _Round(trials, [*feeds, *self._other_feeds()], tolerance)
-            for how in (strongly, randomly):
-                for _, found in groupby(left, key=lambda item: item.body):
-                    self._settle(every, list(found), how)
-                left = [item for item in left if self.states[item.key] != NOTICED]
+        left = [item for item in items if self.states[item.key] == UNSEEN]
+        every = _Round(trials, [*feeds, *self._other_feeds()], tolerance) if left else first
+        for how in (strongly, randomly):
+            for _, found in groupby(left, key=lambda item: item.body):
+                self._settle(every, list(found), how)
+            left = [item for item in left if self.states[item.key] == UNSEEN]
 
     def _settle(self, every: _Round, items: Sequence[Stored], how: Damage) -> None:
         """Halved as long as something shows; what does not show together does not show alone."""
@@ -75,10 +75,7 @@ class Coverage:
             self._note(items, state)
 
     def _note(self, items: Sequence[Stored], state: str) -> None:
-        """The best that is known of each."""
-        for item in items:
-            known = self.states.get(item.key, UNSEEN)
-            self.states[item.key] = state if known == UNSEEN else NOTICED if state == NOTICED else known
+        self.states.update((item.key, state) for item in items)
 
     def _other_feeds(self) -> Sequence[Feeds]:
         other = self.further()
@@ -99,7 +96,7 @@ class _Round:
         self.steady = same_outputs(self.before, again)
 
     def affordable(self, seconds: float) -> int:
-        return max(LEAST, min(MOST, int(seconds / max(self.cost, 1e-6))))
+        return max(LEAST, min(MOST, int(SHARE * seconds / max(self.cost, 1e-6))))
 
     def state(self, items: Sequence[Stored], how: Damage) -> str:
         """A model that no longer runs is noticed as well: it would be refused."""
@@ -107,7 +104,7 @@ class _Round:
             outputs = self.trials.run(self.bench, items, how)
         except RunFailed:
             return NOTICED
-        if any(delta.problem for delta in compare_outputs(self.before, outputs, self.tolerance)):
+        if leaves(self.before, outputs, self.tolerance):
             return NOTICED
         return FAINT if self.steady and not same_outputs(self.before, outputs) else UNSEEN
 

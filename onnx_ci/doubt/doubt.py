@@ -22,6 +22,7 @@ from onnx_ci.verify.evidence import kind_of
 from onnx_ci.verify.verifier import Verifier
 
 SHOWN = 3  # names in a reason
+LEAST_SECONDS = 2.0  # to find out which tensors outputs tell of, however short the rest was
 _SAMPLES = "give inputs that matter: inputs: {samples: [...]}"
 Shown = Mapping[str, str]
 
@@ -63,7 +64,7 @@ class Doubt:
         if not items:
             return replace(passed, coverage=Covered(changed=0))
         try:
-            states = whole.ask(items, tolerance, seconds=seconds)
+            states = whole.ask(items, tolerance, seconds=max(seconds, LEAST_SECONDS))
         except RunFailed as error:
             return _unsure(passed, f"whether it shows anything could not be found out: {error.message}", "")
         by_state = {

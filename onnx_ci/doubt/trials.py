@@ -13,7 +13,7 @@ import numpy as np
 from onnx_ci.doubt.stored import Stored, stored
 from onnx_ci.methods.probe import probe
 from onnx_ci.methods.scopes import Scope, fixed_names, sites
-from onnx_ci.model.container import NUMPY_TYPES, Model
+from onnx_ci.model.container import NUMPY_TYPES, Model, values_beside
 from onnx_ci.model.embed import PROTOBUF_LIMIT
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.save import write_model
@@ -51,8 +51,12 @@ class Trials:
 
     def on(self, feeds: Sequence[Feeds]) -> Bench:
         """These inputs, to run damaged models on."""
-        runner, limits, spare = self.verifier.runner, self.verifier.limits, self.verifier.stored
-        return self._stack.enter_context(Bench(runner, self.path, feeds, limits=limits, spare=spare))
+        own, verifier = values_beside(self.model), self.verifier
+        given = [{**sample, **own} for sample in feeds]
+        spare = {*verifier.stored, *own}
+        return self._stack.enter_context(
+            Bench(verifier.runner, self.path, given, limits=verifier.limits, spare=spare)
+        )
 
     def unharmed(self, bench: Bench) -> Outputs:
         """What all the others are compared with."""

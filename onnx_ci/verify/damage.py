@@ -35,7 +35,7 @@ FEW = 8  # elements; what has fewer is often a shape, an axis or a bound: damage
 BYTE = 8  # bits
 _CODE = 2  # bytes that a code has at most
 _STRONG = 4.0
-_WIDEST = 3e4  # fits into every float type but those of 8 bits
+_WIDEST, _WIDEST_BYTE = 3e4, 240.0  # fit into every float type, and into those of 8 bits
 _OFF = 0.3  # of its value: how far a blurred weight is off
 
 
@@ -49,10 +49,10 @@ def strongly(values: Array) -> Array:
     and for what is the same all over."""
     if not is_float(values.dtype):
         return _other_integers(values)
-    flat = values.reshape(-1)[::-1].astype(np.float64)
-    flat = np.where(np.isfinite(flat), flat, 0.0)
-    signs = np.where(np.arange(flat.size) % 2, 1.0, -1.0)
-    made = np.clip(signs * (_STRONG * np.abs(flat) + 1.0), -_WIDEST, _WIDEST)
+    made = np.abs(_finite(values)[::-1])
+    made *= _STRONG
+    made += 1.0
+    np.negative(made[::2], out=made[::2])
     return _typed(made, values)
 
 
@@ -60,10 +60,8 @@ def randomly(values: Array) -> Array:
     """Other numbers altogether, of the size that these have; the same ones each time."""
     if not is_float(values.dtype):
         return _other_integers(values, share=4)
-    flat = values.reshape(-1).astype(np.float64)
-    flat = np.clip(np.where(np.isfinite(flat), flat, 0.0), -_WIDEST, _WIDEST)
-    noise = np.random.default_rng(0).standard_normal(flat.size)
-    return _typed(np.clip(2 * noise * (np.abs(flat).max(initial=0.0) or 1.0), -_WIDEST, _WIDEST), values)
+    size = float(np.abs(_finite(values)).max(initial=0.0)) or 1.0
+    return _typed(np.random.default_rng(0).standard_normal(values.size, np.float32) * (2 * size), values)
 
 
 def negated(values: Array) -> Array:
@@ -72,16 +70,13 @@ def negated(values: Array) -> Array:
 
 
 def blurred(values: Array) -> Array:
-    """Floats that are off by a third, now up and now down: signs, zeros and sizes stay what they were."""
+    """Floats that are off by a third, now up and now down: signs, zeros and masks stay what they were."""
     if not is_float(values.dtype):
         return values
-    flat = values.reshape(-1)
-    finite = np.where(np.isfinite(flat), flat, np.zeros_like(flat)).astype(np.float64)
-    factors = np.where(np.random.default_rng(0).random(flat.size) < 0.5, 1.0 - _OFF, 1.0 + _OFF)
-    made = _typed(np.clip(finite * factors, -_WIDEST, _WIDEST), values).reshape(-1)
-    kept = ~np.isfinite(flat) | (np.abs(finite) > _WIDEST)  # masks stay masks
-    off = np.where(kept, flat, made).astype(values.dtype)
-    return np.asarray(off.reshape(values.shape))
+    plain = _finite(values)
+    factors = np.where(np.random.default_rng(0).random(plain.size, np.float32) < 0.5, 1 - _OFF, 1 + _OFF)
+    made = _typed(plain * factors.astype(plain.dtype), values)
+    return np.where(plain.reshape(values.shape) == values, made, values)
 
 
 # Each may run, or show, where the one before does not: codes that are indices, sizes and roots that are
@@ -133,11 +128,18 @@ def _other_integers(values: Array, *, share: int = 2) -> Array:
     return np.asarray(made.astype(values.dtype).reshape(values.shape))
 
 
+def _finite(values: Array) -> Array:
+    """All in one row, in a type to compute with; a mask's extremes are cut to what every type holds."""
+    plain = values.reshape(-1).astype(np.float64 if values.dtype == np.float64 else np.float32)
+    np.nan_to_num(plain, copy=False, posinf=_WIDEST, neginf=-_WIDEST)
+    return np.clip(plain, -_WIDEST, _WIDEST, out=plain)
+
+
 def _typed(made: Array, like: Array) -> Array:
-    limit = 240.0 if like.itemsize == 1 else _WIDEST  # what a float of 8 bits holds
-    typed = np.clip(made, -limit, limit).astype(like.dtype)
-    return np.asarray(typed.reshape(like.shape))
+    limit = _WIDEST_BYTE if like.itemsize == 1 else _WIDEST
+    kept = np.clip(made, -limit, limit, out=made)
+    return np.asarray(kept.astype(like.dtype, copy=False).reshape(like.shape))
 
 
 def _bits(values: Array) -> Array:
-    return np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8)
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)

@@ -46,7 +46,7 @@ def kind_of(name: str, outputs: Outputs, feeds: Sequence[Mapping[str, Any]], *, 
         return "nan"
     if _echoed(name, outputs, feeds):
         return "echo"
-    alike = len(arrays) > 1 and all(identical(one, other) for one, other in pairwise(arrays))
+    alike = len(arrays) > 1 and all(np.array_equal(one, other) for one, other in pairwise(arrays))
     if saturated and not (alike and np.ptp(arrays[0]) == 0):
         return "saturated"
     return "constant" if alike else "not reached"
