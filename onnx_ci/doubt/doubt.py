@@ -184,6 +184,6 @@ def _unseen(found: Covered) -> tuple[str, str]:
     )
     names = ", ".join(f'"{name}"' for name in found.unseen[:SHOWN])
     return reason, (
-        "give inputs that reach them: inputs: {samples: [...]}, or leave them as they are:"
-        f" methods: [{{METHOD: {{skip: [{names}]}}}}]"
+        "give inputs that reach them: inputs: {samples: [...]}; or leave them as they are:"
+        f" skip: [{names}] where the method has it, or the method left out for this model"
     )
