@@ -51,10 +51,10 @@ class Coverage:
         """First with one sample; what that leaves open with all there are, and with other damage."""
         feeds = self.verifier.feeds()
         first = _Round(trials, feeds[:1], tolerance)
-        groups = list(grouped(items, first.affordable(seconds)))
-        self.alone = self.alone and len(groups) == len(items)
-        for group in groups:
+        until = time.monotonic() + SHARE * seconds
+        for group in _in_time(list(grouped(items, first.affordable(SHARE * seconds))), until):
             self._note(group, first.state(group, strongly))
+            self.alone = self.alone and len(group) == 1
         left = [item for item in items if self.states[item.key] == UNSEEN]
         every = _Round(trials, [*feeds, *self._other_feeds()], tolerance) if left else first
         for how in (strongly, randomly):
@@ -96,7 +96,7 @@ class _Round:
         self.steady = same_outputs(self.before, again)
 
     def affordable(self, seconds: float) -> int:
-        return max(LEAST, min(MOST, int(SHARE * seconds / max(self.cost, 1e-6))))
+        return max(LEAST, min(MOST, int(seconds / max(self.cost, 1e-6))))
 
     def state(self, items: Sequence[Stored], how: Damage) -> str:
         """A model that no longer runs is noticed as well: it would be refused."""
@@ -107,6 +107,15 @@ class _Round:
         if leaves(self.before, outputs, self.tolerance):
             return NOTICED
         return FAINT if self.steady and not same_outputs(self.before, outputs) else UNSEEN
+
+
+def _in_time(groups: Sequence[list[Stored]], until: float) -> Iterator[list[Stored]]:
+    """When time is up, what is left of each graph goes together."""
+    for number, group in enumerate(groups):
+        if number >= LEAST and time.monotonic() > until:
+            yield from grouped([item for left in groups[number:] for item in left], 1)
+            return
+        yield group
 
 
 def grouped(items: Sequence[Stored], most: int) -> Iterator[list[Stored]]:
