@@ -19,6 +19,9 @@ from onnx_ci.results import Latency, Proof, Verification
 from onnx_ci.verify.client import RunFailed, Runner
 from onnx_ci.verify.compare import worse_of
 from onnx_ci.verify.evaluate import evaluate
+from onnx_ci.verify.fusions import Fusions
+from onnx_ci.verify.libraries import Libraries
+from onnx_ci.verify.runtimes import Runtimes
 from onnx_ci.verify.verifier import Verifier
 
 FURTHER, MANY = 4, 32  # inputs that had no part in choosing a candidate
@@ -34,7 +37,7 @@ class Prover:
         self.original = original
         self.scratch = scratch
         self.home = home
-        self.runner = runner
+        self.runner = runner.using(libraries=Libraries(rule.libraries, home))
 
     def prove(
         self,
@@ -56,9 +59,17 @@ class Prover:
             seconds = time.monotonic() - began
             pair = None if bitwise else rounded or (self.original, candidate)
             verification = self.doubted(verification, candidate, tolerance, pair, seconds=seconds)
+        if verification.status == "passed":
+            verification = self.runtimes.check(
+                verification, path, candidate.proto, tolerance, allow=changes, extra=extra
+            )
         if verification.status != "passed":
             return Proof(accepted=False, verification=verification)
-        return self._scored(path, verification, extra)
+        proof = self._scored(path, verification, extra)
+        if not proof.accepted:
+            return proof
+        optimized = self.fusions.against(path)
+        return replace(proof, verification=replace(proof.verification, optimized=optimized))
 
     def feeds(self) -> Sequence[Mapping[str, Any]]:
         """The inputs that verification uses, for methods that calibrate."""
@@ -68,7 +79,15 @@ class Prover:
     def verifier(self) -> Verifier:
         return self._make(self.rule.inputs)
 
-    def _make(self, spec: InputSpec) -> Verifier:
+    @cached_property
+    def runtimes(self) -> Runtimes:
+        return Runtimes(self.verifier, self.rule.runtimes)
+
+    @cached_property
+    def fusions(self) -> Fusions:
+        return Fusions(self.runner, self._runnable, self.rule.limits)
+
+    def _make(self, spec: InputSpec, like: Verifier | None = None) -> Verifier:
         return Verifier(
             self.runner,
             self._runnable,
@@ -77,6 +96,7 @@ class Prover:
             limits=self.rule.limits,
             root=self.home,
             stored=values_beside(self.original),
+            like=like,
         )
 
     @cached_property
@@ -114,7 +134,8 @@ class Prover:
         """What plans are made on: somewhat more inputs than one candidate is first looked at with."""
         if self.rule.inputs.samples:
             return self.verifier
-        return self._make(replace(self.rule.inputs, count=max(FURTHER, self.rule.inputs.count)))
+        more = replace(self.rule.inputs, count=max(FURTHER, self.rule.inputs.count))
+        return self._make(more, self.verifier)
 
     @cached_property
     def held_out(self) -> Verifier | None:
@@ -122,7 +143,8 @@ class Prover:
         if self.rule.inputs.samples:
             return None
         count = max(FURTHER if self.verifier.is_graded else MANY, self.rule.inputs.count)
-        return self._make(replace(self.rule.inputs, count=count, seed=self.rule.inputs.seed + OTHER_SEED))
+        seed = self.rule.inputs.seed + OTHER_SEED
+        return self._make(replace(self.rule.inputs, count=count, seed=seed), self.verifier)
 
     def doubted(
         self,

@@ -58,8 +58,8 @@ class Coverage:
         left = [item for item in items if self.states[item.key] == UNSEEN]
         every = _Round(trials, [*feeds, *self._other_feeds()], tolerance) if left else first
         for how in (strongly, randomly):
-            for _, found in groupby(left, key=lambda item: item.body):
-                self._settle(every, list(found), how)
+            for found in grouped(left, 1):
+                self._settle(every, found, how)
             left = [item for item in left if self.states[item.key] == UNSEEN]
 
     def _settle(self, every: _Round, items: Sequence[Stored], how: Damage) -> None:
@@ -121,8 +121,9 @@ def _in_time(groups: Sequence[list[Stored]], until: float) -> Iterator[list[Stor
 def grouped(items: Sequence[Stored], most: int) -> Iterator[list[Stored]]:
     """So many groups at most, but for one in each graph, so that a branch which no input takes is not hidden
     by what is around it: neighbours are together, the largest groups are halved first."""
-    groups = [list(found) for _, found in groupby(items, key=lambda item: item.body)]
-    while len(groups) < most:
+    by_reader = sorted(items, key=_reader)
+    groups = [list(found) for _, found in groupby(by_reader, key=_reader)]
+    while groups and len(groups) < most:
         widest = max(range(len(groups)), key=lambda number: len(groups[number]))
         group = groups[widest]
         if len(group) == 1:
@@ -130,3 +131,7 @@ def grouped(items: Sequence[Stored], most: int) -> Iterator[list[Stored]]:
         middle = len(group) // 2
         groups[widest : widest + 1] = [group[:middle], group[middle:]]
     yield from groups
+
+
+def _reader(item: Stored) -> int:
+    return item.read_in

@@ -23,11 +23,13 @@ _FORMS = {  # how a Constant may hold plain numbers, and what type they have
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """A tensor by the number of its body, counted from outside in, and its name there."""
+    """A tensor by the number of its body, counted from outside in, and its name there. It may be read in a
+    branch only, though it is stored in the graph around that."""
 
     body: int
     name: str
     tensor: TensorProto
+    read_in: int = 0
 
     @property
     def key(self) -> tuple[int, str]:
@@ -46,13 +48,19 @@ def plainly(model: Model) -> Model:
 
 def stored(model: Model) -> Iterator[Stored]:
     """In a fixed order, which a copy of the model shares. Training graphs are not run, so not among them."""
+    read = [{name for node in body.node for name in node.input} for body in _bodies(model)]
     for number, body in enumerate(_bodies(model)):
-        if isinstance(body, GraphProto):
-            yield from (Stored(number, tensor.name, tensor) for tensor in body.initializer)
-            for sparse in body.sparse_initializer:
-                yield Stored(number, sparse.values.name, sparse.values)
-        for place, node in enumerate(body.node):
-            yield from (Stored(number, name, tensor) for name, tensor in _of_node(node, place))
+        for name, tensor in _of_body(body):
+            readers = (inner for inner in range(number, len(read)) if name in read[inner])
+            yield Stored(number, name, tensor, next(readers, number))
+
+
+def _of_body(body: Body) -> Iterator[tuple[str, TensorProto]]:
+    if isinstance(body, GraphProto):
+        yield from ((tensor.name, tensor) for tensor in body.initializer)
+        yield from ((sparse.values.name, sparse.values) for sparse in body.sparse_initializer)
+    for place, node in enumerate(body.node):
+        yield from _of_node(node, place)
 
 
 def _bodies(model: Model) -> Iterator[Body]:
