@@ -102,14 +102,23 @@ def test_a_small_part_of_an_output_is_seen_if_only_faintly(states: Callable[...,
 
 
 def test_groups_never_span_two_graphs() -> None:
-    items = [
-        Stored(body, f"{body}.{n}", TensorProto()) for body, count in ((0, 9), (3, 2)) for n in range(count)
-    ]
+    """A weight is in the graph that reads it, wherever it is stored."""
+    readers = [0] * 9 + [3] * 2
+    items = [Stored(0, str(number), TensorProto(), reader) for number, reader in enumerate(readers)]
     for most in (1, 2, 5, 11, 50):
         groups = list(grouped(items, most))
         assert [item for group in groups for item in group] == items
-        assert all(len({item.body for item in group}) == 1 for group in groups)
+        assert all(len({item.read_in for item in group}) == 1 for group in groups)
         assert len(groups) == min(max(most, 2), 11)
+
+
+def test_a_weight_that_only_a_branch_reads_is_read_there(tmp_path: Path) -> None:
+    text = """g (float[2,4] x, bool c) => (float[2,4] y) <float[4] w = {1,2,3,4}, float[4] v = {1,2,3,4}> {
+        h = Mul(x, w) y = If (c) <then_branch = t () => (float[2,4] a) { a = Mul(h, v) },
+        else_branch = e () => (float[2,4] b) { b = Identity(h) }> }"""
+    onnx.save(onnx.parser.parse_model(HEAD % 10 + text), tmp_path / "m.onnx")
+    with open_model(tmp_path / "m.onnx") as found:
+        assert {item.name: item.read_in for item in stored(found)} == {"w": 0, "v": 1}
 
 
 def names_changed(folder: Path, before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
