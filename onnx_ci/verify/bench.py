@@ -42,13 +42,14 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def run(self, weights: Mapping[str, Path]) -> list[dict[str, Array]]:
-        """Outputs with these weights, in files by the name of the input they are fed to."""
+    def run(self, weights: Mapping[str, Path], model: Path | None = None) -> list[dict[str, Array]]:
+        """Outputs with these weights, in files by the name of the input they are fed to; of another model
+        on the same inputs, where one is named."""
         outputs = self.folder / "outputs"
         shutil.rmtree(outputs, ignore_errors=True)
         self.runner.ask(
             "try",
-            [self._ready(self.model)],
+            [self._ready(model or self.model)],
             self.limits,
             spare=self.spare,
             fresh=bool(self.seeding),
