@@ -37,12 +37,14 @@ def compare_outputs(
     return tuple(_compare(name, pairs, tolerance, name in batched) for name in names)
 
 
-def leaves(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> bool:
+def leaves(
+    reference: Outputs, candidate: Outputs, tolerance: Tolerance, *, batched: Collection[str] = ()
+) -> bool:
     """Whether any output is outside the tolerance; looks no further than the first that is."""
     pairs = list(zip(reference, candidate, strict=True))
     names = dict.fromkeys(name for pair in pairs for outputs in pair for name in outputs)
     moved = (name for name in names if not all(_unmoved(name, *pair) for pair in pairs))
-    return any(_compare(name, pairs, tolerance).problem for name in moved)
+    return any(_compare(name, pairs, tolerance, name in batched).problem for name in moved)
 
 
 def _unmoved(name: str, before: Mapping[str, Array], after: Mapping[str, Array]) -> bool:
