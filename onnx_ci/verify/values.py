@@ -12,7 +12,7 @@ import numpy as np
 from onnx_ci.verify import names, varied
 from onnx_ci.verify.dims import Dim, Input, kind_of
 from onnx_ci.verify.dtypes import Array, integer_limits, is_complex, is_float, is_integer, is_text
-from onnx_ci.verify.plausible import picture, speech
+from onnx_ci.verify.plausible import picture
 from onnx_ci.verify.token_ids import Role
 from onnx_ci.verify.wiring import Shape
 
@@ -113,8 +113,8 @@ def _floats(rng: np.random.Generator, one: Input, dims: tuple[Dim, ...], sample:
         drawn = _picture(rng, shape)
         return (drawn - 0.5) / 0.25 if plain else drawn
     if len(shape) in (1, 2) and shape[-1] >= _SIGNAL and _is_sound(one, dims):
-        return speech(rng, shape)
-    return rng.standard_normal(shape) if plain else rng.random(shape)
+        return varied.sound(rng, shape, sample.index)
+    return varied.numbers(rng, shape, sample.index)
 
 
 def _is_sound(one: Input, dims: tuple[Dim, ...]) -> bool:
