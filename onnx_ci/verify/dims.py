@@ -23,6 +23,8 @@ class Input:
     name: str
     dtype: np.dtype[Any]
     dims: tuple[Dim, ...] | None
+    wraps: tuple[str, ...] = ()  # what the tensor is in, outermost first: optional, sequence, map
+    keys: np.dtype[Any] | None = None  # of a map
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,17 @@ from onnx import TypeProto, ValueInfoProto
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sizes import format_size
+from onnx_ci.verify.contract import show_type
 from onnx_ci.verify.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
-from onnx_ci.verify.dtypes import Array, is_text, numpy_dtype
+from onnx_ci.verify.dtypes import is_text, numpy_dtype
+from onnx_ci.verify.exchange import Value
+from onnx_ci.verify.known_shapes import KnownShapes
 from onnx_ci.verify.names import ANONYMOUS
 from onnx_ci.verify.required_dims import required_dims
 from onnx_ci.verify.token_ids import Role, roles_of
-from onnx_ci.verify.values import Sample, fill
+from onnx_ci.verify.values import Sample
 from onnx_ci.verify.wiring import Shape, Wiring, element_count
+from onnx_ci.verify.wrapping import unwrapped, wrapped
 
 LARGEST_SAMPLE = 2**30  # bytes of all inputs together
 _MOST_AXES = 32  # numpy 1 has no more
@@ -40,6 +44,7 @@ class Deriver:
     """What is known of a model's inputs, and what the user said about them."""
 
     inputs: Sequence[Input]
+    wiring: Wiring
     roles: dict[str, Role]
     required: dict[tuple[str, int], int]
     spec: InputSpec
@@ -58,10 +63,10 @@ class Deriver:
     def shapes(self, attempt: Attempt) -> list[dict[str, Shape]]:
         return [shapes_for(self.inputs, self.plan(attempt, i)) for i in range(max(1, self.spec.count))]
 
-    def feeds(self, attempt: Attempt) -> list[dict[str, Array]]:
+    def feeds(self, attempt: Attempt) -> list[dict[str, Value]]:
         return [self._sample(attempt, index, shapes) for index, shapes in enumerate(self.shapes(attempt))]
 
-    def _sample(self, attempt: Attempt, index: int, shapes: dict[str, Shape]) -> dict[str, Array]:
+    def _sample(self, attempt: Attempt, index: int, shapes: dict[str, Shape]) -> dict[str, Value]:
         plan = self.plan(attempt, index)
         sample = Sample(
             index=index,
@@ -73,16 +78,19 @@ class Deriver:
             past=attempt.past,
             small=attempt.step > 1,
             ranges=self.spec.ranges,
+            context=KnownShapes(self.wiring, self.inputs, shapes),
         )
-        return {i.name: fill(i, ranked(i, plan), self.roles[i.name], sample) for i in self.inputs}
+        return {i.name: wrapped(i, ranked(i, plan), self.roles[i.name], sample) for i in self.inputs}
 
 
-def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[str, Array]]]:
+def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[str, Value]]]:
     """Attempts of `spec.count` samples each. Only shapes and types of the weights are looked at."""
     wiring = Wiring(proto)
     inputs = [_input(value) for value in fed_inputs(proto)]
     roles = roles_of(wiring, [one.name for one in inputs])
-    deriver = Deriver(inputs=inputs, roles=roles, required=required_dims(wiring, inputs), spec=spec)
+    deriver = Deriver(
+        inputs=inputs, wiring=wiring, roles=roles, required=required_dims(wiring, inputs), spec=spec
+    )
     seen: set[str] = set()
     for attempt in _attempts():
         # Attempts that differ only in what this model does not have are not repeated.
@@ -132,29 +140,29 @@ def _attempts() -> Iterator[Attempt]:
 
 
 def _input(value: ValueInfoProto) -> Input:
-    kind = value.type.WhichOneof("value")
-    if kind != "tensor_type":
-        what = (kind or "no type").replace("_type", "")
+    found = unwrapped(value.type)
+    if found is None:
         raise ModelError(
-            f"input {value.name!r} is not a tensor ({what}), so no values can be made up for it",
+            f"input {value.name!r} is {show_type(value.type)}, for which no values can be made up",
             hint=_GIVE_SAMPLES,
             code="OCI005",
         )
-    dtype = numpy_dtype(value.type.tensor_type.elem_type)
+    tensor, wraps, keys = found
+    dtype = numpy_dtype(tensor.elem_type)
     if dtype is None:
         raise ModelError(
-            f"input {value.name!r} has element type {value.type.tensor_type.elem_type}, unknown to numpy",
+            f"input {value.name!r} has element type {tensor.elem_type}, unknown to numpy",
             hint="update the packages numpy, onnx and ml_dtypes",
             code="OCI005",
         )
-    dims = dims_of(value.type.tensor_type)
+    dims = dims_of(tensor)
     if dims is not None and len(dims) > _MOST_AXES:
         raise ModelError(
             f"input {value.name!r} has {len(dims)} axes, more than the {_MOST_AXES} that can be made up",
             hint=_GIVE_SAMPLES,
             code="OCI005",
         )
-    return Input(name=value.name, dtype=dtype, dims=dims)
+    return Input(name=value.name, dtype=dtype, dims=dims, wraps=wraps, keys=keys)
 
 
 def _too_large(inputs: Sequence[Input], shapes: dict[str, Shape]) -> ModelError | None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from onnx_ci.verify import names
+from onnx_ci.verify.asked import Context
 from onnx_ci.verify.dims import Dim, Input, kind_of
 from onnx_ci.verify.dtypes import Array, integer_limits, is_complex, is_float, is_integer, is_text
 from onnx_ci.verify.plausible import picture, speech
 from onnx_ci.verify.token_ids import Role
-from onnx_ci.verify.wiring import Shape
+from onnx_ci.verify.vocabulary import of_type
+from onnx_ci.verify.wanted import wanted
+from onnx_ci.verify.wiring import Shape, element_count
 
 _RATE = 16000
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
@@ -34,21 +38,26 @@ class Sample:
     past: int = 0
     small: bool = False  # a later attempt: stay near zero where the range is only a guess
     ranges: Mapping[str, tuple[float, float]]
+    context: Context
 
 
-def fill(one: Input, dims: tuple[Dim, ...], role: Role, sample: Sample) -> Array:
-    """The array to feed. The generator depends on the seed, the sample and the name alone."""
+def fill(one: Input, dims: tuple[Dim, ...], role: Role, sample: Sample, *, item: int = 0) -> Array:
+    """The array to feed. The generator depends on the seed, the sample, the name and the item alone."""
     shape = sample.shapes[one.name]
-    rng = np.random.Generator(np.random.PCG64([sample.seed, sample.index, zlib.crc32(one.name.encode())]))
+    salt = zlib.crc32(one.name.encode())
+    rng = np.random.Generator(np.random.PCG64([sample.seed, sample.index, salt, *([item] if item else [])]))
     if one.name in sample.ranges:
         return _in_range(rng, shape, one.dtype, *sample.ranges[one.name])
     if is_text(one.dtype):
-        return _strings(shape, sample.index)
+        return _strings(shape, sample.index + item, of_type(role.known, str))
     if one.dtype == np.bool_:
         return _booleans(one, shape, sample)
     if is_complex(one.dtype):
         return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(one.dtype)
-    known = _by_meaning(one, role, sample, rng)
+    wish = wanted(role, one.dtype, element_count(shape), sample.context)
+    known = _listed(wish, shape) if isinstance(wish, list) else _by_meaning(one, role, sample, rng)
+    if known is None and isinstance(wish, tuple):
+        known = _wished(rng, one, role, shape, wish)
     if known is None:
         known = (
             _integers(rng, one, role, sample) if is_integer(one.dtype) else _floats(rng, one, dims, sample)
@@ -69,10 +78,26 @@ def _by_meaning(one: Input, role: Role, sample: Sample, rng: np.random.Generator
     if said & names.TIMESTEP and len(shape) <= 1:
         return np.full(shape, min(500, (role.below or 1000) - 1))
     if role.below is not None:
-        return rng.integers(0, role.below, size=shape)
+        return rng.integers(role.low, role.below, size=shape)
     if said & names.ONE and is_float(one.dtype) and len(shape) <= 1:
         return np.full(shape, 1.0 if sample.index % 2 == 0 else 0.75)
     return None
+
+
+def _listed(values: list[float], shape: Shape) -> Array | None:
+    return np.array(values).reshape(shape) if len(values) == element_count(shape) else None
+
+
+def _wished(
+    rng: np.random.Generator, one: Input, role: Role, shape: Shape, wish: tuple[float, float]
+) -> Array:
+    low, high = wish
+    if not is_integer(one.dtype):
+        return low + (high - low) * rng.random(shape)
+    first, last = math.ceil(low), max(math.ceil(low), math.floor(high))
+    if role.indexes:
+        return first + _indices(rng, shape, last - first + 1)
+    return rng.integers(first, last, size=shape, endpoint=True)
 
 
 def _positions(shape: Shape, below: int | None, start: int) -> Array:
@@ -86,6 +111,9 @@ def _integers(rng: np.random.Generator, one: Input, role: Role, sample: Sample) 
     low, high = integer_limits(one.dtype)
     if role.indexes:
         return _indices(rng, shape, max(1, sample.shortest))
+    codes = of_type(role.known, int)
+    if codes:
+        return rng.choice(np.array(codes), size=shape)
     if role.alphabet:
         return rng.integers(0, role.alphabet, size=shape)
     if role.mask or role.shape:
@@ -129,9 +157,12 @@ def _booleans(one: Input, shape: Shape, sample: Sample) -> Array:
     return np.full(shape, sample.flag, np.bool_)
 
 
-def _strings(shape: Shape, index: int) -> Array:
+def _strings(shape: Shape, index: int, known: Sequence[str]) -> Array:
+    """Words that differ; of those that the model knows, with one in five that it does not."""
     count = int(np.prod(shape, dtype=np.int64))
     words = [f"{_WORDS[(i + index) % len(_WORDS)]}{(i + index) // len(_WORDS) or ''}" for i in range(count)]
+    if known:
+        words = [word if i % 5 == 4 else known[(i + index) % len(known)] for i, word in enumerate(words)]
     return np.array(words, dtype=np.str_).reshape(shape)
 
 
