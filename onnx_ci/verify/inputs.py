@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import onnx
 from onnx import TypeProto, ValueInfoProto
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sizes import format_size
+from onnx_ci.verify.branch_goals import Goal
 from onnx_ci.verify.contract import show_type
 from onnx_ci.verify.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
 from onnx_ci.verify.dtypes import is_text, numpy_dtype
@@ -19,7 +21,7 @@ from onnx_ci.verify.known_shapes import KnownShapes
 from onnx_ci.verify.names import ANONYMOUS
 from onnx_ci.verify.required_dims import required_dims
 from onnx_ci.verify.token_ids import Role, roles_of
-from onnx_ci.verify.values import Sample
+from onnx_ci.verify.values import Sample, cast
 from onnx_ci.verify.wiring import Shape, Wiring, element_count
 from onnx_ci.verify.wrapping import unwrapped, wrapped
 
@@ -64,10 +66,28 @@ class Deriver:
         return [shapes_for(self.inputs, self.plan(attempt, i)) for i in range(max(1, self.spec.count))]
 
     def feeds(self, attempt: Attempt) -> list[dict[str, Value]]:
-        return [self._sample(attempt, index, shapes) for index, shapes in enumerate(self.shapes(attempt))]
+        samples = enumerate(self.shapes(attempt))
+        return [self._sample(attempt, index, shapes, self.plan(attempt, index)) for index, shapes in samples]
 
-    def _sample(self, attempt: Attempt, index: int, shapes: dict[str, Shape]) -> dict[str, Value]:
+    def towards(self, goal: Goal, attempt: Attempt, index: int) -> dict[str, Value] | None:
+        """A sample in which some sizes and values are given; None where they can't be."""
         plan = self.plan(attempt, index)
+        for (name, axis), size in goal.sizes.items():
+            dim = next(ranked(one, plan)[axis] for one in self.inputs if one.name == name)
+            if isinstance(dim, int) and dim != size:
+                return None
+            fixed = {**plan.fixed, dim: size} if isinstance(dim, str) else plan.fixed
+            plan = replace(plan, fixed=fixed, required={**plan.required, (name, axis): size})
+        shapes = shapes_for(self.inputs, plan)
+        if _too_large(self.inputs, shapes) is not None or any(n in self.spec.ranges for n in goal.values):
+            return None
+        sample = self._sample(attempt, index, shapes, plan)
+        for one in self.inputs:
+            if one.name in goal.values and not one.wraps and not is_text(one.dtype):
+                sample[one.name] = cast(np.full(shapes[one.name], goal.values[one.name]), one.dtype)
+        return sample
+
+    def _sample(self, attempt: Attempt, index: int, shapes: dict[str, Shape], plan: Plan) -> dict[str, Value]:
         sample = Sample(
             index=index,
             seed=self.spec.seed,
@@ -83,16 +103,21 @@ class Deriver:
         return {i.name: wrapped(i, ranked(i, plan), self.roles[i.name], sample) for i in self.inputs}
 
 
-def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[str, Value]]]:
-    """Attempts of `spec.count` samples each. Only shapes and types of the weights are looked at."""
+def deriver_of(proto: onnx.ModelProto, spec: InputSpec) -> Deriver:
+    """Only shapes and types of the weights are looked at."""
     wiring = Wiring(proto)
     inputs = [_input(value) for value in fed_inputs(proto)]
     roles = roles_of(wiring, [one.name for one in inputs])
-    deriver = Deriver(
-        inputs=inputs, wiring=wiring, roles=roles, required=required_dims(wiring, inputs), spec=spec
-    )
+    required = required_dims(wiring, inputs)
+    return Deriver(inputs=inputs, wiring=wiring, roles=roles, required=required, spec=spec)
+
+
+def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[str, Value]]]:
+    """Attempts of `spec.count` samples each."""
+    deriver = deriver_of(proto, spec)
+    inputs, roles = deriver.inputs, deriver.roles
     seen: set[str] = set()
-    for attempt in _attempts():
+    for attempt in attempts():
         # Attempts that differ only in what this model does not have are not repeated.
         flags = any(one.dtype == bool for one in inputs)
         small = attempt.step > 1 and any(_is_guess(one, roles[one.name]) for one in inputs)
@@ -128,7 +153,7 @@ def dims_of(tensor: TypeProto.Tensor) -> tuple[Dim, ...] | None:
     return tuple(dims)
 
 
-def _attempts() -> Iterator[Attempt]:
+def attempts() -> Iterator[Attempt]:
     for step in range(STEPS):
         for past in (0, 1):
             first = Attempt(step=step, past=past)

@@ -23,7 +23,7 @@ class Line(NamedTuple):
         return (value - self.low) / self.scale
 
     def within(self, low: float, below: float) -> tuple[int, int]:
-        """The whole numbers x whose value is at least `low` and below `below`: first, and one past the last."""
+        """The whole numbers x whose value is from `low` to before `below`: first, and one past the last."""
         ends = sorted(((low - self.low) / self.scale, (below - 1 - self.high) / self.scale))
         first = math.ceil(ends[0])
         return first, max(first, math.floor(ends[1])) + 1

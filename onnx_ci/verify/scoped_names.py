@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from onnx import FunctionProto
+
 
 class Names:
     """The names that one graph defines; others are looked for in the graph around it."""
@@ -30,3 +32,12 @@ class Names:
                 return scope._known[name]
             scope = scope.around
         return self.prefix + name
+
+
+def key_of(place: str, index: int) -> str:
+    """Tells one node from all others, wherever it is nested."""
+    return f"{place}/{index}"
+
+
+def place_of(function: FunctionProto) -> str:
+    return f"{function.domain}.{function.name}:"

@@ -21,6 +21,7 @@ _ANY |= {"SequenceConstruct", "SequenceInsert", "SequenceAt", "ConcatFromSequenc
 _ALPHABET = 16  # shorter lists are special tokens
 _INDEXED = {"Gather": 1, "GatherElements": 1, "GatherBlockQuantized": 1}
 _SCATTERED = {("ScatterElements", 1), ("ScatterND", 1), ("Scatter", 1), ("GatherND", 1)}
+_SCATTERED |= {("NegativeLogLikelihoodLoss", 1), ("SoftmaxCrossEntropyLoss", 1), ("RoiAlign", 2)}
 _MASK = {("Where", 0), ("Not", 0), ("And", 0), ("And", 1), ("Or", 0), ("Or", 1), ("If", 0)}
 _SHAPE = {("Reshape", 1), ("Expand", 1), ("ConstantOfShape", 0), ("Tile", 1), ("TopK", 1), ("Resize", 3)}
 _SHAPE |= {("Range", 1), ("Range", 2), ("Slice", 2), ("Loop", 0)}

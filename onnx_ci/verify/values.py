@@ -62,7 +62,7 @@ def fill(one: Input, dims: tuple[Dim, ...], role: Role, sample: Sample, *, item:
         known = (
             _integers(rng, one, role, sample) if is_integer(one.dtype) else _floats(rng, one, dims, sample)
         )
-    return _cast(known, one.dtype)
+    return cast(known, one.dtype)
 
 
 def _by_meaning(one: Input, role: Role, sample: Sample, rng: np.random.Generator) -> Array | None:
@@ -169,11 +169,11 @@ def _strings(shape: Shape, index: int, known: Sequence[str]) -> Array:
 def _in_range(rng: np.random.Generator, shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> Array:
     """Integers take both ends, as in `input_ids: [0, 30521]`."""
     if is_integer(dtype) or dtype == np.bool_:
-        return _cast(rng.integers(int(low), int(high), size=shape, endpoint=True), dtype)
-    return _cast(low + (high - low) * rng.random(shape), dtype)
+        return cast(rng.integers(int(low), int(high), size=shape, endpoint=True), dtype)
+    return cast(low + (high - low) * rng.random(shape), dtype)
 
 
-def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
+def cast(array: Array, dtype: np.dtype[Any]) -> Array:
     if is_integer(dtype):
         low, high = integer_limits(dtype)
         array = np.clip(array, max(low, -(2**63)), min(high, 2**63 - 1))

@@ -14,13 +14,15 @@ import onnx
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.results import Latency, OutputDelta, Verification
+from onnx_ci.verify.branches import Side, both_ways, not_taken
 from onnx_ci.verify.client import Feeds, Load, RunFailed, Runner
 from onnx_ci.verify.compare import compare_outputs, same_outputs
 from onnx_ci.verify.contract import contract_breaks
 from onnx_ci.verify.dtypes import Array, is_float
-from onnx_ci.verify.inputs import derive_feeds
+from onnx_ci.verify.inputs import derive_feeds, deriver_of
 from onnx_ci.verify.randomness import random_nodes
 from onnx_ci.verify.samples import load_samples
+from onnx_ci.verify.wiring import Wiring
 
 _GIVE = "give inputs that run: inputs: {samples: [...]}, or sizes: inputs: {dims: {NAME: SIZE}}"
 _HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
@@ -53,6 +55,7 @@ class Verifier:
         self.stored = stored or {}
         self._feeds: Sequence[Feeds] = ()
         self._outputs: list[dict[str, Array]] | None = None
+        self._untaken: Sequence[Side] | None = None
         self._failure: ModelError | None = None
 
     def reference(self) -> list[dict[str, Array]]:
@@ -141,6 +144,15 @@ class Verifier:
         self.reference()
         return self._feeds
 
+    @property
+    def untaken(self) -> Sequence[Side]:
+        """Branches of Ifs that none of the inputs takes: what is in there is not verified."""
+        self.reference()
+        if self._untaken is None:
+            wiring, where = Wiring(self.proto), (self.runner, self.original)
+            self._untaken = not_taken(*where, wiring, self._feeds, limits=self.limits)
+        return self._untaken
+
     def _run(self, candidate: Path, extra: Feeds | None) -> list[dict[str, Array]]:
         feeds, spare = self._with(extra)
         return self.runner.run(candidate, feeds, limits=self.limits, spare=spare)
@@ -205,15 +217,34 @@ class Verifier:
         failures: list[RunFailed] = []
         for feeds, limits in self._attempts(failures):
             try:
-                return feeds, self.runner.run(self.original, feeds, limits=limits)
+                outputs = self.runner.run(self.original, feeds, limits=limits)
             except RunFailed as error:
                 failures.append(error)
+            else:
+                return self._both_ways(feeds, outputs)
         hard = [error for error in failures if error.kind != "error"]
         raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE)
 
+    def _both_ways(
+        self, feeds: Sequence[Feeds], outputs: list[dict[str, Array]]
+    ) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
+        """And further samples that take the branches which these do not."""
+        deriver = deriver_of(self._asked(), self.spec)
+        limits = replace(self.limits, seconds=self.limits.seconds / 4)
+        found = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)
+        if not found.more:
+            self._untaken = found.untaken if deriver.wiring.branches else ()
+            return feeds, outputs
+        try:
+            further = self.runner.run(self.original, found.more, limits=limits)
+        except RunFailed:
+            return feeds, outputs
+        self._untaken = found.untaken
+        return [*feeds, *found.more], [*outputs, *further]
+
     def _attempts(self, failures: Sequence[RunFailed]) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
-        for feeds in derive_feeds(self.proto, self.spec):
+        for feeds in derive_feeds(self._asked(), self.spec):
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
                 return

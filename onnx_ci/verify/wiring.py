@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from onnx_ci.model.graphs import subgraphs
-from onnx_ci.verify.scoped_names import Names
+from onnx_ci.verify.scoped_names import Names, key_of, place_of
 
 Shape = tuple[int, ...]
 _COUNTLESS = 1 << 63
@@ -37,10 +36,21 @@ class Op(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """An If: its condition and where it is, for those who want it to go both ways."""
+    """An If: where it is, its condition, and the conditions under which it is come to at all."""
 
+    key: str
     op: Op
     condition: str
+    under: tuple[tuple[str, bool], ...]
+
+
+class _Place(NamedTuple):
+    """A graph or a call: its names, its key, the attributes of the call, and the conditions it is under."""
+
+    names: Names
+    key: str
+    given: Mapping[str, AttributeProto]
+    under: tuple[tuple[str, bool], ...]
 
 
 class Wiring:
@@ -58,7 +68,7 @@ class Wiring:
         self._functions = {(f.domain, f.name): f for f in proto.functions}
         self._numbers = count(1)
         self._left = _MOST
-        self._add_graph(proto.graph, Names(""), {})
+        self._add_graph(proto.graph, _Place(Names(""), "", {}, ()))
 
     def integers(self, name: str) -> list[int] | None:
         """The values of a short integer constant."""
@@ -99,7 +109,8 @@ class Wiring:
             self.aliases[outer].append(inner)
             self.origins[inner].append(outer)
 
-    def _add_graph(self, graph: GraphProto, names: Names, given: Mapping[str, AttributeProto]) -> None:
+    def _add_graph(self, graph: GraphProto, place: _Place) -> None:
+        names = place.names
         names.define(value.name for value in graph.input)
         names.define(tensor.name for tensor in graph.initializer)
         names.define(sparse.values.name for sparse in graph.sparse_initializer)
@@ -112,24 +123,23 @@ class Wiring:
             )
         for value in (*graph.value_info, *graph.input, *graph.output):
             self.declared[names.of(value.name)] = value.type
-        self._add_nodes(graph.node, names, given)
+        self._add_nodes(graph.node, place)
 
-    def _add_nodes(
-        self, nodes: Iterable[NodeProto], names: Names, given: Mapping[str, AttributeProto]
-    ) -> None:
-        for node in nodes:
+    def _add_nodes(self, nodes: Iterable[NodeProto], place: _Place) -> None:
+        for index, node in enumerate(nodes):
             self._left -= 1
             if self._left < 0:
                 return
-            inputs = tuple(names.of(name) if name else "" for name in node.input)
-            op = Op(node.op_type, inputs, tuple(names.of(name) for name in node.output), node, given)
+            of = place.names.of
+            inputs = tuple(of(name) if name else "" for name in node.input)
+            op = Op(node.op_type, inputs, tuple(of(name) for name in node.output), node, place.given)
             function = self._functions.get((node.domain, node.op_type))
             if function is not None:
-                self._add_call(op, function, names)
+                self._add_call(op, function, place)
             else:
-                self._add_op(op, names)
+                self._add_op(op, place, key_of(place.key, index))
 
-    def _add_op(self, op: Op, names: Names) -> None:
+    def _add_op(self, op: Op, place: _Place, key: str) -> None:
         for index, name in enumerate(op.inputs):
             self.uses[name].append((op, index))
         for name in op.outputs:
@@ -137,15 +147,23 @@ class Wiring:
         if op.type == "Constant" and op.outputs and (tensor := constant_tensor(op)) is not None:
             self.tensors[op.outputs[0]] = tensor
         if op.type == "If" and op.inputs:
-            self.branches.append(Branch(op, op.inputs[0]))
-        for graph in subgraphs(op.node):
-            inner = Names(f"{next(self._numbers)}\0", names)
-            self._add_graph(graph, inner, op.given)
-            self._alias_body(op, graph, inner)
+            self.branches.append(Branch(key, op, op.inputs[0], place.under))
+        for attribute in op.node.attribute:
+            for graph in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
+                inner = self._inside(op, attribute.name, place, f"{key}.{attribute.name}")
+                self._add_graph(graph, inner)
+                self._alias_body(op, graph, inner.names)
 
-    def _add_call(self, op: Op, function: FunctionProto, names: Names) -> None:
+    def _inside(self, op: Op, attribute: str, place: _Place, key: str) -> _Place:
+        names = Names(f"{next(self._numbers)}\0", place.names)
+        under = place.under
+        if op.type == "If" and op.inputs:
+            under = (*under, (op.inputs[0], attribute == "then_branch"))
+        return _Place(names, key, place.given, under)
+
+    def _add_call(self, op: Op, function: FunctionProto, place: _Place) -> None:
         """The function's body, as if it were written out here."""
-        inner = Names(f"{next(self._numbers)}\0", depth=names.depth + 1)
+        inner = Names(f"{next(self._numbers)}\0", depth=place.names.depth + 1)
         if inner.depth > _DEEPEST:
             return
         inner.define(name for node in function.node for name in node.output)
@@ -153,7 +171,7 @@ class Wiring:
         inner.bind(dict(zip(function.output, op.outputs, strict=False)))
         inner.bind(dict(zip(function.input, op.inputs, strict=False)))
         given = {a.name: a for a in (*function.attribute_proto, *op.node.attribute)}
-        self._add_nodes(function.node, inner, given)
+        self._add_nodes(function.node, _Place(inner, place_of(function), given, place.under))
 
     def _alias_body(self, op: Op, graph: GraphProto, names: Names) -> None:
         """Loop and Scan hand their operands to the body by position, If by name alone."""
