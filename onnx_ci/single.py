@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -76,10 +76,11 @@ def home_of(path: Path) -> Path:
     return Path(path.resolve().anchor)
 
 
-def inputs_from(samples: Iterable[str]) -> InputSpec:
+def inputs_from(samples: Iterable[str], dims: Mapping[str, int] | None = None) -> InputSpec:
     """Samples as named on the command line, relative to here; no repository bounds them."""
     paths = (Path(sample).absolute() for sample in samples)
-    return InputSpec(samples=tuple(path.relative_to(path.anchor).as_posix() for path in paths))
+    patterns = tuple(path.relative_to(path.anchor).as_posix() for path in paths)
+    return InputSpec(samples=patterns, dims=dims or {})
 
 
 def _rule(request: Request) -> Rule:
@@ -88,7 +89,7 @@ def _rule(request: Request) -> Rule:
         budget=Budget(size=request.budget),
         methods=request.choices,
         tolerance=request.tolerance,
-        inputs=inputs_from(request.samples),
+        inputs=inputs_from(request.samples, request.dims),
         plan_seconds=request.plan_seconds,
         minimum_gain=0.0,
     )
@@ -140,7 +141,12 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def compare_files(
-    first: Path, second: Path, *, tolerance: Tolerance, samples: tuple[str, ...] = ()
+    first: Path,
+    second: Path,
+    *,
+    tolerance: Tolerance,
+    samples: tuple[str, ...] = (),
+    dims: Mapping[str, int] | None = None,
 ) -> Outcome:
     """The second model against the first: an outcome whose verdict is ok only within the tolerance."""
     outcome = Outcome(path=str(second), verdict="unreadable", rule_pattern=str(first))
@@ -151,14 +157,14 @@ def compare_files(
                 before=measure(first, before.proto, hashing=BackgroundHash(first)),
                 after=measure(second, after.proto, hashing=BackgroundHash(second)),
             )
-            return _compared(outcome, before, after, tolerance, samples)
+            return _compared(outcome, before, after, tolerance, inputs_from(samples, dims))
     except ModelError as error:
         finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
         return replace(outcome, findings=(finding,))
 
 
 def _compared(
-    outcome: Outcome, before: Model, after: Model, tolerance: Tolerance, samples: tuple[str, ...]
+    outcome: Outcome, before: Model, after: Model, tolerance: Tolerance, inputs: InputSpec
 ) -> Outcome:
     from onnx_ci.prove import values_beside
     from onnx_ci.verify.client import RunFailed
@@ -169,7 +175,7 @@ def _compared(
             runner,
             before.path,
             before.proto,
-            spec=inputs_from(samples),
+            spec=inputs,
             limits=Limits(),
             root=home_of(before.path),
             stored=values_beside(before),

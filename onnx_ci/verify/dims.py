@@ -168,6 +168,8 @@ def _by_place(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
     if rank == 2:
         return "samples" if is_float(one.dtype) else "sequence"
     if rank == 3:
+        if axis == 2 and dims[1] in (1, 2) and is_float(one.dtype):
+            return "samples"  # one or two channels of sound
         return "sequence" if axis == 1 else "frames" if isinstance(dims[1], int) else "feature"
     if rank == 4:
         last = dims[-1] in (1, 3, 4)

@@ -15,13 +15,14 @@ from onnx_ci.sizes import format_size
 from onnx_ci.verify.branch_goals import Goal
 from onnx_ci.verify.contract import show_type
 from onnx_ci.verify.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
+from onnx_ci.verify.drawing import Sample
 from onnx_ci.verify.dtypes import is_text, numpy_dtype
 from onnx_ci.verify.exchange import Value
 from onnx_ci.verify.known_shapes import KnownShapes
 from onnx_ci.verify.names import ANONYMOUS
 from onnx_ci.verify.required_dims import required_dims
 from onnx_ci.verify.token_ids import Role, roles_of
-from onnx_ci.verify.values import Sample, cast
+from onnx_ci.verify.values import cast, fill
 from onnx_ci.verify.wiring import Shape, Wiring, element_count
 from onnx_ci.verify.wrapping import unwrapped, wrapped
 
@@ -39,6 +40,9 @@ class Attempt:
     past: int
     flag: bool | None = None  # None: both ways, in turn
     varied: bool = True
+
+
+FIRST = Attempt(step=0, past=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +91,18 @@ class Deriver:
                 sample[one.name] = cast(np.full(shapes[one.name], goal.values[one.name]), one.dtype)
         return sample
 
+    def reasons(self, attempt: Attempt) -> dict[str, str]:
+        """Why the inputs get the values they get."""
+        plan = self.plan(attempt, 0)
+        sample = self._shared(attempt, 0, self.shapes(attempt)[0], plan)
+        return {i.name: fill(i, ranked(i, plan), self.roles[i.name], sample).why for i in self.inputs}
+
     def _sample(self, attempt: Attempt, index: int, shapes: dict[str, Shape], plan: Plan) -> dict[str, Value]:
-        sample = Sample(
+        sample = self._shared(attempt, index, shapes, plan)
+        return {i.name: wrapped(i, ranked(i, plan), self.roles[i.name], sample) for i in self.inputs}
+
+    def _shared(self, attempt: Attempt, index: int, shapes: dict[str, Shape], plan: Plan) -> Sample:
+        return Sample(
             index=index,
             seed=self.spec.seed,
             shapes=shapes,
@@ -100,7 +114,6 @@ class Deriver:
             ranges=self.spec.ranges,
             context=KnownShapes(self.wiring, self.inputs, shapes),
         )
-        return {i.name: wrapped(i, ranked(i, plan), self.roles[i.name], sample) for i in self.inputs}
 
 
 def deriver_of(proto: onnx.ModelProto, spec: InputSpec) -> Deriver:

@@ -35,6 +35,11 @@ LENGTH = {"len", "lens", "length", "lengths"}
 RATE = {"sr", "rate"}
 POSITION = {"position", "positions", "pos"}
 ONE = {"speed", "scale", "scales", "temperature", "sigma", "strength", "gain", "factor"}
+PERMUTATION = {"perm", "permutation", "argsort"}
+SORTED = {"sorted", "boundaries", "timestamps", "offsets", "splits"}
+ONE_HOT = {"onehot", "hot"}
+PROBABILITY = {"prob", "probs", "probability", "probabilities", "confidence", "dropout", "ratio"}
+POSITIVE = {"variance", "std", "duration", "durations"}
 TIMESTEP = {"timestep", "timesteps"}
 
 

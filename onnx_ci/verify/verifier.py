@@ -195,14 +195,14 @@ class Verifier:
         return [] if same_outputs(outputs[:count], outputs[count:]) else nodes
 
     def _from_samples(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
-        given = load_samples(self.spec.samples, self.root, self._asked())
+        given = load_samples(self.spec.samples, self.root, self.asked())
         feeds = [{**sample, **self.stored} for sample in given]
         try:
             return feeds, self.runner.run(self.original, feeds, limits=self.limits)
         except RunFailed as error:
             raise _unrunnable(error, "on the samples given", "check inputs.samples") from None
 
-    def _asked(self) -> onnx.ModelProto:
+    def asked(self) -> onnx.ModelProto:
         """The model without the inputs that come with it: no sample has to hold them."""
         if not self.stored:
             return self.proto
@@ -229,7 +229,7 @@ class Verifier:
         self, feeds: Sequence[Feeds], outputs: list[dict[str, Array]]
     ) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
         """And further samples that take the branches which these do not."""
-        deriver = deriver_of(self._asked(), self.spec)
+        deriver = deriver_of(self.asked(), self.spec)
         limits = replace(self.limits, seconds=self.limits.seconds / 4)
         found = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)
         if not found.more:
@@ -244,7 +244,7 @@ class Verifier:
 
     def _attempts(self, failures: Sequence[RunFailed]) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
-        for feeds in derive_feeds(self._asked(), self.spec):
+        for feeds in derive_feeds(self.asked(), self.spec):
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
                 return

@@ -8,10 +8,11 @@ import numpy as np
 from onnx import TensorProto, TypeProto
 
 from onnx_ci.verify.dims import Dim, Input
+from onnx_ci.verify.drawing import Sample
 from onnx_ci.verify.dtypes import is_text, numpy_dtype
 from onnx_ci.verify.exchange import Value
 from onnx_ci.verify.token_ids import Role
-from onnx_ci.verify.values import Sample, fill
+from onnx_ci.verify.values import fill
 from onnx_ci.verify.vocabulary import of_type
 
 _ITEMS = 3  # of a sequence
@@ -41,7 +42,7 @@ def unwrapped(kind: TypeProto) -> Unwrapped | None:
 def wrapped(one: Input, dims: tuple[Dim, ...], role: Role, sample: Sample) -> Value:
     """The value to feed; an optional is there, since what is absent computes nothing."""
     count = _ITEMS if "sequence" in one.wraps else 1
-    items = [fill(one, dims, role, sample, item=item) for item in range(count)]
+    items = [fill(one, dims, role, sample, item=item).values for item in range(count)]
     made = [_mapped(one, role, item) for item in items] if one.keys is not None else items
     return made if "sequence" in one.wraps else made[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onnx_ci.entry.arguments import read_tolerance
+from onnx_ci.entry.arguments import read_dims, read_tolerance
 from onnx_ci.entry.output import add_format_arguments, write_outcome
 from onnx_ci.errors import UsageError
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE
@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
     )
+    parser.add_argument("--dims", metavar="D", help="sizes of symbolic dims: batch=1,sequence=64")
     parser.add_argument("--tolerance", metavar="T", help="cosine=0.999,max_abs=1e-2 (default: cosine=0.999)")
     add_format_arguments(parser)
 
@@ -29,7 +30,11 @@ def run(options: argparse.Namespace) -> int:
 
     tolerance = read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE
     outcome = compare_files(
-        Path(options.first), Path(options.second), tolerance=tolerance, samples=tuple(options.samples)
+        Path(options.first),
+        Path(options.second),
+        tolerance=tolerance,
+        samples=tuple(options.samples),
+        dims=read_dims(options.dims or ""),
     )
     write_outcome(outcome, options.formats, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnx_ci.entry.arguments import read_budget, read_methods, read_tolerance
+from onnx_ci.entry.arguments import read_budget, read_dims, read_methods, read_tolerance
 from onnx_ci.entry.output import add_cache_argument, add_format_arguments, write_outcome, write_run
 from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.model.hashing import BackgroundHash
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
     )
+    parser.add_argument("--dims", metavar="D", help="sizes of symbolic dims: batch=1,sequence=64")
     parser.add_argument(
         "--plan-seconds",
         type=_seconds,
@@ -90,6 +91,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
         budget=read_budget(options.budget) if options.budget else None,
         tolerance=read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
         samples=tuple(options.samples),
+        dims=read_dims(options.dims or ""),
         verify=not options.no_verify,
         plan_seconds=options.plan_seconds,
         cache=options.cache,
@@ -109,7 +111,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
 
 
 def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
-    for name in ("methods", "budget", "tolerance", "samples", "no_verify"):
+    for name in ("methods", "budget", "tolerance", "samples", "dims", "no_verify"):
         if getattr(options, name):
             told = f"--{name.replace('_', '-')} and --policy can't be given together"
             raise UsageError(told, hint="say it in the rule, or leave --policy out")
