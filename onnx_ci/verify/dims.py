@@ -152,7 +152,10 @@ def kind_of(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
     if "total" in said:
         return "total"
     kind = next((kind for kind, known in _BY_WORD if said & known), "")
-    if kind in ("sequence", "frames") and is_float(one.dtype) and rank <= 2:
+    if kind == "batch" and axis > 0 and len(str(dim)) == 1:
+        kind = ""  # the N of N boxes
+    signal = rank <= 2 or (rank == 3 and axis == 2 and dims[1] in (1, 2))
+    if kind in ("sequence", "frames") and is_float(one.dtype) and signal:
         return "samples"  # floats in a row without a feature axis are a signal
     return kind or _by_place(one, dims, axis)
 
@@ -160,7 +163,9 @@ def kind_of(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
 def _by_place(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
     rank, about = len(dims), names.words(one.name)
     if rank == 1:
-        return "samples" if is_float(one.dtype) and about & names.SAMPLES else "batch"
+        if is_float(one.dtype):
+            return "samples" if about & names.SAMPLES else "batch"
+        return "sequence" if dims[0] is not None else "batch"
     if axis == 0 or (rank == 3 and axis == 1 and about & names.STATE):
         return "batch"
     if about & names.PAST:

@@ -10,9 +10,10 @@ from onnx_ci.verify.drawing import Drawing, Drawn
 from onnx_ci.verify.dtypes import Array, integer_limits, is_integer
 from onnx_ci.verify.plausible import picture, speech
 from onnx_ci.verify.vocabulary import of_type
-from onnx_ci.verify.wiring import Shape
+from onnx_ci.verify.wiring import Shape, element_count
 
 _SIGNAL = 160  # shorter float rows are features, not sound
+_DISTINCT = 1 << 20  # indices to choose from without repeating one
 _COLOURS = (1, 3, 4)
 _SMALLEST_PICTURE = 32  # of rank 3, where it may as well be a list of vectors
 
@@ -47,6 +48,9 @@ def indices(rng: np.random.Generator, shape: Shape, below: int) -> Array:
     """A plain list of indices most often assigns members to groups: in order, and no group left empty."""
     if len(shape) == 1:
         return np.arange(shape[0]) * below // max(1, shape[0])
+    count = element_count(shape)
+    if count <= below <= _DISTINCT:  # what is scattered to one place twice depends on the order
+        return rng.permutation(below)[:count].reshape(shape)
     return rng.integers(0, below, size=shape)
 
 

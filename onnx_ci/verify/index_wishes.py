@@ -16,8 +16,11 @@ def below_data(asked: Asked) -> Wish:
 
 
 def below_all(asked: Asked) -> Wish:
-    """Tuples of indices: below the least of the sizes they may mean."""
-    sizes = [dim for dim in asked.data or () if dim]
+    """Tuples of indices, one for each of the first axes: below the least of the sizes of these."""
+    data, indices = asked.data, asked.context.shape(asked.op.inputs[1])
+    length = indices[-1] if indices else None
+    start = int(asked.attribute("batch_dims", 0))
+    sizes = [dim for dim in (data or ())[start:][:length] if dim]
     return (0.0, min(sizes) - 1.0) if sizes else None
 
 

@@ -17,10 +17,11 @@ from onnx_ci.verify.contract import show_type
 from onnx_ci.verify.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
 from onnx_ci.verify.drawing import Sample
 from onnx_ci.verify.dtypes import is_text, numpy_dtype
+from onnx_ci.verify.equal_dims import with_equal_dims
 from onnx_ci.verify.exchange import Value
 from onnx_ci.verify.known_shapes import KnownShapes
 from onnx_ci.verify.names import ANONYMOUS
-from onnx_ci.verify.required_dims import required_dims
+from onnx_ci.verify.required_dims import required_dims, required_of
 from onnx_ci.verify.token_ids import Role, roles_of
 from onnx_ci.verify.values import cast, fill
 from onnx_ci.verify.wiring import Shape, Wiring, element_count
@@ -63,8 +64,17 @@ class Deriver:
             stretch=1 + odd,
             past=attempt.past,
             fixed=self.spec.dims,
-            required=self.required,
+            required=self._required(attempt.step),
         )
+
+    def _required(self, step: int) -> dict[tuple[str, int], int]:
+        """What weights ask for; of an input whose rank is open, by the rank that this step gives it."""
+        found = dict(self.required)
+        for one in self.inputs:
+            if one.dims is None:
+                rank = len(ranked(one, Plan(step=step)))
+                found |= required_of(self.wiring, one.name, rank, len(self.inputs))
+        return found
 
     def shapes(self, attempt: Attempt) -> list[dict[str, Shape]]:
         return [shapes_for(self.inputs, self.plan(attempt, i)) for i in range(max(1, self.spec.count))]
@@ -119,7 +129,7 @@ class Deriver:
 def deriver_of(proto: onnx.ModelProto, spec: InputSpec) -> Deriver:
     """Only shapes and types of the weights are looked at."""
     wiring = Wiring(proto)
-    inputs = [_input(value) for value in fed_inputs(proto)]
+    inputs = with_equal_dims(wiring, [_input(value) for value in fed_inputs(proto)], spec.dims)
     roles = roles_of(wiring, [one.name for one in inputs])
     required = required_dims(wiring, inputs)
     return Deriver(inputs=inputs, wiring=wiring, roles=roles, required=required, spec=spec)
@@ -130,6 +140,7 @@ def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[
     deriver = deriver_of(proto, spec)
     inputs, roles = deriver.inputs, deriver.roles
     seen: set[str] = set()
+    made, refused = False, None
     for attempt in attempts():
         # Attempts that differ only in what this model does not have are not repeated.
         flags = any(one.dtype == bool for one in inputs)
@@ -139,11 +150,14 @@ def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[
         if key in seen:
             continue
         refusal = next(filter(None, (_too_large(inputs, sample) for sample in shapes)), None)
-        if refusal is None:
-            yield deriver.feeds(attempt)
-        elif not seen:  # later attempts are larger by our own choice
-            raise refusal
         seen.add(key)
+        if refusal is None:
+            made = True
+            yield deriver.feeds(attempt)
+        else:
+            refused = refused or refusal
+    if refused is not None and not made:
+        raise refused
 
 
 def fed_inputs(proto: onnx.ModelProto) -> list[ValueInfoProto]:

@@ -9,11 +9,10 @@ import onnx
 from onnx_ci.verify.asked import Dims
 from onnx_ci.verify.constants import constant_shape
 from onnx_ci.verify.dims import Input
+from onnx_ci.verify.shape_rules import shape_after, takes
 from onnx_ci.verify.wiring import Shape, Wiring
 
-_SAME_SHAPE = {"Cast", "Identity", "Relu", "Sigmoid", "Tanh", "Softmax", "LogSoftmax", "Neg", "Abs", "Clip"}
-_SAME_SHAPE |= {"Exp", "Log", "Sqrt", "Floor", "Erf", "LeakyRelu", "LayerNormalization", "BatchNormalization"}
-_DEPTH = 12
+_DEPTH = 64
 
 
 class KnownShapes:
@@ -23,6 +22,7 @@ class KnownShapes:
         self.wiring = wiring
         self.shapes = shapes
         self.symbols: dict[str, int] = {}
+        self._found: dict[str, Dims | None] = {}
         for one in inputs:
             for dim, size in zip(one.dims or (), shapes[one.name], strict=False):
                 if isinstance(dim, str):
@@ -31,17 +31,19 @@ class KnownShapes:
     def integers(self, name: str) -> list[int] | None:
         return self.wiring.integers(name)
 
-    def shape(self, name: str) -> Dims | None:
-        for _ in range(_DEPTH):
-            name = self.wiring.source(name)
-            found = self._direct(name)
-            if found is not None:
-                return found
-            op = self.wiring.producer.get(name)
-            if op is None or op.type not in _SAME_SHAPE or not op.inputs:
-                return None
-            name = op.inputs[0]
-        return None
+    def shape(self, name: str, depth: int = _DEPTH) -> Dims | None:
+        name = self.wiring.source(name)
+        if name not in self._found:
+            self._found[name] = None  # what goes round in a circle has no shape
+            self._found[name] = self._direct(name) or self._computed(name, depth)
+        return self._found[name]
+
+    def _computed(self, name: str, depth: int) -> Dims | None:
+        op = self.wiring.producer.get(name)
+        if op is None or depth == 0:
+            return None
+        shapes = [self.shape(other, depth - 1) for other in op.inputs[: takes(op)]]
+        return shape_after(self.wiring, op, shapes)
 
     def _direct(self, name: str) -> Dims | None:
         if name in self.shapes:

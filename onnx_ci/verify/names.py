@@ -7,7 +7,7 @@ import re
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 ANONYMOUS = {"", "?", "None", "-1"}
 
-BATCH = {"batch", "batchsize", "bs", "n"}
+BATCH = {"batch", "batchsize", "bs", "n", "b"}
 PAST = {"past", "cache", "kv", "mems"}
 SEQUENCE = {
     "seq",
