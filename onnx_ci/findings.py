@@ -34,6 +34,8 @@ CODES = {
     "OCI027": "compared with the version under its former name",
     "OCI028": "changed by git when it is added",
     "OCI029": "fixed in the work tree, and still to be staged",
+    "OCI030": "onnxruntime makes less of its graph than of its original's",
+    "OCI040": "a part of the run is missing",
 }
 
 
@@ -45,3 +47,5 @@ class Finding:
     severity: str  # "error" | "warning" | "note"
     message: str
     hint: str = ""
+    file: str = ""  # of the policy, where it is not the rule of a model that is broken
+    line: int = 0

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnx_ci.findings import Finding
 from onnx_ci.model.measure import compressed_size
 from onnx_ci.policy.match import group_members, rule_for
 from onnx_ci.policy.schema import Group, Policy
-from onnx_ci.sizes import format_size
+from onnx_ci.results import GroupSize
 from onnx_ci.sources import Part, Sources
 
 
@@ -23,9 +22,36 @@ class Groups:
     everything: Callable[[], Mapping[str, Path]]
     sources: Sources
 
-    def findings(self) -> Iterator[Finding]:
+    def totals(self) -> dict[tuple[Group, str], int]:
+        """What the groups take now, by measure."""
+        return {
+            (group, name): self._total(name, members.values())
+            for group, members in self._concerned()
+            for name in group.budget.size_like
+        }
+
+    def sizes(self, before: Mapping[tuple[Group, str], int]) -> Iterator[GroupSize]:
+        """What they take now, against their budgets; `before` is what they took when the run began."""
         for group, members in self._concerned():
-            yield from self._over(group, list(members.values()))
+            for name, limit in group.budget.size_like.items():
+                after = self._total(name, members.values())
+                yield GroupSize(
+                    name=group.name,
+                    policy=self.policy.file,
+                    line=group.line,
+                    measure=name,
+                    limit=limit,
+                    members=len(members),
+                    before=before.get((group, name), after),
+                    after=after,
+                )
+
+    def dependent(self) -> Iterator[list[Path]]:
+        """Judged models of which one's share depends on the others': those of a group that is too large."""
+        for group, members in self._concerned():
+            limit = group.budget.size
+            if limit is not None and self._total("size", members.values()) > limit:
+                yield [path for name, path in members.items() if name in self.judged]
 
     def targets(self, size_of: Callable[[Path], int]) -> dict[Path, int]:
         """What members under to-budget may take so that their group fits. `size_of` tells what becomes of a
@@ -62,18 +88,6 @@ class Groups:
         # Data that two models share counts once.
         parts = {part.path: part for path in members for part in self.sources.of(path).parts}.values()
         return sum(_stored(name, part) for part in parts)
-
-    def _over(self, group: Group, members: list[Path]) -> Iterator[Finding]:
-        for name, limit in group.budget.size_like.items():
-            total = self._total(name, members)
-            if total > limit:
-                yield Finding(
-                    code="OCI008",
-                    severity="error",
-                    message=f"group {group.name!r}: {len(members)} models take {format_size(total)}"
-                    f" ({name}), over the budget of {format_size(limit)} ({self.policy.file}:{group.line})",
-                    hint="shrink its largest models: onnx-ci fix --all, or raise the group's budget",
-                )
 
 
 def _stored(name: str, part: Part) -> int:

@@ -44,23 +44,29 @@ class Plan:
     jobs: int = 1
     notes: tuple[str, ...] = ()
     cache: bool = True
+    runtimes: tuple[str, ...] = ()  # versions of onnxruntime, beside those of the rules
     targets: Mapping[Path, int] = field(default_factory=dict)  # what groups leave to models, in bytes
+    sharded: bool = False  # only a part of what is to be judged: then groups are judged by whoever has all
 
 
 def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
-    """Judge every model; a group is judged as soon as one of its members was."""
+    """Judge every model; a group is judged as soon as one of its members was. A shard only notes what groups
+    take before and after: what it would say of them now is not what holds in the end."""
     began = time.perf_counter()
     problems = _obtain(plan)
     if plan.only_new or any(rule.only_new or rule.budget.growth is not None for rule in plan.policy.rules):
         plan.baseline.look_up(plan.models)
     groups = _groups(plan)
+    before = groups.totals() if plan.sharded else {}
     plan = replace(plan, targets=groups.targets(lambda path: _size_by_rule(plan, path, progress)))
     outcomes = tuple(_judge_all(plan, progress))
     plan.sources.forget()  # a fix changed sizes
+    sizes = tuple(groups.sizes(before))
     return RunReport(
         command=plan.command,
         outcomes=outcomes,
-        findings=tuple(groups.findings()),
+        findings=() if plan.sharded else tuple(found for size in sizes for found in size.findings()),
+        groups=sizes if plan.sharded else (),
         policy=plan.policy.file,
         seconds=round(time.perf_counter() - began, 3),
         notes=(*plan.notes, *problems),
@@ -145,7 +151,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         path=source.path,
         name=name,
         matched=matched,
-        rule=rule,
+        rule=replace(rule, runtimes=(*rule.runtimes, *plan.runtimes)),
         root=source.root,
         home=plan.folder,
         policy=plan.policy,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from onnx_ci.findings import Finding
+from onnx_ci.sizes import format_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,7 @@ class OutputDelta:
     sqnr: float
     top1: float
     exact: bool
+    drift: float = 0.0  # the share by which the length of the whole changed
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
 
@@ -86,6 +88,56 @@ class Latency:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RuntimeRun:
+    """Original against candidate in one version of onnxruntime under one setting: the worst output."""
+
+    version: str
+    optimizations: str  # "default" | "disabled"
+    status: str  # "passed" | "failed" | "not_run"
+    samples: int = 0
+    reason: str = ""
+    max_abs: float | None = None
+    cosine: float | None = None
+    sqnr: float | None = None
+
+    @property
+    def setting(self) -> str:
+        return f"onnxruntime {self.version}" + (
+            "" if self.optimizations == "default" else " without optimizations"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpCount:
+    """How many nodes of one kind onnxruntime runs, original against candidate."""
+
+    op: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimized:
+    """What onnxruntime makes of both graphs: the nodes it runs, and those of them that do at every run what
+    it usually does once, since they depend on stored tensors only."""
+
+    nodes_before: int
+    nodes_after: int
+    lost: tuple[OpCount, ...] = ()  # fused in the original, and less or not at all in the candidate
+    instead: tuple[OpCount, ...] = ()  # what runs in their place
+    repeated: tuple[OpCount, ...] = ()
+    repeated_values: int = 0  # numbers that are computed anew each time, more than in the original
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(OutputDelta):
+    """How far one output of the original is from itself in a second session: nothing finer can be told.
+    `source` is "runs" where two runs alike differ, "threads" where another number of threads is to blame."""
+
+    source: str = ""  # "" | "runs" | "threads"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verification:
     """What running both models showed. `not_run` never counts as passed."""
 
@@ -96,6 +148,10 @@ class Verification:
     outputs: tuple[OutputDelta, ...] = ()
     code: str = ""  # the finding this leads to, where it is not the usual one
     hint: str = ""
+    runtimes: tuple[RuntimeRun, ...] = ()  # every version and setting that both were run with
+    optimized: Optimized | None = None
+    method: str = "plain"  # "plain" | "seeded": random nodes given the same seeds | "distribution"
+    noise: tuple[Noise, ...] = ()  # of the original, measured before anything was compared with it
 
 
 NOT_RUN = Verification(status="not_run", reason="nothing was changed, so there was nothing to verify")
@@ -164,6 +220,8 @@ class Outcome:
     verdict: str
     rule_pattern: str = ""
     rule_line: int = 0
+    rule_file: str = ""  # the policy, and the model: both as named from the top of the repository
+    file: str = ""
     before: Measure | None = None
     after: Measure | None = None
     steps: tuple[Step, ...] = ()
@@ -176,6 +234,47 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupSize:
+    """What the models of a group take together, before and after a run, and the budget for that."""
+
+    name: str
+    policy: str  # as messages name it
+    file: str = ""  # as named from the top of the repository
+    line: int = 0
+    measure: str = "size"  # or what it is compressed with
+    limit: int
+    members: int
+    before: int
+    after: int
+
+    def findings(self) -> tuple[Finding, ...]:
+        if self.after <= self.limit:
+            return ()
+        over = Finding(
+            code="OCI008",
+            severity="error",
+            message=f"group {self.name!r}: {self.members} models take {format_size(self.after)}"
+            f" ({self.measure}), over the budget of {format_size(self.limit)} ({self.policy}:{self.line})",
+            hint="shrink its largest models: onnx-ci fix --all, or raise the group's budget",
+            file=self.file or self.policy,
+            line=self.line,
+        )
+        return (over,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """Which part of a run this was. `split` stands for all parts: what each holds, and how large it is."""
+
+    index: int  # from 1
+    count: int
+    split: str
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunReport:
     """One run over all targets; findings about several models together stand here."""
 
@@ -185,6 +284,8 @@ class RunReport:
     policy: str = ""
     seconds: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    shard: Shard | None = None
+    groups: tuple[GroupSize, ...] = ()  # of a shard: judged when all are together
 
     @property
     def exit_code(self) -> int:

@@ -37,6 +37,13 @@ class Context:
         self.notes = () if policy_path else (NO_POLICY,)
 
     @property
+    def policy_name(self) -> str:
+        """The policy file as named from the top of the repository; messages name it from here."""
+        path = self.policy_path
+        inside = path is not None and path.is_relative_to(self.root)
+        return path.relative_to(self.root).as_posix() if path and inside else str(path or "")
+
+    @property
     def policy(self) -> Policy:
         return self.checked.policy()
 

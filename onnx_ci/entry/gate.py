@@ -3,29 +3,60 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from onnx_ci.entry.context import Context, context_for, open_context, policy_for
-from onnx_ci.entry.output import add_cache_argument, add_format_arguments, write_run, write_to
+from onnx_ci.entry.output import (
+    add_cache_argument,
+    add_format_arguments,
+    add_runtime_argument,
+    write_run,
+    write_to,
+)
 from onnx_ci.errors import UsageError
 from onnx_ci.targets.select import Owns, Scene, Selection, Wanted, select, tree_of
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
-    from onnx_ci.results import RunReport
+    from onnx_ci.results import RunReport, Shard
     from onnx_ci.sources import Source
 
 
 class Judging:
     """How models are judged. A plain class: a run with nothing to do gets this far."""
 
-    def __init__(self, *, jobs: int = 1, only_new: bool = False, cache: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        jobs: int = 1,
+        only_new: bool = False,
+        cache: bool = True,
+        runtimes: Sequence[str] = (),
+        shard: Shard | None = None,
+    ) -> None:
         self.jobs = jobs  # models at a time
         self.only_new = only_new
         self.cache = cache
+        self.runtimes = tuple(runtimes)  # beside those of the rules
+        self.shard = shard  # which part of the run this is, if it is not all of it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selection_arguments(parser)
+    parser.add_argument(
+        "--only-new", action="store_true", help="what is wrong with models that did not change is a warning"
+    )
+    parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="models at a time (default 1)")
+    parser.add_argument(
+        "--shard", metavar="I/N", help="only the I-th of N parts (onnx-ci plan makes them, merge joins them)"
+    )
+    add_runtime_argument(parser)
+    add_cache_argument(parser)
+    add_format_arguments(parser)
+
+
+def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="models, their data files, or folders")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -39,12 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hook", action="store_true", help="with --staged: the PATHs, and everything else that is staged"
     )
     parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
-    parser.add_argument(
-        "--only-new", action="store_true", help="what is wrong with models that did not change is a warning"
-    )
-    parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="models at a time (default 1)")
-    add_cache_argument(parser)
-    add_format_arguments(parser)
 
 
 def _ref(text: str) -> str:
@@ -61,15 +86,31 @@ def _jobs(text: str) -> int:
 
 def run_gate(command: str, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
-    selection = _select(context, options)
+    runtimes = _runtimes(options)
+    selection = select_asked(context, options)
+    shard = None
+    if options.shard is not None:
+        from onnx_ci.entry.sharding import part_of
+
+        selection, shard = part_of(context, selection, options.shard)
     if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         _say_notes(*context.notes, selection.note)
         return 0
-    judging = Judging(jobs=options.jobs, only_new=options.only_new, cache=options.cache)
+    judging = Judging(
+        jobs=options.jobs, only_new=options.only_new, cache=options.cache, runtimes=runtimes, shard=shard
+    )
     report = judge_selection(command, context, selection, judging)
-    write_run(report, options.formats)
+    write_run(report, options)
     return report.exit_code
+
+
+def _runtimes(options: argparse.Namespace) -> tuple[str, ...]:
+    if not options.runtimes:
+        return ()
+    from onnx_ci.entry.arguments import read_runtimes
+
+    return read_runtimes(options.runtimes)
 
 
 def _say_notes(*notes: str) -> None:
@@ -78,7 +119,7 @@ def _say_notes(*notes: str) -> None:
     write_to("".join(f"{line}\n" for line in lines), "")
 
 
-def _select(context: Context, options: argparse.Namespace) -> Selection:
+def select_asked(context: Context, options: argparse.Namespace) -> Selection:
     if options.paths and (options.since or options.all):
         raise UsageError("PATH and --since or --all can't be given together", hint="choose one of them")
     if options.hook and not options.staged:
@@ -119,6 +160,12 @@ def judge_selection(
         from onnx_ci.entry.judging import judge_models
 
         report = judge_models(report, context, selection, how or Judging())
+    if how and how.shard:
+        from dataclasses import replace
+
+        report = replace(report, shard=how.shard)
+        if how.shard.index > 1:
+            return report  # the history of a branch is nobody's part: the first shard judges it
     return _with_history(report, context, selection)
 
 

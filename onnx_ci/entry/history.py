@@ -78,6 +78,8 @@ def _over(
         message=f"this branch adds {format_size(total)} of models to {place} for ever,"
         f" over the history budget of {allowed}: {', '.join(_largest(versions))}",
         hint=_how_to_squash(branch, versions, limit),
+        file=context.policy_name,
+        line=context.policy.history.line,
     )
 
 

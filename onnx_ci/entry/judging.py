@@ -9,7 +9,7 @@ from onnx_ci.baseline import Baseline
 from onnx_ci.entry.context import Context, context_for, policy_for
 from onnx_ci.entry.gate import Judging
 from onnx_ci.entry.progress import ProgressLine
-from onnx_ci.pipeline import Plan, run
+from onnx_ci.pipeline import Plan, relative, run
 from onnx_ci.results import RunReport
 from onnx_ci.sources import Sources
 from onnx_ci.targets.git import has_commits, repository_of
@@ -46,6 +46,7 @@ def judge_models(empty: RunReport, context: Context, selection: Selection, how: 
         empty,
         outcomes=tuple(outcome for report in reports for outcome in report.outcomes),
         findings=tuple(finding for report in reports for finding in report.findings),
+        groups=tuple(group for report in reports for group in report.groups),
         notes=(*empty.notes, *(note for report in reports for note in report.notes)),
         seconds=round(sum(report.seconds for report in reports), 3),
     )
@@ -93,8 +94,20 @@ def _judge(empty: RunReport, share: Share, shown_from: Path, how: Judging) -> Ru
             only_new=how.only_new,
             jobs=how.jobs,
             cache=how.cache,
+            runtimes=how.runtimes,
+            sharded=how.shard is not None,
         )
         try:
-            return run(plan, progress)
+            return _placed(run(plan, progress), share)
         finally:
             progress.clear()
+
+
+def _placed(report: RunReport, share: Share) -> RunReport:
+    """Names for whoever shows a finding beside the code: they go by the top of the repository."""
+    policy, root = share.context.policy_name, share.context.root
+    named = zip(report.outcomes, share.models, strict=True)
+    outcomes = [replace(o, file=relative(path, root), rule_file=policy) for o, path in named]
+    findings = tuple(replace(finding, file=policy) for finding in report.findings)
+    groups = tuple(replace(group, file=policy) for group in report.groups)
+    return replace(report, outcomes=tuple(outcomes), findings=findings, groups=groups)

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from onnx_ci.report.style import Style
     from onnx_ci.results import Outcome, RunReport
 
-FORMATS = ("text", "json", "html")
+FORMATS = ("text", "json", "github", "markdown", "sarif", "junit", "gitlab", "html")
+PLAIN = ("text", "json", "html")  # where there are no findings to show elsewhere
 
 
 class FormatAction(argparse.Action):
@@ -40,12 +42,27 @@ class FormatAction(argparse.Action):
         namespace.formats = chosen
 
 
-def add_format_arguments(parser: argparse.ArgumentParser) -> None:
+def add_format_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     parser.set_defaults(formats=[])
     parser.add_argument(
-        "--format", action=FormatAction, choices=FORMATS, help="report format; may be given several times"
+        "--format", action=FormatAction, choices=formats, help="report format; may be given several times"
     )
     parser.add_argument("--output", action=FormatAction, metavar="P", help="file for the --format before it")
+    if "markdown" in formats:
+        parser.add_argument(
+            "--markdown-limit",
+            type=_length,
+            default=65_536,
+            metavar="N",
+            help="bytes of --format markdown at most: less important parts are left out"
+            " (default: %(default)s, what a comment takes; a job summary takes 1048576)",
+        )
+
+
+def _length(text: str) -> int:
+    if not text.isdigit() or int(text) < 1_000:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1000, found {text!r}")
+    return int(text)
 
 
 def add_cache_argument(parser: argparse.ArgumentParser) -> None:
@@ -57,26 +74,41 @@ def add_cache_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def write_run(report: RunReport, formats: Sequence[Sequence[str]]) -> None:
-    def json() -> str:
-        from onnx_ci.report.json import render_run
+def add_runtime_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runtime",
+        dest="runtimes",
+        action="append",
+        default=[],
+        metavar="V",
+        help="verify in these versions of onnxruntime as well, each installed for itself: 1.20,1.23.2",
+    )
 
-        return render_run(report)
 
-    def html() -> str:
-        from onnx_ci.report.html import render_run
+def add_library_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--library",
+        dest="libraries",
+        action="append",
+        default=[],
+        metavar="F",
+        help="a shared library with the custom operators of the model; it is loaded, so trust it",
+    )
 
-        return render_run(report)
 
+def write_run(report: RunReport, options: argparse.Namespace) -> None:
     def text(style: Style) -> str:
         from onnx_ci.report.text import render_run
 
         return render_run(report, style)
 
-    write_each(formats, text, json=json, html=html)
+    write_each(options.formats, text, **_renderers(report, options))
 
 
-def write_outcome(outcome: Outcome, formats: Sequence[Sequence[str]], *, title: str) -> None:
+def write_outcome(outcome: Outcome, options: argparse.Namespace, *, title: str) -> None:
+    """One model without a policy: what is made for a run shows it as a run of one."""
+    from onnx_ci.results import RunReport
+
     def json() -> str:
         from onnx_ci.report.json import render_outcome
 
@@ -92,7 +124,20 @@ def write_outcome(outcome: Outcome, formats: Sequence[Sequence[str]], *, title: 
 
         return render_outcome(outcome, style, title=title)
 
-    write_each(formats, text, json=json, html=html)
+    alone = RunReport(command="shrink", outcomes=(outcome,))
+    write_each(options.formats, text, **{**_renderers(alone, options), "json": json, "html": html})
+
+
+def _renderers(report: RunReport, options: argparse.Namespace) -> dict[str, Callable[[], str]]:
+    """Each format is a module of report, loaded when it is asked for."""
+
+    def rendered(name: str) -> str:
+        import importlib
+
+        render = importlib.import_module(f"onnx_ci.report.{name}").render_run
+        return str(render(report, options.markdown_limit) if name == "markdown" else render(report))
+
+    return {name: partial(rendered, name) for name in FORMATS if name != "text"}
 
 
 def write_each(

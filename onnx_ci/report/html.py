@@ -9,7 +9,7 @@ from onnx_ci.report.bars import size_bar
 from onnx_ci.report.html_model import findings_list, model_parts, verdict_badge
 from onnx_ci.report.markup import Markup, element, join, table
 from onnx_ci.report.page import badge, figures, page
-from onnx_ci.report.words import change, model_row
+from onnx_ci.report.words import change, counted, judged, model_row, remarks
 from onnx_ci.results import Outcome, RunReport
 from onnx_ci.sizes import format_size
 
@@ -54,10 +54,9 @@ def _summary(report: RunReport) -> Iterator[Markup]:
     state = badge(_state(report), "bad" if report.exit_code else "good")
     yield element("h1", f"onnx-ci {report.command} ", state)
     before, after = report.size_before, report.size_after
-    judged = sum(outcome.verdict != "ignored" for outcome in report.outcomes)
     changed = bool(before) and before != after
     yield figures(
-        ("models", str(judged)),
+        ("models", str(judged(report))),
         ("size", format_size(before) if before else ""),
         (_after(report), format_size(after) if changed else ""),
         ("saved", change(before, after) if changed else ""),
@@ -65,14 +64,14 @@ def _summary(report: RunReport) -> Iterator[Markup]:
     )
     policy = f"policy {report.policy}, " if report.policy else ""
     yield element("p", f"{policy}{report.seconds:.1f} s", class_="soft")
-    yield from (element("p", note, class_="soft") for note in report.notes)
+    yield from (element("p", note, class_="soft") for note in remarks(report))
 
 
 def _counts(report: RunReport) -> str:
     """How many errors and warnings there are, in words."""
     everything = [*report.findings, *(f for outcome in report.outcomes for f in outcome.findings)]
     kinds = [(kind, sum(f.severity == kind for f in everything)) for kind in ("error", "warning")]
-    return ", ".join(f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in kinds if count) or "none"
+    return ", ".join(counted(count, kind) for kind, count in kinds if count) or "none"
 
 
 def _after(report: RunReport) -> str:

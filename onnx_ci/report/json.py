@@ -12,7 +12,7 @@ from onnx_ci.version import __version__
 
 
 def render_run(report: RunReport) -> str:
-    document = {
+    document: dict[str, Any] = {
         "version": 1,
         "tool": {"name": "onnx-ci", "version": __version__},
         "command": report.command,
@@ -20,10 +20,12 @@ def render_run(report: RunReport) -> str:
         "exit_code": report.exit_code,
         "totals": {"size_before": report.size_before, "size_after": report.size_after},
         "models": [outcome_object(outcome) for outcome in report.outcomes],
-        "findings": [asdict(finding) for finding in report.findings],
+        "findings": [_finding(finding) for finding in report.findings],
         "notes": list(report.notes),
         "seconds": report.seconds,
     }
+    if report.shard is not None:
+        document |= {"shard": asdict(report.shard), "groups": [asdict(group) for group in report.groups]}
     return dumps(document)
 
 
@@ -39,7 +41,8 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
     """One model. `after` repeats `before` where nothing changed, so that readers need no special case."""
     document: dict[str, Any] = {
         "path": outcome.path,
-        "rule": {"pattern": outcome.rule_pattern, "line": outcome.rule_line},
+        "file": outcome.file or outcome.path,
+        "rule": {"pattern": outcome.rule_pattern, "line": outcome.rule_line, "file": outcome.rule_file},
         "verdict": outcome.verdict,
         "written": outcome.written,
         "before": _measure(outcome.before),
@@ -62,10 +65,13 @@ def _measure(measure: Measure | Latency | None) -> dict[str, Any] | None:
 
 
 def _verification(verification: Verification) -> dict[str, Any]:
+    """The finding it led to has the code and the hint too; they are here for whoever reads this back."""
     document = asdict(verification)
-    del document["code"], document["hint"]
-    return document
+    for one in document["noise"]:
+        del one["sensitive"]
+    return {key: value for key, value in document.items() if value or key not in ("code", "hint")}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    return asdict(finding)
+    """A place appears where it is another than the rule of the model."""
+    return {key: value for key, value in asdict(finding).items() if value or key not in ("file", "line")}

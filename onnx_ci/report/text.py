@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
+from onnx_ci.report.noise import noise_words
 from onnx_ci.report.style import Style, one_line
-from onnx_ci.report.words import OUTPUT_COLUMNS, model_row, output_row, proof_reason
+from onnx_ci.report.words import (
+    OUTPUT_COLUMNS,
+    counted,
+    judged,
+    model_row,
+    output_row,
+    proof_reason,
+    remarks,
+    runtime_row,
+    saved_words,
+)
 from onnx_ci.results import (
     Alternative,
     Latency,
@@ -58,17 +69,12 @@ def _finding(finding: Finding, style: Style) -> list[str]:
 
 
 def _summary(report: RunReport, style: Style) -> Iterator[str]:
-    yield from (style.paint(one_line(note), "dim") for note in report.notes)
-    outcomes = report.outcomes
-    if not outcomes:
+    yield from (style.paint(one_line(note), "dim") for note in remarks(report))
+    if not report.outcomes:
         return
-    judged = sum(outcome.verdict != "ignored" for outcome in outcomes)
-    count = f"{judged} model{'s' if judged != 1 else ''}"
-    saved = report.size_before - report.size_after
-    verb = "could be saved" if report.command == "check" else "saved"
-    gain = f", {format_size(saved)} of {format_size(report.size_before)} {verb}" if saved > 0 else ""
+    gain = saved_words(report)
     state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
-    yield f"{count} checked{gain}: {state}"
+    yield f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}: {state}"
 
 
 def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
@@ -109,7 +115,8 @@ def _latency(found: Latency) -> Iterator[str]:
 
 def _parameters(before: Measure, after: Measure | None) -> Iterator[str]:
     if before.params is not None:
-        change = f" -> {after.params:,}" if after and after.params != before.params else ""
+        changed = after is not None and after.params not in (before.params, None)
+        change = f" -> {after.params:,}" if after and changed else ""
         yield f"  params   {before.params:,}{change}"
 
 
@@ -161,9 +168,12 @@ def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
 def _outputs(outcome: Outcome) -> Iterator[str]:
     verification = outcome.verification
     yield f"  verification {verification.status}{proof_reason(verification)}"
+    yield from (f"    {line}" for line in noise_words(verification))
     rows = [output_row(output) for output in verification.outputs]
     if rows:
         yield from _aligned([OUTPUT_COLUMNS, *rows])
+    if verification.runtimes:
+        yield from _aligned([runtime_row(run) for run in verification.runtimes])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnx_ci.report.style import one_line
-from onnx_ci.results import Outcome, OutputDelta, Verification, gain
+from onnx_ci.results import Outcome, OutputDelta, RunReport, RuntimeRun, Verification, gain
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {
@@ -17,6 +17,7 @@ WORDS = {
     "ignored": "ignored",
 }
 MOVED = {"shrunk": "changed", "would_shrink": "would change"}
+LONGEST = 4_000  # characters of one message: nobody reads more, and services cut it off
 OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
 
 
@@ -64,6 +65,16 @@ def proof_reason(verification: Verification) -> str:
     return f" on {verification.samples} {verification.inputs} inputs" if verification.samples else ""
 
 
+def runtime_row(run: RuntimeRun) -> tuple[str, ...]:
+    """One version and setting that both models were run with, and what came of it."""
+    status = run.status.replace("_", " ")
+    if run.reason or run.cosine is None:
+        return run.setting, status, "", one_line(run.reason)
+    same = run.max_abs == 0
+    moved = "identical" if same else f"cosine {run.cosine:.6f}, {run.sqnr:.0f} dB"
+    return run.setting, status, f"{run.samples} samples" if run.samples != 1 else "1 sample", moved
+
+
 def output_row(output: OutputDelta) -> tuple[str, ...]:
     note = one_line(output.problem) or (
         "" if output.sensitive else "did not move when the weights were damaged"
@@ -76,3 +87,29 @@ def output_row(output: OutputDelta) -> tuple[str, ...]:
         "identical" if output.exact else f"{output.sqnr:.1f} dB",
         note,
     )
+
+
+def clipped(text: str, longest: int = LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def saved_words(report: RunReport) -> str:
+    """How much of how much, if anything; empty where nothing is to be gained."""
+    saved = report.size_before - report.size_after
+    verb = "could be saved" if report.command == "check" else "saved"
+    return f"{format_size(saved)} of {format_size(report.size_before)} {verb}" if saved > 0 else ""
+
+
+def judged(report: RunReport) -> int:
+    return sum(outcome.verdict != "ignored" for outcome in report.outcomes)
+
+
+def remarks(report: RunReport) -> list[str]:
+    """What there is to know of the run as a whole; of a shard also what it leaves to others."""
+    names = dict.fromkeys(group.name for group in report.groups)
+    left = [f"group {name!r} is judged when the reports of all shards are merged" for name in names]
+    return [*report.notes, *([f"this is shard {report.shard}", *left] if report.shard else [])]

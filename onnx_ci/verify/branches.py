@@ -44,7 +44,7 @@ class Watched:
         self.limits = limits
 
     def taken(self, feeds: Sequence[Feeds]) -> set[tuple[str, bool]]:
-        outputs = self.runner.run(self.path, feeds, limits=self.limits, optimize=False)
+        outputs = self.runner.using(optimize=False).run(self.path, feeds, limits=self.limits)
         return {
             (mark.key, side == 0)
             for mark in self.marks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from onnx_ci.verify.metrics import (
 Outputs = Sequence[Mapping[str, Array]]
 _AT_MOST = ("max_abs", "max_rel", "mean_abs")
 _AT_LEAST = ("cosine", "sqnr", "top1")
+_ROUNDING = 1e-6  # by so much a length may change where a cosine of 1 is asked for
 
 
 def compare_outputs(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> tuple[OutputDelta, ...]:
@@ -99,7 +101,7 @@ def _is_negative(array: Array) -> Array:
 def _worst(distances: Sequence[Distance]) -> Distance:
     if not distances:
         return Distance()
-    most = {name: max(getattr(d, name) for d in distances) for name in _AT_MOST}
+    most = {name: max(getattr(d, name) for d in distances) for name in (*_AT_MOST, "drift")}
     least = {name: min(getattr(d, name) for d in distances) for name in _AT_LEAST}
     return Distance(**most, **least)
 
@@ -114,6 +116,20 @@ def outside(worst: Distance | OutputDelta, tolerance: Tolerance) -> Iterator[str
             yield f"{name} {_number(value, limit)} is above {_number(limit)}"
         if name in _AT_LEAST and value < limit:
             yield f"{name} {_number(value, limit)} is below {_number(limit)}"
+    yield from _scaled(worst, tolerance.cosine)
+
+
+def _scaled(worst: Distance | OutputDelta, cosine: float | None) -> Iterator[str]:
+    """Twice every number has a cosine of 1. What keeps a cosine c is off by at most sqrt(1 - c²) of its
+    length when the error stands at a right angle; no more is let pass when it does not."""
+    if cosine is None or cosine <= 0.0:
+        return
+    allowed = max(math.sqrt(1.0 - cosine * cosine), _ROUNDING)
+    if worst.drift > allowed:
+        yield (
+            f"its numbers as a whole changed by {worst.drift:.3g} of their size, which a cosine does not see"
+            f" (a cosine of {_number(cosine)} allows {allowed:.3g})"
+        )
 
 
 def _number(value: float, limit: float | None = None) -> str:
@@ -140,4 +156,4 @@ def worse_of(one: Sequence[OutputDelta], other: Sequence[OutputDelta]) -> tuple[
 
 
 def _distance(delta: OutputDelta) -> Distance:
-    return Distance(**{name: getattr(delta, name) for name in (*_AT_MOST, *_AT_LEAST)})
+    return Distance(**{name: getattr(delta, name) for name in (*_AT_MOST, *_AT_LEAST, "drift")})

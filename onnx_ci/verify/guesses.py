@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnx_ci.verify import names
+from onnx_ci.verify import names, varied
 from onnx_ci.verify.dims import kind_of
 from onnx_ci.verify.drawing import Drawing, Drawn
 from onnx_ci.verify.dtypes import Array, integer_limits, is_integer
@@ -32,9 +32,12 @@ def _integers(asked: Drawing) -> Drawn:
     if codes:
         return Drawn(rng.choice(np.array(codes), size=shape), "codes that the model looks up")
     if role.alphabet:
-        return Drawn(rng.integers(0, role.alphabet, size=shape), "the values it is compared with")
-    if role.mask or role.shape:
-        return Drawn(np.ones(shape), "used as a mask" if role.mask else "used as a size")
+        drawn = varied.ids(rng, shape, 0, role.alphabet, asked.sample.index)
+        return Drawn(drawn, "the values it is compared with")
+    if role.mask:
+        return Drawn(varied.mask(rng, shape), "used as a mask")
+    if role.shape:
+        return Drawn(np.ones(shape), "used as a size")
     if _is_picture(shape) and high >= 255:
         return Drawn(_picture(rng, shape) * 255.0, "a picture, by its shape")
     if high <= 255:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnx_ci.verify import names
+from onnx_ci.verify import names, varied
 from onnx_ci.verify.drawing import Drawing, Drawn
 from onnx_ci.verify.dtypes import Array, is_float, is_integer
 from onnx_ci.verify.wiring import Shape
@@ -19,7 +19,8 @@ def by_meaning(asked: Drawing) -> Drawn | None:
 def _by_name(asked: Drawing) -> Drawn | None:
     shape, said, sample, below = asked.shape, asked.said, asked.sample, asked.role.below
     if said & names.MASK:
-        return _mask(asked)
+        ones = varied.mask(asked.rng, shape) if is_integer(asked.one.dtype) else np.ones(shape)
+        return Drawn(ones, "a mask, by its name: ones, rows after the first padded with zeros")
     if said & names.RATE:
         return Drawn(np.full(shape, _RATE), "a sampling rate, by its name")
     if said & names.LENGTH and len(shape) <= 1:
@@ -39,7 +40,7 @@ def _in_table(asked: Drawing) -> Drawn | None:
     if asked.said & names.PERMUTATION and len(asked.shape) == 1 and asked.shape[0] <= below - low:
         return Drawn(low + asked.rng.permutation(asked.shape[0]), "a permutation, by its name")
     why = f"{low} to {below - 1}: what the table it indexes, or a bound on it, has room for"
-    return Drawn(asked.rng.integers(low, below, size=asked.shape), why)
+    return Drawn(varied.ids(asked.rng, asked.shape, low, below, asked.sample.index), why)
 
 
 def _by_weak_name(asked: Drawing) -> Drawn | None:
@@ -61,14 +62,6 @@ def _by_weak_name(asked: Drawing) -> Drawn | None:
     if said & names.ONE and len(shape) <= 1:
         return Drawn(np.full(shape, 1.0 if asked.sample.index % 2 == 0 else 0.75), "a factor, by its name")
     return None
-
-
-def _mask(asked: Drawing) -> Drawn:
-    """Ones; where there are several rows, the later ones are padded as shorter texts are."""
-    mask = np.ones(asked.shape)
-    if len(asked.shape) == 2 and asked.shape[1] >= 4 and is_integer(asked.one.dtype):
-        mask[1:, asked.shape[1] * 3 // 4 :] = 0
-    return Drawn(mask, "a mask, by its name: ones, later rows padded with zeros")
 
 
 def _one_hot(rng: np.random.Generator, shape: Shape) -> Array:

@@ -27,6 +27,7 @@ class Distance:
     cosine: float = 1.0
     sqnr: float = SQNR_CAP
     top1: float = 1.0
+    drift: float = 0.0  # by which share the length of the whole changed, which a cosine does not see
 
 
 NOTHING_IN_COMMON = Distance(cosine=0.0, sqnr=0.0, top1=0.0)
@@ -60,6 +61,7 @@ def distance(reference: Array, candidate: Array) -> Distance:
         cosine=_cosine(dot, ours, theirs) if count >= FEW else _closeness(ours, noise),
         sqnr=_sqnr(ours, noise),
         top1=top1,
+        drift=_finite(_drift(ours, theirs)),
     )
 
 
@@ -137,6 +139,12 @@ def _cosine(dot: float, ours: float, theirs: float) -> float:
     if ours == 0.0 or theirs == 0.0:
         return 1.0 if ours == theirs else 0.0
     return max(-1.0, min(1.0, dot / math.sqrt(ours) / math.sqrt(theirs)))
+
+
+def _drift(ours: float, theirs: float) -> float:
+    if ours == 0.0:
+        return 0.0 if theirs == 0.0 else math.inf
+    return abs(math.sqrt(theirs) / math.sqrt(ours) - 1.0)
 
 
 def _sqnr(signal: float, noise: float) -> float:

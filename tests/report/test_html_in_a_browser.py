@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
-import subprocess
-from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import needs_browser, seen_in
 from example_reports import model_info, outcome, run_report
 
 from onnx_ci.report.html import render_outcome, render_run
 from onnx_ci.report.html_info import render_info
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync --allow-file-access-from-files --enable-logging=stderr"
-)
 LONG = "model/" + "a_very_long_name_without_any_space." * 6
 PAGES = {
     "run": lambda: render_run(run_report(f"{LONG}.onnx", LONG)),
@@ -51,15 +42,10 @@ onload = () => {{
 def seen(document: str, width: int, folder: Path) -> tuple[dict[str, Any], str]:
     (folder / "report.html").write_text(document)
     (folder / "around.html").write_text(AROUND.format(width=width))
-    address = (folder / "around.html").as_uri()
-    command = [str(CHROMIUM), *FLAGS.split(), f"--user-data-dir={folder / 'profile'}", "--dump-dom", address]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    found = re.search(r'<pre id="seen">(.+?)</pre>', done.stdout, re.DOTALL)
-    assert found, f"{done.stdout}\n{done.stderr}"
-    return json.loads(unescape(found[1])), done.stderr
+    return seen_in(folder / "around.html")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@needs_browser
 @pytest.mark.parametrize("width", [400, 1200])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_browser_shows_all_of_it(name: str, width: int, tmp_path: Path) -> None:

@@ -71,6 +71,29 @@ def test_a_cosine_of_few_numbers_sees_their_size():
     assert one([1.0], [1.0]).cosine == 1
 
 
+def test_a_cosine_does_not_let_every_number_be_scaled():
+    """Of twice every number the cosine is 1, and the model is wrong all the same."""
+    before = np.arange(1.0, 33.0)
+    for factor in (2.0, 0.5, 1.05):
+        scaled = one(before, before * factor, Tolerance(cosine=0.999))
+        assert scaled.cosine == pytest.approx(1.0)
+        assert "changed by" in scaled.problem
+        assert "0.0447" in scaled.problem
+    assert one(before, before * 1.04, Tolerance(cosine=0.999)).problem == ""
+    assert one(before, before * (1 + 1e-9), Tolerance(cosine=1.0), np.float64).problem == ""
+    assert one(before, before * 2, Tolerance(cosine=0.0)).problem == ""
+    assert one(before, before * 2, Tolerance(top1=1.0)).problem == ""
+
+
+@given(st.floats(0.9, 0.99999), st.integers(0, 1000))
+def test_what_keeps_a_cosine_at_a_right_angle_is_not_said_to_be_scaled(cosine: float, seed: int):
+    rng = np.random.default_rng(seed)
+    before, noise = rng.standard_normal((2, 64))
+    noise -= before * (before @ noise) / (before @ before)
+    noise *= np.sqrt((1 / cosine**2 - 1) * (before @ before) / (noise @ noise)) * 0.999
+    assert one(before, before + noise, Tolerance(cosine=cosine), np.float64).problem == ""
+
+
 def test_zeros():
     assert one([0, 0], [0, 0]).cosine == 1
     moved = one([0, 0], [1, 0], Tolerance(cosine=0.9))

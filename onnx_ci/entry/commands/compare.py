@@ -5,8 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onnx_ci.entry.arguments import read_dims, read_tolerance
-from onnx_ci.entry.output import add_format_arguments, write_outcome
+from onnx_ci.entry.arguments import read_dims, read_libraries, read_runtimes, read_tolerance
+from onnx_ci.entry.output import (
+    add_format_arguments,
+    add_library_argument,
+    add_runtime_argument,
+    write_outcome,
+)
 from onnx_ci.errors import UsageError
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE
 
@@ -19,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dims", metavar="D", help="sizes of symbolic dims: batch=1,sequence=64")
     parser.add_argument("--tolerance", metavar="T", help="cosine=0.999,max_abs=1e-2 (default: cosine=0.999)")
+    add_library_argument(parser)
+    add_runtime_argument(parser)
     add_format_arguments(parser)
 
 
@@ -35,6 +42,8 @@ def run(options: argparse.Namespace) -> int:
         tolerance=tolerance,
         samples=tuple(options.samples),
         dims=read_dims(options.dims or ""),
+        runtimes=read_runtimes(options.runtimes),
+        libraries=read_libraries(options.libraries),
     )
-    write_outcome(outcome, options.formats, title=f"{options.first} against {options.second}")
+    write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")

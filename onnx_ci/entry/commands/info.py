@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnx_ci.entry.output import add_format_arguments, write_each
+from onnx_ci.entry.output import PLAIN, add_format_arguments, write_each
 from onnx_ci.errors import UsageError
 from onnx_ci.report.style import Style, one_line
 from onnx_ci.sizes import format_percent, format_size
@@ -21,7 +21,7 @@ TOP = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL")
-    add_format_arguments(parser)
+    add_format_arguments(parser, PLAIN)
 
 
 def run(options: argparse.Namespace) -> int:
