@@ -24,7 +24,7 @@ from onnx_ci.model.container import Model
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, InputSpec, Limits
-from onnx_ci.single import OWN_AFFAIRS
+from onnx_ci.single import COMPARED, OWN_AFFAIRS
 from onnx_ci.verify.client import RunFailed, Runner
 from onnx_ci.verify.damage import damaged
 from onnx_ci.verify.inputs import fed_inputs
@@ -37,7 +37,7 @@ GOAL = 0.98
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """`state` is true, false, unverified, or unrunnable: onnxruntime can't run it on its own inputs either."""
+    """`state` is true, false, unverified, or unrunnable: by onnxruntime, on the inputs it came with."""
 
     name: str
     kind: str
@@ -70,7 +70,7 @@ class Judge:
             self.runner,
             model.path,
             model.proto,
-            spec=InputSpec(),
+            spec=InputSpec(count=COMPARED),
             limits=LIMITS,
             root=self.folder,
         )
@@ -115,7 +115,7 @@ class Judge:
         return path
 
     def _unrunnable(self, case: Case, model: Model) -> str:
-        """Why onnxruntime can't run it on the inputs it came with; empty where it can, or none came with it."""
+        """Why onnxruntime can't run it on the inputs it came with; empty where it can, or there are none."""
         try:
             feeds = self._own_inputs(case, model.proto)
             self.runner.run(model.path, feeds, limits=LIMITS)
@@ -155,8 +155,8 @@ def table(results: Sequence[Result]) -> str:
     """Shares by kind of model, then the reasons of the rest."""
     lines = ["| models | all | onnxruntime can't run | true verdict | of all | of those that run |"]
     lines.append("|---" * 6 + "|")
-    for kind in (*dict.fromkeys(result.kind for result in results), "all"):
-        lines.append(_row(kind, [r for r in results if kind in (r.kind, "all")]))
+    kinds = (*dict.fromkeys(result.kind for result in results), "all")
+    lines += [_row(kind, [r for r in results if kind in (r.kind, "all")]) for kind in kinds]
     reasons = Counter((r.state, _grouped(r.reason)) for r in results if r.state not in ("true", "unrunnable"))
     lines += ["", "| verdict | reason | models |", "|---|---|---|"]
     lines += [f"| {state} | {reason} | {count} |" for (state, reason), count in reasons.most_common()]
