@@ -45,7 +45,8 @@ def numbers(rng: np.random.Generator, shape: Shape, index: int) -> Array:
         return rng.random(shape)
     drawn = rng.standard_normal(shape)
     if manner == 3 and drawn.ndim:
-        return np.cumsum(drawn, axis=-1) / max(_WANDERING, np.sqrt(drawn.shape[-1]) / 4)
+        steps = max(_WANDERING, float(np.sqrt(drawn.shape[-1])) / 4)
+        return np.asarray(np.cumsum(drawn, axis=-1) / steps)
     return _FAINT * drawn if manner == 2 else drawn
 
 
