@@ -91,7 +91,8 @@ def test_sensitivity_tells_echoes_apart(make, tmp_path: Path):
     damaged = save(scaled(model(EMBED), -5), tmp_path / "damaged.onnx")
     assert verifier.sensitivity(damaged, TIGHT) == {"y": "noticed", "echo": "unmoved"}
     (tmp_path / "broken.onnx").write_bytes(b"junk")
-    assert verifier.sensitivity(tmp_path / "broken.onnx", TIGHT) is None
+    with pytest.raises(RunFailed):
+        verifier.sensitivity(tmp_path / "broken.onnx", TIGHT)
 
 
 def test_latency(make, tmp_path: Path):
