@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnx_ci.methods.base import Method
@@ -23,6 +24,7 @@ class Request:
     budget: int | None = None
     tolerance: Tolerance = DEFAULT_TOLERANCE
     samples: tuple[str, ...] = ()
+    dims: Mapping[str, int] = field(default_factory=dict)
     verify: bool = True
     plan_seconds: float = PLAN_SECONDS
     cache: bool = True

@@ -6,7 +6,7 @@ import filecmp
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -79,8 +79,8 @@ def home_of(path: Path) -> Path:
     return Path(path.resolve().anchor)
 
 
-def inputs_from(samples: Iterable[str]) -> InputSpec:
-    return InputSpec(samples=as_named(samples))
+def inputs_from(samples: Iterable[str], dims: Mapping[str, int] | None = None) -> InputSpec:
+    return InputSpec(samples=as_named(samples), dims=dims or {})
 
 
 def as_named(files: Iterable[str]) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def _rule(request: Request) -> Rule:
         budget=Budget(size=request.budget),
         methods=request.choices,
         tolerance=request.tolerance,
-        inputs=inputs_from(request.samples),
+        inputs=inputs_from(request.samples, request.dims),
         runtimes=request.runtimes,
         libraries=as_named(request.libraries),
         plan_seconds=request.plan_seconds,
@@ -154,6 +154,7 @@ def compare_files(
     *,
     tolerance: Tolerance,
     samples: tuple[str, ...] = (),
+    dims: Mapping[str, int] | None = None,
     runtimes: tuple[str, ...] = (),
     libraries: tuple[str, ...] = (),
 ) -> Outcome:
@@ -161,7 +162,7 @@ def compare_files(
     rule = Rule(
         pattern=str(first),
         tolerance=tolerance,
-        inputs=replace(inputs_from(samples), count=COMPARED),
+        inputs=replace(inputs_from(samples, dims), count=COMPARED),
         runtimes=runtimes,
         libraries=as_named(libraries),
     )

@@ -113,3 +113,16 @@ def read_budget(text: str) -> int:
         return parse_size(text)
     except ValueError as error:
         raise UsageError(f"--budget: {error}", hint="for example: --budget 25MB") from None
+
+
+def read_dims(text: str) -> dict[str, int]:
+    """`batch=1,sequence=64` as the policy would have it."""
+    found = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, size = part.rpartition("=")
+        if not name or not size.isdecimal() or len(size) > 9:
+            raise UsageError(
+                f"--dims: expected NAME=SIZE, found {part!r}", hint="for example: --dims batch=1"
+            )
+        found[name] = int(size)
+    return found

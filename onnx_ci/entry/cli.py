@@ -24,6 +24,7 @@ COMMANDS = {
     "restore": "put external data and extracted tensors back into one file",
     "embed": "write a model as a C array",
     "compare": "run two models side by side: outputs, size, parameters, latency",
+    "samples": "write the inputs that would be made up for a model, to start from",
     "info": "what the bytes of a model are: tensors, types, duplicates",
     "init": "write a policy from the models found",
     "ratchet": "lower budgets to what the models weigh now; never raise one",

@@ -23,6 +23,8 @@ class Input:
     name: str
     dtype: np.dtype[Any]
     dims: tuple[Dim, ...] | None
+    wraps: tuple[str, ...] = ()  # what the tensor is in, outermost first: optional, sequence, map
+    keys: np.dtype[Any] | None = None  # of a map
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +43,9 @@ class Plan:
 SIZES = {
     "sequence": (16, 8, 64, 128, 1, 512),
     "frames": (100, 64, 3000, 16, 1),
-    "samples": (16000, 512, 576, 1024, 32000, 160),
-    "height": (224, 48, 64, 32, 256, 640),
-    "width": (224, 320, 64, 320, 256, 640),
+    "samples": (16000, 512, 256, 576, 1024, 32000, 160, 80000, 480000),
+    "height": (224, 48, 64, 32, 256, 640, 28, 384, 336, 299, 112, 518),
+    "width": (224, 320, 64, 320, 256, 640, 28, 384, 336, 299, 112, 518),
     "channels": (3, 1, 4),
     "count": (16, 4, 1),
     "feature": (16, 64, 80, 128, 1, 2),
@@ -150,7 +152,10 @@ def kind_of(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
     if "total" in said:
         return "total"
     kind = next((kind for kind, known in _BY_WORD if said & known), "")
-    if kind in ("sequence", "frames") and is_float(one.dtype) and rank <= 2:
+    if kind == "batch" and axis > 0 and len(str(dim)) == 1:
+        kind = ""  # the N of N boxes
+    signal = rank <= 2 or (rank == 3 and axis == 2 and dims[1] in (1, 2))
+    if kind in ("sequence", "frames") and is_float(one.dtype) and signal:
         return "samples"  # floats in a row without a feature axis are a signal
     return kind or _by_place(one, dims, axis)
 
@@ -158,7 +163,9 @@ def kind_of(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
 def _by_place(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
     rank, about = len(dims), names.words(one.name)
     if rank == 1:
-        return "samples" if is_float(one.dtype) and about & names.SAMPLES else "batch"
+        if is_float(one.dtype):
+            return "samples" if about & names.SAMPLES else "batch"
+        return "sequence" if dims[0] is not None else "batch"
     if axis == 0 or (rank == 3 and axis == 1 and about & names.STATE):
         return "batch"
     if about & names.PAST:
@@ -166,6 +173,8 @@ def _by_place(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
     if rank == 2:
         return "samples" if is_float(one.dtype) else "sequence"
     if rank == 3:
+        if axis == 2 and dims[1] in (1, 2) and is_float(one.dtype):
+            return "samples"  # one or two channels of sound
         return "sequence" if axis == 1 else "frames" if isinstance(dims[1], int) else "feature"
     if rank == 4:
         last = dims[-1] in (1, 3, 4)

@@ -22,7 +22,8 @@ class Raw(NamedTuple):
     name: str
 
 
-Value = Array | Raw | Sequence[Array] | None  # a tensor, its bits, a sequence of tensors, or nothing
+# A tensor, its bits, a sequence of tensors, a map from keys to numbers, or nothing.
+Value = Array | Raw | Sequence[Any] | Mapping[Any, Any] | None
 
 
 def write_samples(folder: Path, samples: Sequence[Mapping[str, Value]]) -> None:
@@ -54,7 +55,12 @@ class _Writer:
             return None
         if isinstance(value, np.ndarray | Raw):
             return self._save(value)
-        return {"items": [self._save(item) for item in value]}
+        if isinstance(value, Mapping):
+            return {
+                "keys": self._save(np.array(list(value))),
+                "values": self._save(np.array([*value.values()])),
+            }
+        return {"items": [self.describe(item) for item in value]}
 
     def _save(self, value: Array | Raw) -> dict[str, str]:
         array, name = _plain(value)
@@ -78,6 +84,9 @@ def _load(folder: Path, entry: Any, *, raw: bool) -> Any:
         return None
     if "items" in entry:
         return [_load(folder, item, raw=raw) for item in entry["items"]]
+    if "keys" in entry:
+        keys, values = (_load(folder, entry[part], raw=raw) for part in ("keys", "values"))
+        return dict(zip(keys.tolist(), values.tolist(), strict=True))
     path = folder / entry["file"]
     mapped = path.stat().st_size >= _MAP
     array: Array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False).view(np.ndarray)

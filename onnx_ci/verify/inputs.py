@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import onnx
 from onnx import TypeProto, ValueInfoProto
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sizes import format_size
+from onnx_ci.verify.branch_goals import Goal
+from onnx_ci.verify.contract import show_type
 from onnx_ci.verify.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
-from onnx_ci.verify.dtypes import Array, is_text, numpy_dtype
+from onnx_ci.verify.drawing import Sample
+from onnx_ci.verify.dtypes import is_text, numpy_dtype
+from onnx_ci.verify.equal_dims import with_equal_dims
+from onnx_ci.verify.exchange import Value
+from onnx_ci.verify.known_shapes import KnownShapes
 from onnx_ci.verify.names import ANONYMOUS
-from onnx_ci.verify.required_dims import required_dims
+from onnx_ci.verify.required_dims import required_dims, required_of
 from onnx_ci.verify.token_ids import Role, roles_of
-from onnx_ci.verify.values import Sample, fill
+from onnx_ci.verify.values import cast, fill
 from onnx_ci.verify.wiring import Shape, Wiring, element_count
+from onnx_ci.verify.wrapping import unwrapped, wrapped
 
 LARGEST_SAMPLE = 2**30  # bytes of all inputs together
 _MOST_AXES = 32  # numpy 1 has no more
@@ -35,11 +43,15 @@ class Attempt:
     varied: bool = True
 
 
+FIRST = Attempt(step=0, past=0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Deriver:
     """What is known of a model's inputs, and what the user said about them."""
 
     inputs: Sequence[Input]
+    wiring: Wiring
     roles: dict[str, Role]
     required: dict[tuple[str, int], int]
     spec: InputSpec
@@ -52,18 +64,55 @@ class Deriver:
             stretch=1 + odd,
             past=attempt.past,
             fixed=self.spec.dims,
-            required=self.required,
+            required=self._required(attempt.step),
         )
+
+    def _required(self, step: int) -> dict[tuple[str, int], int]:
+        """What weights ask for; of an input whose rank is open, by the rank that this step gives it."""
+        found = dict(self.required)
+        for one in self.inputs:
+            if one.dims is None:
+                rank = len(ranked(one, Plan(step=step)))
+                found |= required_of(self.wiring, one.name, rank, len(self.inputs))
+        return found
 
     def shapes(self, attempt: Attempt) -> list[dict[str, Shape]]:
         return [shapes_for(self.inputs, self.plan(attempt, i)) for i in range(max(1, self.spec.count))]
 
-    def feeds(self, attempt: Attempt) -> list[dict[str, Array]]:
-        return [self._sample(attempt, index, shapes) for index, shapes in enumerate(self.shapes(attempt))]
+    def feeds(self, attempt: Attempt) -> list[dict[str, Value]]:
+        samples = enumerate(self.shapes(attempt))
+        return [self._sample(attempt, index, shapes, self.plan(attempt, index)) for index, shapes in samples]
 
-    def _sample(self, attempt: Attempt, index: int, shapes: dict[str, Shape]) -> dict[str, Array]:
+    def towards(self, goal: Goal, attempt: Attempt, index: int) -> dict[str, Value] | None:
+        """A sample in which some sizes and values are given; None where they can't be."""
         plan = self.plan(attempt, index)
-        sample = Sample(
+        for (name, axis), size in goal.sizes.items():
+            dim = next(ranked(one, plan)[axis] for one in self.inputs if one.name == name)
+            if isinstance(dim, int) and dim != size:
+                return None
+            fixed = {**plan.fixed, dim: size} if isinstance(dim, str) else plan.fixed
+            plan = replace(plan, fixed=fixed, required={**plan.required, (name, axis): size})
+        shapes = shapes_for(self.inputs, plan)
+        if _too_large(self.inputs, shapes) is not None or any(n in self.spec.ranges for n in goal.values):
+            return None
+        sample = self._sample(attempt, index, shapes, plan)
+        for one in self.inputs:
+            if one.name in goal.values and not one.wraps and not is_text(one.dtype):
+                sample[one.name] = cast(np.full(shapes[one.name], goal.values[one.name]), one.dtype)
+        return sample
+
+    def reasons(self, attempt: Attempt) -> dict[str, str]:
+        """Why the inputs get the values they get."""
+        plan = self.plan(attempt, 0)
+        sample = self._shared(attempt, 0, self.shapes(attempt)[0], plan)
+        return {i.name: fill(i, ranked(i, plan), self.roles[i.name], sample).why for i in self.inputs}
+
+    def _sample(self, attempt: Attempt, index: int, shapes: dict[str, Shape], plan: Plan) -> dict[str, Value]:
+        sample = self._shared(attempt, index, shapes, plan)
+        return {i.name: wrapped(i, ranked(i, plan), self.roles[i.name], sample) for i in self.inputs}
+
+    def _shared(self, attempt: Attempt, index: int, shapes: dict[str, Shape], plan: Plan) -> Sample:
+        return Sample(
             index=index,
             seed=self.spec.seed,
             shapes=shapes,
@@ -73,18 +122,26 @@ class Deriver:
             past=attempt.past,
             small=attempt.step > 1,
             ranges=self.spec.ranges,
+            context=KnownShapes(self.wiring, self.inputs, shapes),
         )
-        return {i.name: fill(i, ranked(i, plan), self.roles[i.name], sample) for i in self.inputs}
 
 
-def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[str, Array]]]:
-    """Attempts of `spec.count` samples each. Only shapes and types of the weights are looked at."""
+def deriver_of(proto: onnx.ModelProto, spec: InputSpec) -> Deriver:
+    """Only shapes and types of the weights are looked at."""
     wiring = Wiring(proto)
-    inputs = [_input(value) for value in fed_inputs(proto)]
+    inputs = with_equal_dims(wiring, [_input(value) for value in fed_inputs(proto)], spec.dims)
     roles = roles_of(wiring, [one.name for one in inputs])
-    deriver = Deriver(inputs=inputs, roles=roles, required=required_dims(wiring, inputs), spec=spec)
+    required = required_dims(wiring, inputs)
+    return Deriver(inputs=inputs, wiring=wiring, roles=roles, required=required, spec=spec)
+
+
+def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[str, Value]]]:
+    """Attempts of `spec.count` samples each."""
+    deriver = deriver_of(proto, spec)
+    inputs, roles = deriver.inputs, deriver.roles
     seen: set[str] = set()
-    for attempt in _attempts():
+    made, refused = False, None
+    for attempt in attempts():
         # Attempts that differ only in what this model does not have are not repeated.
         flags = any(one.dtype == bool for one in inputs)
         small = attempt.step > 1 and any(_is_guess(one, roles[one.name]) for one in inputs)
@@ -93,11 +150,14 @@ def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[
         if key in seen:
             continue
         refusal = next(filter(None, (_too_large(inputs, sample) for sample in shapes)), None)
-        if refusal is None:
-            yield deriver.feeds(attempt)
-        elif not seen:  # later attempts are larger by our own choice
-            raise refusal
         seen.add(key)
+        if refusal is None:
+            made = True
+            yield deriver.feeds(attempt)
+        else:
+            refused = refused or refusal
+    if refused is not None and not made:
+        raise refused
 
 
 def fed_inputs(proto: onnx.ModelProto) -> list[ValueInfoProto]:
@@ -120,7 +180,7 @@ def dims_of(tensor: TypeProto.Tensor) -> tuple[Dim, ...] | None:
     return tuple(dims)
 
 
-def _attempts() -> Iterator[Attempt]:
+def attempts() -> Iterator[Attempt]:
     for step in range(STEPS):
         for past in (0, 1):
             first = Attempt(step=step, past=past)
@@ -132,29 +192,29 @@ def _attempts() -> Iterator[Attempt]:
 
 
 def _input(value: ValueInfoProto) -> Input:
-    kind = value.type.WhichOneof("value")
-    if kind != "tensor_type":
-        what = (kind or "no type").replace("_type", "")
+    found = unwrapped(value.type)
+    if found is None:
         raise ModelError(
-            f"input {value.name!r} is not a tensor ({what}), so no values can be made up for it",
+            f"input {value.name!r} is {show_type(value.type)}, for which no values can be made up",
             hint=_GIVE_SAMPLES,
             code="OCI005",
         )
-    dtype = numpy_dtype(value.type.tensor_type.elem_type)
+    tensor, wraps, keys = found
+    dtype = numpy_dtype(tensor.elem_type)
     if dtype is None:
         raise ModelError(
-            f"input {value.name!r} has element type {value.type.tensor_type.elem_type}, unknown to numpy",
+            f"input {value.name!r} has element type {tensor.elem_type}, unknown to numpy",
             hint="update the packages numpy, onnx and ml_dtypes",
             code="OCI005",
         )
-    dims = dims_of(value.type.tensor_type)
+    dims = dims_of(tensor)
     if dims is not None and len(dims) > _MOST_AXES:
         raise ModelError(
             f"input {value.name!r} has {len(dims)} axes, more than the {_MOST_AXES} that can be made up",
             hint=_GIVE_SAMPLES,
             code="OCI005",
         )
-    return Input(name=value.name, dtype=dtype, dims=dims)
+    return Input(name=value.name, dtype=dtype, dims=dims, wraps=wraps, keys=keys)
 
 
 def _too_large(inputs: Sequence[Input], shapes: dict[str, Shape]) -> ModelError | None:

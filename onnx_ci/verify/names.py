@@ -7,7 +7,7 @@ import re
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 ANONYMOUS = {"", "?", "None", "-1"}
 
-BATCH = {"batch", "batchsize", "bs", "n"}
+BATCH = {"batch", "batchsize", "bs", "n", "b"}
 PAST = {"past", "cache", "kv", "mems"}
 SEQUENCE = {
     "seq",
@@ -35,6 +35,11 @@ LENGTH = {"len", "lens", "length", "lengths"}
 RATE = {"sr", "rate"}
 POSITION = {"position", "positions", "pos"}
 ONE = {"speed", "scale", "scales", "temperature", "sigma", "strength", "gain", "factor"}
+PERMUTATION = {"perm", "permutation", "argsort"}
+SORTED = {"sorted", "boundaries", "timestamps", "offsets", "splits"}
+ONE_HOT = {"onehot", "hot"}
+PROBABILITY = {"prob", "probs", "probability", "probabilities", "confidence", "dropout", "ratio"}
+POSITIVE = {"variance", "std", "duration", "durations"}
 TIMESTEP = {"timestep", "timesteps"}
 
 

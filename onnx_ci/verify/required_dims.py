@@ -43,29 +43,36 @@ def required_dims(wiring: Wiring, inputs: Sequence[Input]) -> dict[tuple[str, in
     found: dict[tuple[str, int], int] = {}
     for one in inputs:
         if one.dims is not None and not all(isinstance(dim, int) for dim in one.dims):
-            for axis, size in _follow(wiring, one.name, len(one.dims), _STEPS // len(inputs)).items():
-                found[one.name, axis] = size
+            found |= required_of(wiring, one.name, len(one.dims), len(inputs))
     return found
 
 
-def _follow(wiring: Wiring, name: str, rank: int, steps: int) -> dict[int, int]:
-    found: dict[int, int] = {}
-    seen = {name}
-    waiting: list[tuple[str, Axes]] = [(name, tuple(range(rank)))]
-    while waiting and steps > 0:
-        value, axes = waiting.pop()
-        uses = wiring.uses.get(value, [])[:steps]
-        reached = [(alias, axes) for alias in wiring.aliases.get(value, [])[:steps]]
-        steps -= 1 + len(uses) + len(reached)
-        for op, index in uses:
+def required_of(wiring: Wiring, name: str, rank: int, among: int) -> dict[tuple[str, int], int]:
+    """What the weights ask of one of several inputs, if it has this rank."""
+    found: dict[tuple[str, int], int] = {}
+    for value, axes in tracked(wiring, name, rank, among).items():
+        for op, index in wiring.uses.get(value, [])[:_STEPS]:
             for axis, size in _wanted(wiring, op, index, len(axes)).items():
                 if -len(axes) <= axis < len(axes) and (source := axes[axis]) is not None and size > 0:
-                    found.setdefault(source, size)
-            reached += _passed_on(wiring, op, index, axes)
-        for item in reached:
-            if item[0] not in seen:
-                seen.add(item[0])
-                waiting.append(item)
+                    found.setdefault((name, source), size)
+    return found
+
+
+def tracked(wiring: Wiring, name: str, rank: int, among: int) -> dict[str, Axes]:
+    """The values that an input goes through, each with the axes of the input that its axes are."""
+    found: dict[str, Axes] = {name: tuple(range(rank))}
+    waiting, steps = [name], _STEPS // max(1, among)
+    while waiting and steps > 0:
+        value = waiting.pop()
+        uses = wiring.uses.get(value, [])[:steps]
+        reached = [(alias, found[value]) for alias in wiring.aliases.get(value, [])[:steps]]
+        steps -= 1 + len(uses) + len(reached)
+        for op, index in uses:
+            reached += _passed_on(wiring, op, index, found[value])
+        for other, axes in reached:
+            if other not in found:
+                found[other] = axes
+                waiting.append(other)
     return found
 
 

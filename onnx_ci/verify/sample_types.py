@@ -30,9 +30,12 @@ def _fit(kind: TypeProto, found: Any, where: str) -> Any:
         return [_fit(kind.sequence_type.elem_type, item, where) for item in found]
     if which == "tensor_type" and isinstance(found, np.ndarray):
         return _fit_tensor(kind, found, where)
-    if which in ("map_type", "sparse_tensor_type"):
+    if which == "map_type" and isinstance(found, dict):
+        return found
+    if which == "sparse_tensor_type":
         raise _misfit(where, f"is {show_type(kind)}, which can't be fed", "such a model can't be verified")
-    raise _misfit(where, f"needs {show_type(kind)}", "a sequence is stored as NAME[0], NAME[1], … in an .npz")
+    how = "a sequence is stored as NAME[0], NAME[1], … in an .npz, a map as NAME{keys} and NAME{values}"
+    raise _misfit(where, f"needs {show_type(kind)}", how)
 
 
 def _fit_tensor(kind: TypeProto, found: Array, where: str) -> Array:

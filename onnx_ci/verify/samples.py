@@ -12,6 +12,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.verify.inputs import fed_inputs
 from onnx_ci.verify.sample_files import read_folder, read_npy, read_npz
 from onnx_ci.verify.sample_types import fitted, is_optional
+from onnx_ci.verify.sample_writing import KEYS, VALUES
 
 _KINDS = "a sample is an .npz file, an .npy file, or a folder with input_0.pb, input_1.pb, …"
 
@@ -68,11 +69,15 @@ def _sample(path: Path, where: str, values: Sequence[onnx.ValueInfoProto]) -> di
 
 
 def _grouped(arrays: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """NAME[0], NAME[1], … are the items of one sequence."""
+    """NAME[0], NAME[1], … are the items of one sequence, NAME{keys} and NAME{values} those of a map."""
     given = dict(arrays)
+    for keys in [key for key in given if key.endswith(KEYS) and f"{key.removesuffix(KEYS)}{VALUES}" in given]:
+        name = keys.removesuffix(KEYS)
+        pairs = (given.pop(f"{name}{part}").reshape(-1).tolist() for part in (KEYS, VALUES))
+        given[name] = dict(zip(*pairs, strict=False))
     for name in names:
         items: list[Any] = []
-        while name not in arrays and f"{name}[{len(items)}]" in given:
+        while name not in given and f"{name}[{len(items)}]" in given:
             items.append(given.pop(f"{name}[{len(items)}]"))
         if items:
             given[name] = items

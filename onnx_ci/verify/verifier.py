@@ -14,17 +14,19 @@ import onnx
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.results import Latency, Verification
+from onnx_ci.verify.branches import Side, both_ways, not_taken
 from onnx_ci.verify.client import Feeds, Load, RunFailed, Runner
 from onnx_ci.verify.contract import contract_breaks
 from onnx_ci.verify.distribution import Unclear
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.evidence import is_graded
 from onnx_ci.verify.footing import Compared, Footing
-from onnx_ci.verify.inputs import derive_feeds
+from onnx_ci.verify.inputs import derive_feeds, deriver_of
 from onnx_ci.verify.libraries import NAME_IT, REPLACE_IT, custom_operators, needs_library
 from onnx_ci.verify.noise import Noisy, excused, refuse_strict, unexplained
 from onnx_ci.verify.samples import load_samples
 from onnx_ci.verify.seeding import Baked
+from onnx_ci.verify.wiring import Wiring
 
 _GIVE = "give inputs that run: inputs: {samples: [...]}, or sizes: inputs: {dims: {NAME: SIZE}}"
 _HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
@@ -56,6 +58,7 @@ class Verifier(Footing):
         self._given: Sequence[Feeds] | None = None  # found elsewhere; there is nothing to search then
         self._feeds: Sequence[Feeds] = ()
         self._outputs: list[dict[str, Array]] | None = None
+        self._untaken: Sequence[Side] | None = None
         self._failure: ModelError | None = None
 
     def reference(self) -> list[dict[str, Array]]:
@@ -154,6 +157,15 @@ class Verifier(Footing):
         self.reference()
         return self._feeds
 
+    @property
+    def untaken(self) -> Sequence[Side]:
+        """Branches of Ifs that none of the inputs takes: what is in there is not verified."""
+        self.reference()
+        if self._untaken is None:
+            wiring, where = Wiring(self.proto), (self.runner, self.original)
+            self._untaken = not_taken(*where, wiring, self._feeds, limits=self.limits)
+        return self._untaken
+
     def fed(self, extra: Feeds | None) -> tuple[Sequence[Feeds], set[str]]:
         feeds = [{**feeds, **extra} for feeds in self.feeds()] if extra else self.feeds()
         return feeds, {*self.stored, *(extra or {})}
@@ -193,14 +205,14 @@ class Verifier(Footing):
         return [] if self.runner.libraries.names else custom_operators(self.proto)
 
     def _from_samples(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
-        given = load_samples(self.spec.samples, self.root, self._asked())
+        given = load_samples(self.spec.samples, self.root, self.asked())
         feeds = [{**sample, **self.stored} for sample in given]
         try:
             return feeds, self.runner.run(self.own, feeds, limits=self.limits)
         except RunFailed as error:
             raise _unrunnable(error, "on the samples given", "check inputs.samples", self._custom) from None
 
-    def _asked(self) -> onnx.ModelProto:
+    def asked(self) -> onnx.ModelProto:
         """The model without the inputs that come with it: no sample has to hold them."""
         if not self.stored:
             return self.proto
@@ -215,15 +227,34 @@ class Verifier(Footing):
         failures: list[RunFailed] = []
         for feeds, limits in self._attempts(failures):
             try:
-                return feeds, self.runner.run(self.own, feeds, limits=limits)
+                outputs = self.runner.run(self.own, feeds, limits=limits)
             except RunFailed as error:
                 failures.append(error)
+            else:
+                return self._both_ways(feeds, outputs)
         hard = [error for error in failures if error.kind != "error"]
         raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE, self._custom)
 
+    def _both_ways(
+        self, feeds: Sequence[Feeds], outputs: list[dict[str, Array]]
+    ) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
+        """And further samples that take the branches which these do not."""
+        deriver = deriver_of(self.asked(), self.spec)
+        limits = replace(self.limits, seconds=self.limits.seconds / 4)
+        found = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)
+        if not found.more:
+            self._untaken = found.untaken if deriver.wiring.branches else ()
+            return feeds, outputs
+        try:
+            further = self.runner.run(self.own, found.more, limits=limits)
+        except RunFailed:
+            return feeds, outputs
+        self._untaken = found.untaken
+        return [*feeds, *found.more], [*outputs, *further]
+
     def _attempts(self, failures: Sequence[RunFailed]) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
-        for feeds in derive_feeds(self.proto, self.spec):
+        for feeds in derive_feeds(self.asked(), self.spec):
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
                 return

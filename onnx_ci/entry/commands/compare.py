@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onnx_ci.entry.arguments import read_libraries, read_runtimes, read_tolerance
+from onnx_ci.entry.arguments import read_dims, read_libraries, read_runtimes, read_tolerance
 from onnx_ci.entry.output import (
     add_format_arguments,
     add_library_argument,
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
     )
+    parser.add_argument("--dims", metavar="D", help="sizes of symbolic dims: batch=1,sequence=64")
     parser.add_argument("--tolerance", metavar="T", help="cosine=0.999,max_abs=1e-2 (default: cosine=0.999)")
     add_library_argument(parser)
     add_runtime_argument(parser)
@@ -40,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
         Path(options.second),
         tolerance=tolerance,
         samples=tuple(options.samples),
+        dims=read_dims(options.dims or ""),
         runtimes=read_runtimes(options.runtimes),
         libraries=read_libraries(options.libraries),
     )

@@ -6,7 +6,14 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnx_ci.entry.arguments import read_budget, read_libraries, read_methods, read_runtimes, read_tolerance
+from onnx_ci.entry.arguments import (
+    read_budget,
+    read_dims,
+    read_libraries,
+    read_methods,
+    read_runtimes,
+    read_tolerance,
+)
 from onnx_ci.entry.output import (
     add_cache_argument,
     add_format_arguments,
@@ -45,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
     )
+    parser.add_argument("--dims", metavar="D", help="sizes of symbolic dims: batch=1,sequence=64")
     parser.add_argument(
         "--plan-seconds",
         type=_seconds,
@@ -102,6 +110,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
         budget=read_budget(options.budget) if options.budget else None,
         tolerance=read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
         samples=tuple(options.samples),
+        dims=read_dims(options.dims or ""),
         verify=not options.no_verify,
         plan_seconds=options.plan_seconds,
         cache=options.cache,
@@ -125,7 +134,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
 
 def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
     both = {"runtimes": "runtime", "libraries": "library"}
-    for name in ("methods", "budget", "tolerance", "samples", "no_verify", *both):
+    for name in ("methods", "budget", "tolerance", "samples", "dims", "no_verify", *both):
         if getattr(options, name):
             told = f"--{both.get(name, name).replace('_', '-')} and --policy can't be given together"
             raise UsageError(told, hint="say it in the rule, or leave --policy out")
