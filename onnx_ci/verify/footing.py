@@ -15,6 +15,7 @@ import onnx
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Limits, Tolerance
 from onnx_ci.results import Noise, OutputDelta
+from onnx_ci.verify.batches import batched
 from onnx_ci.verify.bench import Bench
 from onnx_ci.verify.client import Feeds, RunFailed, Runner
 from onnx_ci.verify.compare import Outputs, compare_outputs, same_outputs
@@ -83,6 +84,11 @@ class Footing:
         self.seeding.write(self.original, copy, self.root)
         return copy
 
+    @cached_property
+    def batched(self) -> frozenset[str]:
+        """Outputs with an answer for each member of a batch."""
+        return batched(self.proto, self.feeds(), self.reference())
+
     @property
     def noise(self) -> tuple[Noise, ...]:
         """How far each output of the original is from itself."""
@@ -131,7 +137,7 @@ class Footing:
             if self._shows:
                 return None
             method, outputs = "plain", self.run(candidate, extra)
-        deltas = compare_outputs(self.reference(), outputs, tolerance)
+        deltas = compare_outputs(self.reference(), outputs, tolerance, batched=self.batched)
         if not certain and any(delta.problem for delta in deltas):
             return None
         return Compared(method, [Told(delta, apart=not delta.exact) for delta in deltas])
