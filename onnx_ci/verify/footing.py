@@ -24,7 +24,7 @@ from onnx_ci.verify.dtypes import Array, is_text
 from onnx_ci.verify.lots import drawn
 from onnx_ci.verify.noise import OTHER_DRAWS, Noisy, measured, refuse_gross
 from onnx_ci.verify.randomness import random_nodes
-from onnx_ci.verify.seeding import Baked, Seeding, Unmatched
+from onnx_ci.verify.seeding import Seeding, Unmatched
 
 _SCARCE = ("timeout", "memory")  # what one thread, or a second session, may lack
 
@@ -200,18 +200,10 @@ class Footing:
         feeds, spare = self.fed(extra)
         return self.runner.run(model, feeds, limits=self.limits, spare=spare)
 
-    @contextmanager
-    def bench(self, model: Path) -> Iterator[Bench]:
+    def bench(self, model: Path) -> Bench:
         """A session for trials of a model that was made of the original."""
         feeds, spare = self.fed(None)
-        try:
-            with self._seeded(model) as (path, _):
-                fresh = bool(self.seeding)
-                made = Bench(self.runner, path, feeds, limits=self.limits, spare=spare, fresh=fresh)
-                with made as bench:
-                    yield bench
-        except (Unmatched, Baked) as error:
-            raise ModelError(f"its random nodes are no longer the original's: {error}") from None
+        return Bench(self.runner, model, feeds, limits=self.limits, spare=spare, seeding=self.seeding)
 
 
 def _is_whole(values: Array) -> bool:
