@@ -92,16 +92,16 @@ class Footing:
     @cached_property
     def _noise(self) -> tuple[Noise, ...]:
         try:
-            return measured(self.reference()[:1], self._again)
+            return measured(self.reference(), self._again)
         except RunFailed as error:
             raise ModelError(
                 f"it ran once, and not a second time: {error.message}", code=error.code
             ) from None
 
-    def _again(self, other_threads: bool) -> Outputs:
-        """The first sample once more, in a new session."""
-        sample = self.feeds()[:1]
-        run = partial(self.runner.run, self.own, sample, limits=self.limits, seed=OTHER_DRAWS)
+    def _again(self, samples: int, other_threads: bool) -> Outputs:
+        """The first samples once more, in a new session."""
+        feeds = self.feeds()[:samples]
+        run = partial(self.runner.run, self.own, feeds, limits=self.limits, seed=OTHER_DRAWS)
         try:
             return run(other_threads=other_threads)
         except RunFailed as error:
