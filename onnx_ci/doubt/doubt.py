@@ -109,6 +109,8 @@ class Doubt:
                 shown = self._sensitivity(self.verifier, broken, tolerance)
             except RunFailed as error:
                 said = said or error.message
+                if error.kind == "timeout":
+                    break
                 continue
             if set(shown.values()) - {"unmoved"}:
                 return shown, ""

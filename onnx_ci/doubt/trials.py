@@ -39,7 +39,7 @@ class Trials:
         if self.fresh:
             self._seed()
         self.folder = folder
-        self.runs = 0
+        self.runs = self.deaths = 0
         self._tried: bool | None = None
         self._stack = ExitStack()
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
