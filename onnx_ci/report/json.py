@@ -68,7 +68,7 @@ def _verification(verification: Verification) -> dict[str, Any]:
     """The finding it led to has the code and the hint too; they are here for whoever reads this back."""
     document = asdict(verification)
     for one in document["noise"]:
-        del one["sensitive"]
+        del one["sensitive"], one["kind"]
     if verification.coverage is None:
         del document["coverage"]
     return {key: value for key, value in document.items() if value or key not in ("code", "hint")}
