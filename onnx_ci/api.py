@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx
 
-from onnx_ci.entry.arguments import read_budget, read_methods
+from onnx_ci.entry.arguments import read_budget, read_methods, read_runtimes
 from onnx_ci.entry.context import open_context
 from onnx_ci.entry.gate import Judging, judge_selection, select_models
 from onnx_ci.errors import UsageError
@@ -63,6 +63,8 @@ def shrink(
     verify: bool = True,
     plan_seconds: float = PLAN_SECONDS,
     cache: bool = True,
+    runtimes: Iterable[str] = (),
+    libraries: Iterable[str] = (),
 ) -> ShrinkResult:
     """Shrink a model in memory, or a file to `output`. Nothing unverified is returned or written."""
 
@@ -81,6 +83,8 @@ def shrink(
             verify=verify,
             plan_seconds=plan_seconds,
             cache=cache,
+            runtimes=read_runtimes(runtimes),
+            libraries=tuple(libraries),
         )
 
     if isinstance(model, onnx.ModelProto):
@@ -103,6 +107,8 @@ def compare(
     *,
     tolerance: Tolerance | Mapping[str, Any] = DEFAULT_TOLERANCE,
     samples: Iterable[str] = (),
+    runtimes: Iterable[str] = (),
+    libraries: Iterable[str] = (),
 ) -> Outcome:
     """Run both models; `verdict` is "ok" within the tolerance, the numbers are in `verification`."""
     limits = _tolerance(tolerance)
@@ -110,7 +116,13 @@ def compare(
         paths = [
             _on_disk(item, Path(folder) / name) for item, name in ((first, "a.onnx"), (second, "b.onnx"))
         ]
-        return compare_files(*paths, tolerance=limits, samples=tuple(samples))
+        return compare_files(
+            *paths,
+            tolerance=limits,
+            samples=tuple(samples),
+            runtimes=read_runtimes(runtimes),
+            libraries=tuple(libraries),
+        )
 
 
 def check(
@@ -120,11 +132,13 @@ def check(
     since: str = "",
     everything: bool = False,
     cache: bool = True,
+    runtimes: Iterable[str] = (),
 ) -> RunReport:
     """What `onnx-ci check` does, as a value; it changes nothing."""
     context = open_context(policy)
     wanted = Wanted(paths=tuple(map(str, paths)), since=since, everything=everything)
-    return judge_selection("check", context, select_models(context, wanted), Judging(cache=cache))
+    judging = Judging(cache=cache, runtimes=read_runtimes(runtimes))
+    return judge_selection("check", context, select_models(context, wanted), judging)
 
 
 def _refuse_files(choices: Iterable[MethodChoice]) -> None:

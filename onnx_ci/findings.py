@@ -34,6 +34,7 @@ CODES = {
     "OCI027": "compared with the version under its former name",
     "OCI028": "changed by git when it is added",
     "OCI029": "fixed in the work tree, and still to be staged",
+    "OCI030": "onnxruntime makes less of its graph than of its original's",
     "OCI040": "a part of the run is missing",
 }
 

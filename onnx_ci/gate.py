@@ -12,6 +12,7 @@ from onnx_ci.attempts import Attempts, alternative
 from onnx_ci.decide import Facts, decide, over_limits
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
+from onnx_ci.fused import about_fusions
 from onnx_ci.job import Choice, Job, Staged
 from onnx_ci.methods.catalogue import method
 from onnx_ci.model.container import Model, display_path
@@ -69,6 +70,7 @@ class Gate(Workbench):
                 *self._about_sharers(),
                 *self._failures(),
                 *_about_unseen(self.job, choice.plan),
+                *about_fusions(self.job.name, choice.verification),
                 *findings,
             ),
             alternatives=choice.alternatives,

@@ -44,6 +44,7 @@ class Plan:
     jobs: int = 1
     notes: tuple[str, ...] = ()
     cache: bool = True
+    runtimes: tuple[str, ...] = ()  # versions of onnxruntime, beside those of the rules
     targets: Mapping[Path, int] = field(default_factory=dict)  # what groups leave to models, in bytes
     sharded: bool = False  # only a part of what is to be judged: then groups are judged by whoever has all
 
@@ -150,7 +151,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         path=source.path,
         name=name,
         matched=matched,
-        rule=rule,
+        rule=replace(rule, runtimes=(*rule.runtimes, *plan.runtimes)),
         root=source.root,
         home=plan.folder,
         policy=plan.policy,

@@ -18,6 +18,9 @@ from onnx_ci.verify.client import RunFailed, Runner
 from onnx_ci.verify.compare import worse_of
 from onnx_ci.verify.damage import damaged
 from onnx_ci.verify.evaluate import evaluate
+from onnx_ci.verify.fusions import Fusions
+from onnx_ci.verify.libraries import Libraries
+from onnx_ci.verify.runtimes import Runtimes
 from onnx_ci.verify.verifier import Verifier
 
 FURTHER, MANY = 4, 32  # inputs that had no part in choosing a candidate
@@ -33,7 +36,7 @@ class Prover:
         self.original = original
         self.scratch = scratch
         self.home = home
-        self.runner = runner
+        self.runner = runner.using(libraries=Libraries(rule.libraries, home))
 
     def prove(self, path: Path, candidate: Model, *, bitwise: bool, changes: Collection[str]) -> Proof:
         tolerance = exact_tolerance(self.rule.tolerance) if bitwise else self.rule.tolerance
@@ -43,9 +46,17 @@ class Prover:
             verification = self._elsewhere(verification, path, candidate, changes, extra)
         if verification.status == "passed":
             verification = self._questioned(verification, candidate, tolerance)
+        if verification.status == "passed":
+            verification = self.runtimes.check(
+                verification, path, candidate.proto, tolerance, allow=changes, extra=extra
+            )
         if verification.status != "passed":
             return Proof(accepted=False, verification=verification)
-        return self._scored(path, verification, extra)
+        proof = self._scored(path, verification, extra)
+        if not proof.accepted:
+            return proof
+        optimized = self.fusions.against(path)
+        return replace(proof, verification=replace(proof.verification, optimized=optimized))
 
     def feeds(self) -> Sequence[Mapping[str, Any]]:
         """The inputs that verification uses, for methods that calibrate."""
@@ -55,7 +66,15 @@ class Prover:
     def verifier(self) -> Verifier:
         return self._make(self.rule.inputs)
 
-    def _make(self, spec: InputSpec) -> Verifier:
+    @cached_property
+    def runtimes(self) -> Runtimes:
+        return Runtimes(self.verifier, self.rule.runtimes)
+
+    @cached_property
+    def fusions(self) -> Fusions:
+        return Fusions(self.runner, self._runnable, self.rule.limits)
+
+    def _make(self, spec: InputSpec, like: Verifier | None = None) -> Verifier:
         return Verifier(
             self.runner,
             self._runnable,
@@ -64,6 +83,7 @@ class Prover:
             limits=self.rule.limits,
             root=self.home,
             stored=values_beside(self.original),
+            like=like,
         )
 
     @cached_property
@@ -101,7 +121,8 @@ class Prover:
         """What plans are made on: somewhat more inputs than one candidate is first looked at with."""
         if self.rule.inputs.samples:
             return self.verifier
-        return self._make(replace(self.rule.inputs, count=max(FURTHER, self.rule.inputs.count)))
+        more = replace(self.rule.inputs, count=max(FURTHER, self.rule.inputs.count))
+        return self._make(more, self.verifier)
 
     @cached_property
     def held_out(self) -> Verifier | None:
@@ -109,7 +130,8 @@ class Prover:
         if self.rule.inputs.samples:
             return None
         count = max(FURTHER if self.verifier.is_graded else MANY, self.rule.inputs.count)
-        return self._make(replace(self.rule.inputs, count=count, seed=self.rule.inputs.seed + OTHER_SEED))
+        seed = self.rule.inputs.seed + OTHER_SEED
+        return self._make(replace(self.rule.inputs, count=count, seed=seed), self.verifier)
 
     def _questioned(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
         """Run the check on a damaged model: where it passes too, the pass means nothing."""

@@ -26,6 +26,8 @@ class Request:
     verify: bool = True
     plan_seconds: float = PLAN_SECONDS
     cache: bool = True
+    runtimes: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
     @property
     def choices(self) -> tuple[MethodChoice, ...]:

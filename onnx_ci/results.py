@@ -88,6 +88,56 @@ class Latency:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RuntimeRun:
+    """Original against candidate in one version of onnxruntime under one setting: the worst output."""
+
+    version: str
+    optimizations: str  # "default" | "disabled"
+    status: str  # "passed" | "failed" | "not_run"
+    samples: int = 0
+    reason: str = ""
+    max_abs: float | None = None
+    cosine: float | None = None
+    sqnr: float | None = None
+
+    @property
+    def setting(self) -> str:
+        return f"onnxruntime {self.version}" + (
+            "" if self.optimizations == "default" else " without optimizations"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpCount:
+    """How many nodes of one kind onnxruntime runs, original against candidate."""
+
+    op: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimized:
+    """What onnxruntime makes of both graphs: the nodes it runs, and those of them that do at every run what
+    it usually does once, since they depend on stored tensors only."""
+
+    nodes_before: int
+    nodes_after: int
+    lost: tuple[OpCount, ...] = ()  # fused in the original, and less or not at all in the candidate
+    instead: tuple[OpCount, ...] = ()  # what runs in their place
+    repeated: tuple[OpCount, ...] = ()
+    repeated_values: int = 0  # numbers that are computed anew each time, more than in the original
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(OutputDelta):
+    """How far one output of the original is from itself in a second session: nothing finer can be told.
+    `source` is "runs" where two runs alike differ, "threads" where another number of threads is to blame."""
+
+    source: str = ""  # "" | "runs" | "threads"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verification:
     """What running both models showed. `not_run` never counts as passed."""
 
@@ -98,6 +148,10 @@ class Verification:
     outputs: tuple[OutputDelta, ...] = ()
     code: str = ""  # the finding this leads to, where it is not the usual one
     hint: str = ""
+    runtimes: tuple[RuntimeRun, ...] = ()  # every version and setting that both were run with
+    optimized: Optimized | None = None
+    method: str = "plain"  # "plain" | "seeded": random nodes given the same seeds | "distribution"
+    noise: tuple[Noise, ...] = ()  # of the original, measured before anything was compared with it
 
 
 NOT_RUN = Verification(status="not_run", reason="nothing was changed, so there was nothing to verify")

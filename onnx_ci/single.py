@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
+from onnx_ci.fused import about_fusions
 from onnx_ci.job import Job, write_in_place, write_to
 from onnx_ci.judge import judge
 from onnx_ci.model.container import Model
@@ -23,7 +24,6 @@ from onnx_ci.model.replace import is_orphan, replaceable_data
 from onnx_ci.policy.schema import (
     Budget,
     InputSpec,
-    Limits,
     Rule,
     Tolerance,
 )
@@ -77,9 +77,13 @@ def home_of(path: Path) -> Path:
 
 
 def inputs_from(samples: Iterable[str]) -> InputSpec:
-    """Samples as named on the command line, relative to here; no repository bounds them."""
-    paths = (Path(sample).absolute() for sample in samples)
-    return InputSpec(samples=tuple(path.relative_to(path.anchor).as_posix() for path in paths))
+    return InputSpec(samples=as_named(samples))
+
+
+def as_named(files: Iterable[str]) -> tuple[str, ...]:
+    """Files as named on the command line, relative to here; no repository bounds them."""
+    paths = (Path(file).absolute() for file in files)
+    return tuple(path.relative_to(path.anchor).as_posix() for path in paths)
 
 
 def _rule(request: Request) -> Rule:
@@ -89,6 +93,8 @@ def _rule(request: Request) -> Rule:
         methods=request.choices,
         tolerance=request.tolerance,
         inputs=inputs_from(request.samples),
+        runtimes=request.runtimes,
+        libraries=as_named(request.libraries),
         plan_seconds=request.plan_seconds,
         minimum_gain=0.0,
     )
@@ -140,9 +146,22 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def compare_files(
-    first: Path, second: Path, *, tolerance: Tolerance, samples: tuple[str, ...] = ()
+    first: Path,
+    second: Path,
+    *,
+    tolerance: Tolerance,
+    samples: tuple[str, ...] = (),
+    runtimes: tuple[str, ...] = (),
+    libraries: tuple[str, ...] = (),
 ) -> Outcome:
     """The second model against the first: an outcome whose verdict is ok only within the tolerance."""
+    rule = Rule(
+        pattern=str(first),
+        tolerance=tolerance,
+        inputs=inputs_from(samples),
+        runtimes=runtimes,
+        libraries=as_named(libraries),
+    )
     outcome = Outcome(path=str(second), verdict="unreadable", rule_pattern=str(first))
     try:
         with open_model(first) as before, open_model(second) as after:
@@ -151,33 +170,42 @@ def compare_files(
                 before=measure(first, before.proto, hashing=BackgroundHash(first)),
                 after=measure(second, after.proto, hashing=BackgroundHash(second)),
             )
-            return _compared(outcome, before, after, tolerance, samples)
+            return _compared(outcome, before, after, rule)
     except ModelError as error:
         finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
         return replace(outcome, findings=(finding,))
 
 
-def _compared(
-    outcome: Outcome, before: Model, after: Model, tolerance: Tolerance, samples: tuple[str, ...]
-) -> Outcome:
+def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outcome:
     from onnx_ci.prove import values_beside
     from onnx_ci.verify.client import RunFailed
+    from onnx_ci.verify.fusions import Fusions
+    from onnx_ci.verify.libraries import Libraries
+    from onnx_ci.verify.runtimes import Runtimes
     from onnx_ci.verify.verifier import Verifier
 
+    home = home_of(before.path)
     with _runner() as runner:
         verifier = Verifier(
-            runner,
+            runner.using(libraries=Libraries(rule.libraries, home)),
             before.path,
             before.proto,
-            spec=inputs_from(samples),
-            limits=Limits(),
-            root=home_of(before.path),
+            spec=rule.inputs,
+            limits=rule.limits,
+            root=home,
             stored=values_beside(before),
         )
         extra = values_beside(after)
         allow = (*OWN_AFFAIRS, "inputs") if extra or before.beside else OWN_AFFAIRS
-        found = verifier.check(after.path, after.proto, tolerance, allow=allow, extra=extra)
-        outcome = replace(outcome, verification=found)
+        found = verifier.check(after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
+        if found.status == "passed":
+            everywhere = Runtimes(verifier, rule.runtimes)
+            found = everywhere.check(found, after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
+        if found.status == "passed":
+            optimized = Fusions(verifier.runner, before.path, rule.limits).against(after.path)
+            found = replace(found, optimized=optimized)
+        findings = tuple(about_fusions(outcome.path, found))
+        outcome = replace(outcome, verification=found, findings=findings)
         if found.status == "passed":
             try:
                 timed = verifier.latency(after.path, extra=extra)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from onnx_ci.errors import UsageError
+from onnx_ci.places import cache_home
 from onnx_ci.sizes import parse_size
 
 LARGEST = "2 GB"
@@ -21,11 +22,7 @@ STALE_SECONDS = 3600
 
 
 def folder() -> Path:
-    """`ONNX_CI_CACHE`, or the user's own cache folder."""
-    if given := os.environ.get("ONNX_CI_CACHE"):
-        return Path(given).absolute() / "outcomes"
-    general = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (general if general.is_absolute() else Path.home() / ".cache") / "onnx-ci" / "outcomes"
+    return cache_home() / "outcomes"
 
 
 def limit() -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from onnx_ci.job import Job
 from onnx_ci.model.hashing import file_sha256
 from onnx_ci.policy.schema import Rule
+from onnx_ci.verify.libraries import Libraries
 from onnx_ci.verify.sample_paths import sample_files
 from onnx_ci.version import __version__
 
@@ -43,6 +44,7 @@ def identity(job: Job, content: str, limits: Mapping[str, int]) -> str:
         "name": job.path.name,  # data files are called after it, and the receipt lists them
         "rule": {key: value for key, value in asdict(job.rule).items() if key not in APPLIED_LATER},
         "samples": list(_samples(job)),
+        "libraries": [file_sha256(file) for file in Libraries(job.rule.libraries, job.home).found()],
         "limits": dict(limits),
         "compressed": job.compressed,
         "insists": job.insists,

@@ -16,19 +16,31 @@ _BOOT = (
     "import sys; sys.path[:] = sys.argv[3:]; import importlib;"
     " importlib.import_module(sys.argv[1]).main(int(sys.argv[2]))"
 )
+# Our package by its place: the packages beside it are those of this process, which the other must not see.
+_BOOT_APART = (
+    "import sys; from importlib import import_module, util; entry, memory, packages, home = sys.argv[1:];"
+    " sys.path.append(packages); found = util.spec_from_file_location('onnx_ci', home + '/__init__.py');"
+    " sys.modules['onnx_ci'] = package = util.module_from_spec(found); found.loader.exec_module(package);"
+    " import_module(entry).main(int(memory))"
+)
 _DATA = (".data", "_data", ".bin", ".weights")
 _HAZARDS = ("PYTHON", "ORT_", "ONNX")
 _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "_KEY")
 
 
-def command(entry: str, memory: int, *, repeatable: bool = False) -> list[str]:
+def command(entry: str, memory: int, *, repeatable: bool = False, packages: Path | None = None) -> list[str]:
     """Python running `main` of a module, with our own module path in place of the default: that finds a
     checkout, a user's site and site-packages alike.
 
     -I isolates it from the folder it is started in and from PYTHON* variables. It also makes the order of
     sets a matter of chance; where that shows, `repeatable` leaves isolation to `environment`, which passes
     none of these variables on but the one that fixes the order.
+
+    With `packages`, a folder, the child sees those, the standard library and our own package only.
     """
+    if packages is not None:
+        home = str(Path(__file__).resolve().parents[1])
+        return [sys.executable, "-I", "-S", "-c", _BOOT_APART, entry, str(memory), str(packages), home]
     flag = "-s" if repeatable else "-I"
     return [sys.executable, flag, "-c", _BOOT, entry, str(memory), *module_path(sys.path, Path.cwd())]
 

@@ -32,14 +32,16 @@ class Died(Exception):
 
 class ChildProcess:
     """Owns the process and its pipes; `entry` is the module whose `main` it runs,
-    `home` a private folder, also its working folder."""
+    `home` a private folder, also its working folder, `packages` a folder of packages in place of ours."""
 
-    def __init__(self, entry: str, memory: int, home: Path, *, repeatable: bool = False) -> None:
+    def __init__(
+        self, entry: str, memory: int, home: Path, *, repeatable: bool = False, packages: Path | None = None
+    ) -> None:
         self.memory = memory
         self._stderr = home / "stderr.txt"
         with self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
-                command(entry, memory, repeatable=repeatable),
+                command(entry, memory, repeatable=repeatable, packages=packages),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 
 from onnx_ci.errors import PolicyError, UsageError
 from onnx_ci.methods.catalogue import METHODS, Catalogue, method
+from onnx_ci.policy.kinds import is_release
 from onnx_ci.policy.schema import MethodChoice, Scalar, Tolerance
 from onnx_ci.policy.suggest import did_you_mean
 from onnx_ci.sizes import parse_size
@@ -80,6 +82,18 @@ def _by_the_policy(values: dict[str, str]) -> Tolerance:
     except PolicyError as error:
         message = error.message.split(": ", 1)[1]
         raise UsageError(f"--tolerance: {message}", hint=EXAMPLE_TOLERANCE) from None
+
+
+def read_runtimes(given: Iterable[str]) -> tuple[str, ...]:
+    """Versions of onnxruntime, several joined by commas."""
+    versions = [part.strip() for text in given for part in text.split(",") if part.strip()]
+    for version in versions:
+        if not is_release(version):
+            raise UsageError(
+                f"--runtime: {version!r} is not a version of onnxruntime",
+                hint="for example: --runtime 1.20,1.23.2",
+            )
+    return tuple(dict.fromkeys(versions))
 
 
 def read_budget(text: str) -> int:

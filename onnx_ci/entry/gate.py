@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from onnx_ci.entry.context import Context, context_for, open_context, policy_for
-from onnx_ci.entry.output import add_cache_argument, add_format_arguments, write_run, write_to
+from onnx_ci.entry.output import (
+    add_cache_argument,
+    add_format_arguments,
+    add_runtime_argument,
+    write_run,
+    write_to,
+)
 from onnx_ci.errors import UsageError
 from onnx_ci.targets.select import Owns, Scene, Selection, Wanted, select, tree_of
 
@@ -20,11 +27,18 @@ class Judging:
     """How models are judged. A plain class: a run with nothing to do gets this far."""
 
     def __init__(
-        self, *, jobs: int = 1, only_new: bool = False, cache: bool = True, shard: Shard | None = None
+        self,
+        *,
+        jobs: int = 1,
+        only_new: bool = False,
+        cache: bool = True,
+        runtimes: Sequence[str] = (),
+        shard: Shard | None = None,
     ) -> None:
         self.jobs = jobs  # models at a time
         self.only_new = only_new
         self.cache = cache
+        self.runtimes = tuple(runtimes)  # beside those of the rules
         self.shard = shard  # which part of the run this is, if it is not all of it
 
 
@@ -37,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shard", metavar="I/N", help="only the I-th of N parts (onnx-ci plan makes them, merge joins them)"
     )
+    add_runtime_argument(parser)
     add_cache_argument(parser)
     add_format_arguments(parser)
 
@@ -71,6 +86,7 @@ def _jobs(text: str) -> int:
 
 def run_gate(command: str, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
+    runtimes = _runtimes(options)
     selection = select_asked(context, options)
     shard = None
     if options.shard is not None:
@@ -81,10 +97,20 @@ def run_gate(command: str, options: argparse.Namespace) -> int:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         _say_notes(*context.notes, selection.note)
         return 0
-    judging = Judging(jobs=options.jobs, only_new=options.only_new, cache=options.cache, shard=shard)
+    judging = Judging(
+        jobs=options.jobs, only_new=options.only_new, cache=options.cache, runtimes=runtimes, shard=shard
+    )
     report = judge_selection(command, context, selection, judging)
     write_run(report, options)
     return report.exit_code
+
+
+def _runtimes(options: argparse.Namespace) -> tuple[str, ...]:
+    if not options.runtimes:
+        return ()
+    from onnx_ci.entry.arguments import read_runtimes
+
+    return read_runtimes(options.runtimes)
 
 
 def _say_notes(*notes: str) -> None:

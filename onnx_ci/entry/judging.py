@@ -94,6 +94,7 @@ def _judge(empty: RunReport, share: Share, shown_from: Path, how: Judging) -> Ru
             only_new=how.only_new,
             jobs=how.jobs,
             cache=how.cache,
+            runtimes=how.runtimes,
             sharded=how.shard is not None,
         )
         try:

@@ -74,6 +74,28 @@ def add_cache_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_runtime_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runtime",
+        dest="runtimes",
+        action="append",
+        default=[],
+        metavar="V",
+        help="verify in these versions of onnxruntime as well, each installed for itself: 1.20,1.23.2",
+    )
+
+
+def add_library_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--library",
+        dest="libraries",
+        action="append",
+        default=[],
+        metavar="F",
+        help="a shared library with the custom operators of the model; it is loaded, so trust it",
+    )
+
+
 def write_run(report: RunReport, options: argparse.Namespace) -> None:
     def text(style: Style) -> str:
         from onnx_ci.report.text import render_run

@@ -22,7 +22,6 @@ from onnx_ci.planner.trials import Mix, OutOfTime, Trials, Tried
 from onnx_ci.policy.schema import MethodChoice, Rule
 from onnx_ci.prove import Prover
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
-from onnx_ci.verify.bench import Bench
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 NO_TIME = "there was no time to plan"
@@ -84,14 +83,7 @@ class Planner:
             return
         made, inputs = probe(model, shelf.tensors)
         write_model(made, folder / "probe.onnx")
-        bench = Bench(
-            prover.runner,
-            folder / "probe.onnx",
-            verifier.feeds(),
-            limits=verifier.limits,
-            spare=verifier.stored,
-        )
-        self._stack.enter_context(bench)
+        bench = self._stack.enter_context(verifier.bench(folder / "probe.onnx"))
         seconds = self.rule.plan_seconds - (time.monotonic() - self.began)
         tolerance, own = self.rule.tolerance, bool(self.rule.inputs.samples)
         margin = with_margin(tolerance, samples=own)

@@ -6,7 +6,9 @@ from onnx_ci.policy.kinds import (
     BOOLEAN,
     COUNT,
     DATE,
+    FILE,
     PATTERN,
+    RELEASE,
     SHA256,
     SIZE,
     TEXT,
@@ -141,6 +143,14 @@ DEFAULTS: Table = {
         "your own score, original against candidate",
     ),
     "limits": Field(table_of(LIMITS), "{seconds: 300, memory: 8 GiB}", "what running the model may cost"),
+    "runtimes": Field(
+        list_of(RELEASE),
+        '["1.20", "1.23.2"]',
+        "versions of onnxruntime that it has to hold in, beside the installed one",
+    ),
+    "libraries": Field(
+        list_of(FILE), '["ops/libmyops.so"]', "files with custom operators, below the policy file"
+    ),
     "plan_seconds": Field(
         number(0), "20", "how long to search for the best mix of forms, tensor by tensor; 0 does not"
     ),

@@ -165,6 +165,29 @@ def _absolute(text: str, folder: str) -> bool:
     return drive or text.startswith(_ELSEWHERE) or (below != "/" and text.startswith(below))
 
 
+def _file(place: Place) -> str:
+    text = _text(place)
+    if text.startswith(("/", "\\")) or _absolute(text, place.reading.folder):
+        raise place.error(f"found the absolute {place.found}, expected a path relative to the policy file")
+    if ".." in text.replace("\\", "/").split("/"):
+        raise place.error(f"found {place.found}, expected a path that stays below the policy file: no `..`")
+    return text
+
+
+def is_release(text: str) -> bool:
+    """Whether it is a version as `1.20` or `1.23.2`, and nothing that an installer could take for more."""
+    numbers = text.split(".")
+    return len(numbers) in (2, 3) and all(n.isascii() and n.isdigit() and len(n) <= 4 for n in numbers)
+
+
+def _release(place: Place) -> str:
+    what = "a version as 1.20 or 1.23.2, in quotes"  # to YAML, 1.20 is the number 1.2
+    text = place.scalar(what)
+    if place.tag != "str" or not is_release(text):
+        raise place.expected(what)
+    return text
+
+
 def _sha256(place: Place) -> str:
     text = place.scalar("a sha256: 64 hexadecimal digits").lower()
     if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
@@ -185,6 +208,15 @@ def _date(place: Place) -> date:
         raise place.expected(what) from None
 
 
+FILE = Kind(
+    _file,
+    {
+        "type": "string",
+        "pattern": r"\S",
+        "not": {"pattern": r"(^|[/\\])\.\.([/\\]|$)|^[/\\]|^~/|^[A-Za-z]:[/\\]"},
+    },
+)
+RELEASE = Kind(_release, {"type": "string", "pattern": r"^[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?$"})
 TEXT = Kind(_text, {"type": "string", "pattern": r"\S"})
 BOOLEAN = Kind(_boolean, {"type": "boolean"})
 SIZE = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")

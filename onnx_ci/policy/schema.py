@@ -96,6 +96,8 @@ class Rule:
     inputs: InputSpec = InputSpec()
     evaluate: Evaluate | None = None
     limits: Limits = Limits()
+    runtimes: tuple[str, ...] = ()  # versions of onnxruntime beside the installed one: "1.20", "1.23.2"
+    libraries: tuple[str, ...] = ()  # files with custom operators
     plan_seconds: float = PLAN_SECONDS  # for finding out which tensor may be stored how
     minimum_gain: float = 0.01
     severity: str = "error"

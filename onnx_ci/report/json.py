@@ -67,6 +67,8 @@ def _measure(measure: Measure | Latency | None) -> dict[str, Any] | None:
 def _verification(verification: Verification) -> dict[str, Any]:
     """The finding it led to has the code and the hint too; they are here for whoever reads this back."""
     document = asdict(verification)
+    for one in document["noise"]:
+        del one["sensitive"]
     return {key: value for key, value in document.items() if value or key not in ("code", "hint")}
 
 

@@ -16,8 +16,17 @@ class Bench:
     """The inputs are written once, the session is kept by the worker. A context manager."""
 
     def __init__(
-        self, runner: Runner, model: Path, feeds: Sequence[Feeds], *, limits: Limits, spare: Collection[str]
+        self,
+        runner: Runner,
+        model: Path,
+        feeds: Sequence[Feeds],
+        *,
+        limits: Limits,
+        spare: Collection[str],
+        fresh: bool = False,
     ) -> None:
+        """`fresh` asks for a new session each time: random nodes begin anew only there."""
+        self.fresh = fresh
         self.runner = runner
         self.model = model
         self.limits = limits
@@ -39,8 +48,8 @@ class Bench:
             "try",
             [self.model],
             self.limits,
-            optimize=True,
             spare=self.spare,
+            fresh=self.fresh,
             feeds=str(self.folder / "feeds"),
             outputs=str(outputs),
             weights={name: str(file) for name, file in weights.items()},

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnx_ci.child.launch import memory_for
-from onnx_ci.child.process import ChildProcess, Died
+from onnx_ci.child.process import Died
 from onnx_ci.child.wording import clean
 from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.policy.schema import Limits
 from onnx_ci.results import Latency
 from onnx_ci.verify.dtypes import Array
+from onnx_ci.verify.environments import is_installed, packages_of, version_in
 from onnx_ci.verify.exchange import Value, read_samples, write_samples
+from onnx_ci.verify.host import Host
+from onnx_ci.verify.libraries import NO_LIBRARIES, Libraries
 from onnx_ci.verify.timing import ratio_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Feeds = Mapping[str, Value]
-WORKER = "onnx_ci.verify.worker"
 
 
 class RunFailed(ModelError):
     """A model could not be run: `kind` is "error" (onnxruntime said no), "crash", "timeout" or "memory".
-    `stage` is "load" where no input whatever would have helped."""
+    `stage` is "load" where no input whatever would have helped, "library" where a library of operators
+    is what is wrong."""
 
     def __init__(self, kind: str, message: str, *, stage: str = "run") -> None:
         super().__init__(message, code="OCI005" if kind == "error" else "OCI013")
@@ -45,13 +47,23 @@ class Load(NamedTuple):
     memory: int | None
 
 
-class Runner:
-    """A worker, started when first needed and replaced when it dies. Not for several threads at once."""
+class Other(NamedTuple):
+    """A runner with another version of onnxruntime."""
 
-    def __init__(self) -> None:
-        self._worker: ChildProcess | None = None
-        self._temp: Path | None = None
-        self._numbers = itertools.count()
+    runner: Runner
+    version: str
+
+
+class Runner:
+    """Runs models in a worker of its own, under the settings it was made with. Not for several threads
+    at once."""
+
+    def __init__(self, packages: Path | None = None) -> None:
+        """`packages` is a folder with another onnxruntime than ours."""
+        self.host = Host(packages)
+        self.optimize = True  # with default optimizations, or with none at all
+        self.libraries = NO_LIBRARIES
+        self._others: dict[str, Runner] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -60,15 +72,37 @@ class Runner:
         self.close()
 
     def close(self) -> None:
-        self._stop()
-        if self._temp is not None:
-            shutil.rmtree(self._temp, ignore_errors=True)
-            self._temp = None
+        self.host.close()
+        while self._others:
+            self._others.popitem()[1].close()
 
     @property
     def pid(self) -> int | None:
         """The worker's process id while there is one."""
-        return None if self._worker is None else self._worker.pid
+        return self.host.pid
+
+    def using(self, *, optimize: bool | None = None, libraries: Libraries | None = None) -> Self:
+        """The same worker under other settings; it goes with the runner it was asked of."""
+        other = copy(self)
+        other.optimize = self.optimize if optimize is None else optimize
+        other.libraries = self.libraries if libraries is None else libraries
+        return other
+
+    def of_version(self, wanted: str) -> Other | None:
+        """One with this onnxruntime and our settings, made and ended with us; None where we are that."""
+        if is_installed(wanted):
+            return None
+        packages = packages_of(wanted)
+        if wanted not in self._others:
+            self._others[wanted] = Runner(packages)
+        other = self._others[wanted].using(optimize=self.optimize, libraries=self.libraries)
+        return Other(other, version_in(packages))
+
+    def apart(self) -> Self:
+        """The same settings in a process that has done nothing yet; to be closed by itself."""
+        other = copy(self)
+        other.host = Host(self.host.packages)
+        return other
 
     def run(
         self,
@@ -76,15 +110,18 @@ class Runner:
         feeds: Sequence[Feeds],
         *,
         limits: Limits,
-        optimize: bool = True,
         spare: Collection[str] = (),
+        seed: int = 0,
+        other_threads: bool = False,
     ) -> list[dict[str, Array]]:
-        """The outputs by name, one dict a sample. Feeds named in `spare` go to models that ask for them."""
+        """The outputs by name, one dict a sample. Feeds named in `spare` go to models that ask for them.
+        Each call is a session of its own; `seed` is what random nodes without one begin with."""
         folder = self.folder()
         try:
             write_feeds(folder / "feeds", feeds)
             places = {"feeds": str(folder / "feeds"), "outputs": str(folder / "outputs")}
-            self.ask("run", [model], limits, optimize=optimize, spare=sorted(spare), **places)
+            more = {"spare": sorted(spare), "seed": seed, "other_threads": other_threads, **places}
+            self.ask("run", [model], limits, **more)
             return read_samples(folder / "outputs")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -105,7 +142,7 @@ class Runner:
             write_feeds(folder / "feeds", feeds[:1])
             places = {"feeds": str(folder / "feeds")}
             more = {"spare": sorted(spare), "limit": limit, **places}
-            answer = self.ask("time", [a, b], limits, optimize=True, **more)
+            answer = self.ask("time", [a, b], limits, **more)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         before, after = answer["times"]
@@ -124,54 +161,42 @@ class Runner:
         answer = self.ask("load", [model], limits)
         return Load(answer["seconds"], answer["memory"])
 
+    def optimized(self, model: Path, target: Path, *, limits: Limits) -> None:
+        """Write the model as onnxruntime would run it, but for the values of its tensors."""
+        self.ask("optimize", [model], limits, target=str(target))
+
     def ask(self, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> dict[str, Any]:
         """The worker's answer to one request."""
         paths = [os.path.abspath(path) for path in models]  # noqa: PTH100 - a symlink stays what it is
-        worker = self._started(memory_for(models, limits.memory))
+        settings = {"optimize": self.optimize, "libraries": self._libraries()}
+        request = {"job": job, "models": paths, **settings, **more}
         try:
-            answer = worker.ask({"job": job, "models": paths, **more}, seconds=limits.seconds)
+            answer = self.host.ask(request, memory=memory_for(models, limits.memory), seconds=limits.seconds)
         except Died as death:
-            self._stop()
             raise RunFailed(death.kind, death.said("onnxruntime")) from None
-        except BaseException:  # interrupted halfway: the next answer would belong to this question
-            self._stop()
-            raise
         if answer["kind"] == "ok":
             return answer
         return self._refuse(answer)
 
+    def _libraries(self) -> list[str]:
+        try:
+            return [str(path) for path in self.libraries.found()]
+        except ValueError as error:
+            raise RunFailed("error", str(error), stage="library") from None
+
     def _refuse(self, answer: dict[str, Any]) -> dict[str, Any]:
         message = clean(answer["message"])
         if answer["kind"] == "environment":
-            self._stop()
+            self.host.stop()
             raise EnvironmentFault(message, hint="run: pip install --upgrade onnxruntime")
         if answer["kind"] == "memory":
-            self._stop()  # what is left of it is fragmented
+            self.host.stop()  # what is left of it is fragmented
             message = f"it needs more memory than the limit allows ({message})"
         raise RunFailed(answer["kind"], message, stage=answer["stage"])
 
-    def _started(self, memory: int) -> ChildProcess:
-        if self._worker is not None and (self._worker.memory != memory or not self._worker.alive):
-            self._stop()
-        if self._worker is None:
-            self._worker = ChildProcess(WORKER, memory, self._home())
-        return self._worker
-
-    def _stop(self) -> None:
-        if self._worker is not None:
-            self._worker.stop()
-            self._worker = None
-
-    def _home(self) -> Path:
-        if self._temp is None:
-            self._temp = Path(tempfile.mkdtemp(prefix="onnx-ci-"))
-        return self._temp
-
     def folder(self) -> Path:
         """A new folder to exchange files with the worker; it goes with the runner at the latest."""
-        folder = self._home() / str(next(self._numbers))
-        folder.mkdir()
-        return folder
+        return self.host.folder()
 
 
 def write_feeds(folder: Path, feeds: Sequence[Feeds]) -> None:

@@ -1,6 +1,8 @@
-"""Finds nodes whose result differs from run to run: outputs of such a model can't be compared."""
+"""Finds nodes that draw random numbers, wherever they are, and tells those with a seed from those without."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import onnx
 from onnx import FunctionProto, NodeProto, TensorProto, numpy_helper
@@ -12,16 +14,36 @@ _RANDOM |= {"Multinomial", "Bernoulli"}
 
 
 def random_nodes(proto: onnx.ModelProto) -> list[str]:
-    """`name (Operator)` of each; a node with a seed gives the same numbers in every new session."""
-    found = []
+    """`name (Operator)` of each without a seed; one with a seed gives the same numbers in every session."""
+    return [label(node) for node in unseeded(proto)]
+
+
+def unseeded(proto: onnx.ModelProto) -> list[NodeProto]:
+    return [node for node in _drawing(proto) if not _has_seed(node)]
+
+
+def seeded(proto: onnx.ModelProto) -> list[NodeProto]:
+    return [node for node in _drawing(proto) if _has_seed(node)]
+
+
+def label(node: NodeProto) -> str:
+    name = node.name or (node.output[0] if node.output else "unnamed")
+    return f"{name} ({node.op_type})"
+
+
+def _drawing(proto: onnx.ModelProto) -> Iterator[NodeProto]:
     for body in bodies(proto):
         false = _false_constants(body)
-        found += [_label(node) for node in body.node if _is_random(node, false)]
-    return found
+        yield from (node for node in body.node if _draws(node, false))
 
 
-def _is_random(node: NodeProto, false: set[str]) -> bool:
-    if node.domain not in ("", "ai.onnx") or any(a.name == "seed" for a in node.attribute):
+def _has_seed(node: NodeProto) -> bool:
+    """A function's node may take its seed from who calls it; it counts as unseeded, for not all do."""
+    return any(a.name == "seed" and not a.ref_attr_name for a in node.attribute)
+
+
+def _draws(node: NodeProto, false: set[str]) -> bool:
+    if node.domain not in ("", "ai.onnx"):
         return False
     if node.op_type == "Dropout":  # the third operand turns training mode on
         return len(node.input) > 2 and node.input[2] not in false
@@ -48,8 +70,3 @@ def _is_false(tensor: TensorProto) -> bool:
         return not numpy_helper.to_array(tensor).any()
     except ValueError:  # fewer bytes than the shape says
         return False
-
-
-def _label(node: NodeProto) -> str:
-    name = node.name or (node.output[0] if node.output else "unnamed")
-    return f"{name} ({node.op_type})"

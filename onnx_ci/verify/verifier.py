@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +13,17 @@ import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
-from onnx_ci.results import Latency, OutputDelta, Verification
+from onnx_ci.results import Latency, Verification
 from onnx_ci.verify.client import Feeds, Load, RunFailed, Runner
-from onnx_ci.verify.compare import compare_outputs, same_outputs
 from onnx_ci.verify.contract import contract_breaks
+from onnx_ci.verify.distribution import Unclear
 from onnx_ci.verify.dtypes import Array, is_float
+from onnx_ci.verify.footing import Compared, Footing
 from onnx_ci.verify.inputs import derive_feeds
-from onnx_ci.verify.randomness import random_nodes
+from onnx_ci.verify.libraries import LIBRARY_HINT, custom_operators, needs_library
+from onnx_ci.verify.noise import Noisy, excused, refuse_strict, unexplained
 from onnx_ci.verify.samples import load_samples
+from onnx_ci.verify.seeding import Baked
 
 _GIVE = "give inputs that run: inputs: {samples: [...]}, or sizes: inputs: {dims: {NAME: SIZE}}"
 _HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
@@ -29,7 +32,7 @@ _LOADS = 3  # times a model is loaded to see how long that takes
 _LOADING = 5.0  # seconds after which that is not done again
 
 
-class Verifier:
+class Verifier(Footing):
     """Checks candidates of one original. Its inputs are searched and its outputs computed once."""
 
     def __init__(
@@ -42,15 +45,14 @@ class Verifier:
         limits: Limits,
         root: Path,
         stored: Feeds | None = None,
+        like: Verifier | None = None,
     ) -> None:
-        """`stored` are values of inputs that belong to the model itself, kept beside it."""
-        self.runner = runner
-        self.original = original
-        self.proto = proto
+        """`stored` are values of inputs that belong to the model itself, kept beside it; `like` is a
+        verifier for the same original, so that its noise is measured once."""
+        super().__init__(runner, original, proto, limits=limits, root=root, offset=spec.seed, like=like)
         self.spec = spec
-        self.limits = limits
-        self.root = root
         self.stored = stored or {}
+        self._given: Sequence[Feeds] | None = None  # found elsewhere; there is nothing to search then
         self._feeds: Sequence[Feeds] = ()
         self._outputs: list[dict[str, Array]] | None = None
         self._failure: ModelError | None = None
@@ -61,11 +63,20 @@ class Verifier:
             raise self._failure
         if self._outputs is None:
             try:
-                self._feeds, self._outputs = self._from_samples() if self.spec.samples else self._search()
+                self._feeds, self._outputs = self._found_feeds()
             except ModelError as error:
                 self._failure = error
                 raise
         return self._outputs
+
+    def under(self, runner: Runner, *, samples: int | None = None) -> Verifier:
+        """The same original and inputs, or the first of them, in another runtime."""
+        other = copy(self)
+        other.runner = runner
+        other.like = self
+        other._given = self.feeds()[:samples]
+        other._feeds, other._outputs = other._given, None
+        return other
 
     def check(
         self,
@@ -82,15 +93,17 @@ class Verifier:
         if breaks:
             return self._found("failed", "the interface changed: " + _listed(breaks))
         try:
-            reference = self.usable_reference()
-        except ModelError as error:
-            return replace(self._found("not_run", error.message), code=error.code, hint=error.hint)
-        try:
-            outputs = self._run(candidate, extra)
+            self._refuse_empty()
+            self._refuse_noise(tolerance)
+            compared = self.compared(candidate, tolerance, extra)
         except RunFailed as error:
             failed = self._found("failed", f"the candidate could not be run: {error.message}")
             return replace(failed, code="" if error.kind == "error" else error.code)
-        return self._judged(compare_outputs(reference, outputs, tolerance))
+        except Baked as error:
+            return self._found("failed", str(error))
+        except ModelError as error:
+            return self._unsure(error)
+        return self._judged(compared, tolerance)
 
     def sensitivity(
         self, damaged: Path, tolerance: Tolerance, *, extra: Feeds | None = None
@@ -98,20 +111,20 @@ class Verifier:
         """What each output showed when the weights were damaged on purpose: "noticed" if it left the
         tolerance, "missed" if it moved and the tolerance did not see it, "unmoved" if it did not move."""
         try:
-            self.reference()
-            outputs = self._run(damaged, extra)
+            compared = self.compared(damaged, tolerance, extra)
         except RunFailed:
             return None
-        deltas = compare_outputs(self.reference(), outputs, tolerance)
+        except Unclear:  # what the candidate was not, before it was damaged
+            return dict.fromkeys(self.reference()[0], "noticed")
         return {
-            delta.name: "noticed" if delta.problem else "unmoved" if delta.exact else "missed"
-            for delta in deltas
+            told.delta.name: "noticed" if told.delta.problem else "missed" if told.apart else "unmoved"
+            for told in compared.told
         }
 
     def latency(self, candidate: Path, *, extra: Feeds | None = None, limit: float | None = None) -> Latency:
         """How long the candidate takes; `limit` is the ratio that it is to keep, if there is one."""
         self.reference()
-        feeds, spare = self._with(extra)
+        feeds, spare = self.fed(extra)
         return self.runner.time(self.original, candidate, feeds, limits=self.limits, spare=spare, limit=limit)
 
     def with_loading(self, latency: Latency, candidate: Path) -> Latency:
@@ -121,7 +134,7 @@ class Verifier:
         began = time.monotonic()
         while len(before) < _LOADS and time.monotonic() - began < _LOADING:
             for path, found in ((self.original, before), (candidate, after)):
-                with Runner() as fresh:
+                with self.runner.apart() as fresh:
                     found.append(fresh.load(path, limits=self.limits))
         return replace(
             latency,
@@ -141,54 +154,47 @@ class Verifier:
         self.reference()
         return self._feeds
 
-    def _run(self, candidate: Path, extra: Feeds | None) -> list[dict[str, Array]]:
-        feeds, spare = self._with(extra)
-        return self.runner.run(candidate, feeds, limits=self.limits, spare=spare)
-
-    def _with(self, extra: Feeds | None) -> tuple[Sequence[Feeds], set[str]]:
-        """Feeds for either model, and the names of those that only one of them may ask for."""
-        feeds = [{**feeds, **extra} for feeds in self._feeds] if extra else self._feeds
+    def fed(self, extra: Feeds | None) -> tuple[Sequence[Feeds], set[str]]:
+        feeds = [{**feeds, **extra} for feeds in self.feeds()] if extra else self.feeds()
         return feeds, {*self.stored, *(extra or {})}
 
     def usable_reference(self) -> list[dict[str, Array]]:
-        """The reference, if a comparison with it would mean anything."""
-        reference = self.reference()
-        if self._noise:
-            raise ModelError(
-                f"its outputs differ from run to run: {_listed(self._noise)}",
-                hint="give those nodes a `seed` attribute, or turn the noise off if an input scales it:"
-                " inputs: {ranges: {NAME: [0, 0]}}",
-                code="OCI005",
-            )
-        if not any(_is_evidence(array) for outputs in reference for array in outputs.values()):
+        """The reference, if a comparison with it, output by output, would mean anything."""
+        self._refuse_empty()
+        self.refuse_gross()
+        return self.reference()
+
+    def _refuse_empty(self) -> None:
+        if not any(_is_evidence(array) for outputs in self.reference() for array in outputs.values()):
             raise ModelError(
                 "every output of the original is empty or NaN, so a comparison shows nothing",
                 hint=_GIVE,
                 code="OCI005",
             )
-        return reference
 
-    @cached_property
-    def _noise(self) -> list[str]:
-        """The random nodes that show: noise that an input scales to nothing does no harm. Two sessions
-        of one process draw the same numbers, two runs of one session do not."""
-        nodes = random_nodes(self.proto)
-        if not nodes:
-            return []
+    def _refuse_noise(self, tolerance: Tolerance) -> None:
+        """What runs of the original have in common is compared; a tolerance can't ask for more."""
         try:
-            outputs = self.runner.run(self.original, [*self._feeds, *self._feeds], limits=self.limits)
-        except RunFailed:
-            return nodes
-        count = len(self._feeds)
-        return [] if same_outputs(outputs[:count], outputs[count:]) else nodes
+            self.refuse_gross()
+        except Noisy:
+            return  # compared by distribution
+        refuse_strict(self.noise, tolerance)
+
+    def _found_feeds(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
+        if self._given is None:
+            return self._from_samples() if self.spec.samples else self._search()
+        try:
+            return self._given, self.runner.run(self.own, self._given, limits=self.limits)
+        except RunFailed as error:
+            raise _unrunnable(error, "there", "", self.proto) from None
 
     def _from_samples(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
         given = load_samples(self.spec.samples, self.root, self._asked())
         feeds = [{**sample, **self.stored} for sample in given]
         try:
-            return feeds, self.runner.run(self.original, feeds, limits=self.limits)
+            return feeds, self.runner.run(self.own, feeds, limits=self.limits)
         except RunFailed as error:
-            raise _unrunnable(error, "on the samples given", "check inputs.samples") from None
+            raise _unrunnable(error, "on the samples given", "check inputs.samples", self.proto) from None
 
     def _asked(self) -> onnx.ModelProto:
         """The model without the inputs that come with it: no sample has to hold them."""
@@ -205,11 +211,11 @@ class Verifier:
         failures: list[RunFailed] = []
         for feeds, limits in self._attempts(failures):
             try:
-                return feeds, self.runner.run(self.original, feeds, limits=limits)
+                return feeds, self.runner.run(self.own, feeds, limits=limits)
             except RunFailed as error:
                 failures.append(error)
         hard = [error for error in failures if error.kind != "error"]
-        raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE)
+        raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE, self.proto)
 
     def _attempts(self, failures: Sequence[RunFailed]) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
@@ -219,10 +225,16 @@ class Verifier:
                 return
             yield [{**sample, **self.stored} for sample in feeds], replace(self.limits, seconds=left)
 
-    def _judged(self, outputs: tuple[OutputDelta, ...]) -> Verification:
+    def _judged(self, compared: Compared, tolerance: Tolerance) -> Verification:
+        outputs = compared.deltas
         problems = [f"output {delta.name!r}: {delta.problem}" for delta in outputs if delta.problem]
         found = self._found("failed" if problems else "passed", _listed(problems))
-        return replace(found, outputs=outputs)
+        if problems and compared.method != "distribution" and not unexplained(outputs, self.noise):
+            found = self._unsure(excused(outputs, self.noise, tolerance))
+        return replace(found, outputs=outputs, method=compared.method, noise=self.noise)
+
+    def _unsure(self, error: ModelError) -> Verification:
+        return replace(self._found("not_run", error.message), code=error.code, hint=error.hint)
 
     def _found(self, status: str, reason: str) -> Verification:
         source = "samples" if self.spec.samples else "generated"
@@ -240,8 +252,13 @@ def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
     return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
 
 
-def _unrunnable(error: RunFailed, on: str, hint: str) -> ModelError:
+def _unrunnable(error: RunFailed, on: str, hint: str, proto: onnx.ModelProto) -> ModelError:
+    if error.stage == "library":
+        return ModelError(error.message, hint=LIBRARY_HINT, code=error.code)
     if error.stage == "load":
+        custom = custom_operators(proto)
+        if custom:
+            return ModelError(needs_library(custom, error.message), hint=LIBRARY_HINT, code=error.code)
         message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
     else:
         message = f"it could not be run {on}: {error.message}"

@@ -4,6 +4,7 @@ Requests come as JSON lines on stdin, answers go as JSON lines to what was stdou
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Any
 from onnx_ci.child.serve import limit, private_channel, requests, runtime_errors, send
 from onnx_ci.verify import loading, timing
 
+_PROVIDERS = ["CPUExecutionProvider"]
+_WEIGHTS = "weights"
 _THREADS = 8  # more cost address space and gain little on one small sample
 _ERRORS = (RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, ArithmeticError)  # bad values
 _OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "allocate memory", "out of memory")
@@ -36,11 +39,12 @@ def main(memory: int) -> None:
 
 def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
     """What came of one request: the result, or why there is none."""
-    stage = "load"
+    stage = "library"
     try:
-        if request["job"] == "load":
-            load = partial(_session, ort, request["models"][0], True)
-            return {"kind": "ok", **loading.measured(load)}
+        _options(ort, request)
+        stage = "load"
+        if request["job"] in _LOADING:
+            return {"kind": "ok", **_LOADING[request["job"]](ort, request)}
         sessions = _sessions(ort, request)
         stage = "run"
         return {"kind": "ok", **_JOBS[request["job"]](ort, sessions, request)}
@@ -50,6 +54,26 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
         text = str(error) or type(error).__name__
         kind = "memory" if any(sign in text for sign in _OUT_OF_MEMORY) else "error"
         return {"kind": kind, "message": text[:4000], "stage": stage}
+
+
+def _load(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
+    return {**loading.measured(partial(_session, ort, request["models"][0], request))}
+
+
+def _optimize(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """Write what onnxruntime makes of a model. Its tensors go nowhere, if the system has such a place."""
+    target = Path(request["target"])
+    with contextlib.suppress(OSError, NotImplementedError):
+        target.with_name(_WEIGHTS).symlink_to(os.devnull)
+    options = _options(ort, request)
+    options.optimized_model_filepath = str(target)
+    for name, value in (("file_name", _WEIGHTS), ("min_size_in_bytes", "1024")):
+        options.add_session_config_entry(f"session.optimized_model_external_initializers_{name}", value)
+    ort.InferenceSession(request["models"][0], options, providers=_PROVIDERS)
+    return {}
+
+
+_LOADING: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {"load": _load, "optimize": _optimize}
 
 
 def _run(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -86,20 +110,33 @@ def _try(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, An
     return {}
 
 
+def _draw(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Many runs of each sample, of which only means and some draws are handed back."""
+    from onnx_ci.verify import draws, exchange, ort_values
+
+    samples = exchange.read_raw_samples(Path(request["feeds"]))
+    runs = [partial(ort_values.run, ort, sessions[0], sample, request["spare"]) for sample in samples]
+    tallies = [draws.tallied(run, request["runs"]) for run in runs]
+    exchange.write_samples(Path(request["outputs"]), [tally.result() for tally in tallies])
+    return {"left_out": {name: why for tally in tallies for name, why in tally.left_out.items()}}
+
+
 _JOBS: dict[str, Callable[[Any, list[Any], dict[str, Any]], dict[str, Any]]] = {
     "run": _run,
     "time": _time,
     "try": _try,
+    "draw": _draw,
 }
 
 
 def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
     """New ones each time, but for trials, which use one session as long as they go on."""
     paths = request["models"]
-    if request["job"] == "try" and list(_kept) == paths:
+    if request["job"] == "try" and list(_kept) == paths and not request.get("fresh"):
         return list(_kept.values())
     _kept.clear()
-    made = [_session(ort, path, request["optimize"]) for path in paths]
+    ort.set_seed(request.get("seed", 0))  # what random nodes without a seed of their own begin with
+    made = [_session(ort, path, request) for path in paths]
     if request["job"] == "try":
         _kept.update(zip(paths, made, strict=True))
     return made
@@ -108,16 +145,30 @@ def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
 _kept: dict[str, Any] = {}
 
 
-def _session(ort: Any, path: str, optimize: bool) -> Any:
+def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:
+    return ort.InferenceSession(path, _options(ort, request), providers=_PROVIDERS)
+
+
+def _options(ort: Any, request: dict[str, Any]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = min(_THREADS, _processors())
+    options.intra_op_num_threads = _other_threads() if request.get("other_threads") else _threads()
     options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if not optimize:
+    if not request["optimize"]:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    for library in request["libraries"]:
+        options.register_custom_ops_library(library)
+    return options
+
+
+def _threads() -> int:
+    return min(_THREADS, _processors())
+
+
+def _other_threads() -> int:
+    return 1 if _threads() > 1 else 2
 
 
 def _processors() -> int:

@@ -97,6 +97,8 @@ GOOD = {
     "empty cache dimension": in_rule("inputs: {dims: {past: 0}}"),
     "one-point range": in_rule("inputs: {ranges: {x: [1, 1]}}"),
     "signed scientific range": in_rule("inputs: {ranges: {x: [-1e3, 1e+3]}}"),
+    "runtimes": in_rule('runtimes: ["1.20", "1.23.2"]'),
+    "libraries": in_rule("libraries: [ops/libmyops.so, 'a..b.dll']"),
     "limits": in_rule("limits: {seconds: 0.5, memory: 8 GiB}"),
     "method without options": in_rule("methods: [{dedupe: }]"),
     "block method": in_rule("methods:", "  - int8-weights:", "      min_elements: 4096"),

@@ -55,7 +55,7 @@ def test_the_worker_is_reused(runner: Runner, tmp_path: Path):
 def test_large_outputs_outlive_their_files(runner: Runner, tmp_path: Path):
     proto = model("g (float[N] x) => (float[N] y) { y = Neg(x) }")
     (sample,) = run(runner, tmp_path, proto, {"x": np.ones(1 << 20, np.float32)})
-    assert not any(entry.is_dir() for entry in runner._temp.iterdir())
+    assert not any(entry.is_dir() for entry in runner.host.temp.iterdir())
     gc.collect()
     assert sample["y"].sum() == -(1 << 20)
 
@@ -164,7 +164,7 @@ def test_external_data(runner: Runner, tmp_path: Path):
 
 def test_optimization_can_be_turned_off(runner: Runner, tmp_path: Path):
     path = save(model(LINEAR), tmp_path / "model.onnx")
-    (sample,) = runner.run(path, [{"x": X}], limits=LIMITS, optimize=False)
+    (sample,) = runner.using(optimize=False).run(path, [{"x": X}], limits=LIMITS)
     assert sample["y"].shape == (2, 3)
 
 

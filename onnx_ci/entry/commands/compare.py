@@ -5,8 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onnx_ci.entry.arguments import read_tolerance
-from onnx_ci.entry.output import add_format_arguments, write_outcome
+from onnx_ci.entry.arguments import read_runtimes, read_tolerance
+from onnx_ci.entry.output import (
+    add_format_arguments,
+    add_library_argument,
+    add_runtime_argument,
+    write_outcome,
+)
 from onnx_ci.errors import UsageError
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE
 
@@ -18,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
     )
     parser.add_argument("--tolerance", metavar="T", help="cosine=0.999,max_abs=1e-2 (default: cosine=0.999)")
+    add_library_argument(parser)
+    add_runtime_argument(parser)
     add_format_arguments(parser)
 
 
@@ -29,7 +36,12 @@ def run(options: argparse.Namespace) -> int:
 
     tolerance = read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE
     outcome = compare_files(
-        Path(options.first), Path(options.second), tolerance=tolerance, samples=tuple(options.samples)
+        Path(options.first),
+        Path(options.second),
+        tolerance=tolerance,
+        samples=tuple(options.samples),
+        runtimes=read_runtimes(options.runtimes),
+        libraries=tuple(options.libraries),
     )
     write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")

@@ -6,8 +6,15 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnx_ci.entry.arguments import read_budget, read_methods, read_tolerance
-from onnx_ci.entry.output import add_cache_argument, add_format_arguments, write_outcome, write_run
+from onnx_ci.entry.arguments import read_budget, read_methods, read_runtimes, read_tolerance
+from onnx_ci.entry.output import (
+    add_cache_argument,
+    add_format_arguments,
+    add_library_argument,
+    add_runtime_argument,
+    write_outcome,
+    write_run,
+)
 from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS
@@ -45,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
     )
+    add_library_argument(parser)
+    add_runtime_argument(parser)
     parser.add_argument("--no-verify", action="store_true", help="write without running the models")
     add_cache_argument(parser)
     add_format_arguments(parser)
@@ -93,6 +102,8 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
         verify=not options.no_verify,
         plan_seconds=options.plan_seconds,
         cache=options.cache,
+        runtimes=read_runtimes(options.runtimes),
+        libraries=tuple(options.libraries),
     )
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None
@@ -109,9 +120,10 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
 
 
 def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
-    for name in ("methods", "budget", "tolerance", "samples", "no_verify"):
+    both = {"runtimes": "runtime", "libraries": "library"}
+    for name in ("methods", "budget", "tolerance", "samples", "no_verify", *both):
         if getattr(options, name):
-            told = f"--{name.replace('_', '-')} and --policy can't be given together"
+            told = f"--{both.get(name, name).replace('_', '-')} and --policy can't be given together"
             raise UsageError(told, hint="say it in the rule, or leave --policy out")
     from onnx_ci.entry.by_rule import ByRule
 

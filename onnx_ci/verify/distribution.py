@@ -1,0 +1,226 @@
+"""Random outputs compared by how they are distributed, over many runs of either model.
+
+The means have to keep the tolerance, and so does the mean of one lot of the original's runs against that of
+another: otherwise there are too few runs to tell. How draws lie about their means must not differ by more
+than two lots of the original's do. That is measured by characteristic functions, which have no bins to fall
+between, of single elements and of sums of many with random signs, so that what hangs together shows too."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onnx_ci.errors import ModelError
+from onnx_ci.policy.schema import Tolerance
+from onnx_ci.results import OutputDelta
+from onnx_ci.verify.compare import compare_outputs
+from onnx_ci.verify.dtypes import Array
+from onnx_ci.verify.noise import WAY_OUT
+
+STAGES = (64, 256, 1024)  # runs of a lot: more only where fewer do not tell
+PATIENCE = 30.0  # seconds that the next stage may be expected to take
+FINE = 0.1  # a difference of characteristic functions that has to be told: a seventh of the spread
+SHUFFLES = 200
+_ROOM = 1.1  # what shuffled lots show at the worst, and somewhat more
+_GROUPS, _SUMS = 8, 16
+_AT = np.array([0.5, 1.0, 2.0, 3.0])  # in units of the original's standard deviation
+JOINT = "all together"
+
+
+@dataclass(frozen=True)
+class Lot:
+    """Some runs of one model: of each sample the means of outputs, and draws, a row each run."""
+
+    means: list[dict[str, Array]]
+    draws: list[dict[str, Array]]
+    left_out: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Told:
+    """How one output compares, and whether it could be told from the original's at all."""
+
+    delta: OutputDelta
+    apart: bool
+
+
+Draw = Callable[[int, int], Lot]  # runs, and the seed they begin with
+
+
+class Unclear(ModelError):
+    """Too noisy for the tolerance, or of no fixed shape."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint=f"{WAY_OUT}; or allow more: tolerance", code="OCI005")
+
+
+class Distribution:
+    """Two lots of the original, as large as it takes to tell what the tolerance asks for."""
+
+    def __init__(self, draw: Draw, tolerance: Tolerance) -> None:
+        self.tolerance = replace(tolerance, exact=False)
+        if tolerance.exact:
+            raise Unclear("it is random, so its outputs can't be bit-identical")
+        for runs in STAGES:
+            began = time.monotonic()
+            self.runs, self.lots = runs, (draw(runs, 1), draw(runs, 2))
+            self.whole = _joined(*self.lots)
+            self.blocks = [Blocks(draws) for draws in self.whole.draws]
+            why = self._unclear()
+            if not why:
+                return
+            if time.monotonic() - began > PATIENCE / 4:
+                break
+        raise Unclear(f"its outputs are random, and {why}")
+
+    def _unclear(self) -> str:
+        uneven = [f"output {name!r} {why}" for name, why in self.whole.left_out.items()]
+        if uneven:
+            return uneven[0]
+        one, other = self.lots
+        strict = _stricter(self.tolerance)
+        for delta in compare_outputs(one.means, other.means, strict):
+            if delta.problem:
+                return f"{self.runs} runs of it are too few to tell: output {delta.name!r}: {delta.problem}"
+        blur = max((one for blocks in self.blocks for one in blocks.blur.values()), default=0.0)
+        return f"{self.runs} runs of it are too few to tell how it is spread" if blur > FINE else ""
+
+    def compare(self, draw: Draw) -> list[Told]:
+        """Each output of another model."""
+        lot = draw(self.runs, 3)
+        if lot.left_out:
+            name, why = next(iter(lot.left_out.items()))
+            raise Unclear(f"its outputs are random, and output {name!r} of the candidate {why}")
+        deltas = compare_outputs(self.whole.means, lot.means, self.tolerance)
+        floor = {d.name: d for d in compare_outputs(self.lots[0].means, self.lots[1].means, Tolerance())}
+        spread = [blocks.differing(draws) for blocks, draws in zip(self.blocks, lot.draws, strict=True)]
+        return [self._told(delta, floor[delta.name], spread) for delta in deltas if delta.name in floor]
+
+    def _told(self, delta: OutputDelta, floor: OutputDelta, spread: Sequence[Mapping[str, float]]) -> Told:
+        beyond = max(
+            (one[name] for one in spread for name in (delta.name, JOINT) if name in one), default=0.0
+        )
+        apart = beyond > 0 or delta.max_abs > 2 * floor.max_abs
+        problem = delta.problem
+        if not problem and beyond > _slack(self.tolerance):
+            problem = f"its values are spread otherwise, {beyond:.2g} beyond what chance explains"
+        return Told(replace(delta, exact=False, problem=problem), apart)
+
+
+class Blocks:
+    """The draws of one sample, about their means and in units of their spread."""
+
+    def __init__(self, draws: Mapping[str, Array]) -> None:
+        self.scales = {name: _scale(values) for name, values in draws.items()}
+        self.groups: dict[str, int] = {}
+        signs = np.random.default_rng(0)
+        widths = {name: values.shape[1] for name, values in draws.items()}
+        widths[JOINT] = sum(widths.values())
+        self.sums = {n: signs.choice([-1.0, 1.0], (w, _SUMS)) / max(w, 1) ** 0.5 for n, w in widths.items()}
+        self.features = self._features(draws)
+        self.errors = {name: values.std(0) for name, values in self.features.items()}
+        self.limits = {n: _by_chance(values, self.errors[n]) for n, values in self.features.items()}
+        count = len(next(iter(draws.values()))) if draws else 1
+        self.chance = (1 / count + 2 / count) ** 0.5  # of these runs against half as many others
+
+    @property
+    def blur(self) -> dict[str, float]:
+        """What would not be noticed in any group of elements of an output."""
+        return {
+            name: self.limits[name] * self.chance * float(errors[: self.groups[name]].max(initial=0.0))
+            for name, errors in self.errors.items()
+            if name != JOINT
+        }
+
+    def differing(self, draws: Mapping[str, Array]) -> dict[str, float]:
+        """How much further the other draws are from these than chance explains; above zero if they are."""
+        other = self._features(draws)
+        return {
+            name: float(
+                (np.abs(values.mean(0) - other[name].mean(0)) - self._allowed(name)).max(initial=-1.0)
+            )
+            for name, values in self.features.items()
+        }
+
+    def _allowed(self, name: str) -> Array:
+        return np.asarray(self.limits[name] * self.chance * self.errors[name] + 1e-9)
+
+    def _features(self, draws: Mapping[str, Array]) -> dict[str, Array]:
+        centred = {name: _centred(values) / self.scales[name] for name, values in draws.items()}
+        found = {name: self._of(name, values) for name, values in centred.items()}
+        found[JOINT] = self._waves(np.concatenate(list(centred.values()), axis=1) @ self.sums[JOINT])
+        return found
+
+    def _of(self, name: str, values: Array) -> Array:
+        """Of groups of elements the average, and of sums with random signs each."""
+        groups = np.array_split(np.arange(values.shape[1]), min(_GROUPS, max(1, values.shape[1])))
+        waves = self._waves(values)
+        single = [waves[:, group].mean(1, keepdims=True) for group in groups if group.size]
+        self.groups[name] = len(single)
+        return np.concatenate([*single, self._waves(values @ self.sums[name])], axis=1)
+
+    def _waves(self, values: Array) -> Array:
+        angles = values[:, :, None] * _AT
+        return np.concatenate([np.cos(angles), np.sin(angles)], axis=2)
+
+
+def _by_chance(features: Array, errors: Array) -> float:
+    """The largest difference between two halves of the same runs, in standard errors."""
+    generator = np.random.default_rng(0)
+    flat, errors = features.reshape(len(features), -1), errors.reshape(-1)
+    flat = flat[:, errors > 0] / errors[errors > 0]
+    half, worst = len(flat) // 2, 0.0
+    for _ in range(SHUFFLES):
+        order = generator.permutation(len(flat))
+        apart = flat[order[:half]].mean(0) - flat[order[half:]].mean(0)
+        worst = max(worst, float(np.abs(apart).max(initial=0.0)))
+    return _ROOM * worst * math.sqrt(max(half, 1) / 2)
+
+
+def _scale(values: Array) -> Array:
+    spread = _centred(values).std(0)
+    typical = float(np.sqrt((spread**2).mean())) if spread.size else 0.0
+    tiny = 1e-6 * float(np.abs(np.nan_to_num(values)).max(initial=0.0)) + 1e-30
+    return np.asarray(np.maximum(spread, max(1e-3 * typical, tiny)))
+
+
+def _centred(values: Array) -> Array:
+    values = np.nan_to_num(values, posinf=0.0, neginf=0.0)
+    return np.asarray(values - values.mean(0))
+
+
+def _joined(one: Lot, other: Lot) -> Lot:
+    means = [{n: (a[n] + b[n]) / 2 for n in a if n in b} for a, b in zip(one.means, other.means, strict=True)]
+    draws = [
+        {n: np.concatenate([a[n], b[n]]) for n in a if n in b and a[n].shape[1] == b[n].shape[1]}
+        for a, b in zip(one.draws, other.draws, strict=True)
+    ]
+    return Lot(means, draws, {**one.left_out, **other.left_out})
+
+
+def _stricter(tolerance: Tolerance) -> Tolerance:
+    """Two thirds of the error that is allowed: at the very edge, chance would decide."""
+    return replace(
+        tolerance,
+        max_abs=_times(tolerance.max_abs, 2 / 3),
+        max_rel=_times(tolerance.max_rel, 2 / 3),
+        mean_abs=_times(tolerance.mean_abs, 2 / 3),
+        cosine=None if tolerance.cosine is None else 1 - (1 - tolerance.cosine) * 4 / 9,
+        sqnr=None if tolerance.sqnr is None else tolerance.sqnr + 3.5,
+    )
+
+
+def _times(limit: float | None, factor: float) -> float | None:
+    return None if limit is None else limit * factor
+
+
+def _slack(tolerance: Tolerance) -> float:
+    """What a spread that is wider or narrower by the error allowed does to a characteristic function."""
+    allowed = [10 ** (-tolerance.sqnr / 20)] if tolerance.sqnr is not None else []
+    if tolerance.cosine is not None:
+        allowed.append(math.sqrt(max(0.0, 2 * (1 - tolerance.cosine))))
+    return 0.6 * min(0.1, *allowed) if allowed else 0.0

@@ -1,0 +1,154 @@
+"""The original is run twice before anything is compared with it: what it does to itself is no one's fault."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from verify_models import LINEAR, model, save
+
+from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
+from onnx_ci.results import Verification
+from onnx_ci.verify.client import Runner
+from onnx_ci.verify.verifier import Verifier
+
+EXACT = Tolerance(exact=True)
+TREES = 300
+
+
+@pytest.fixture(scope="module")
+def runner():
+    with Runner() as one:
+        yield one
+
+
+class Unsteady(Runner):
+    """What a kernel without a fixed order of additions does: every run is off by a little, each another."""
+
+    def __init__(self, size: float) -> None:
+        super().__init__()
+        self.size = size
+        self.generator = np.random.default_rng(0)
+        self.sessions: list[tuple[int, bool]] = []
+
+    def run(self, model: Path, feeds: Sequence, **more) -> list:
+        self.sessions.append((len(feeds), more.get("other_threads", False)))
+        return [
+            {name: self._moved(value) for name, value in sample.items()}
+            for sample in super().run(model, feeds, **more)
+        ]
+
+    def _moved(self, value: np.ndarray) -> np.ndarray:
+        return (value * (1 + self.size * self.generator.standard_normal(value.shape))).astype(value.dtype)
+
+
+def checked(
+    runner: Runner, folder: Path, original: onnx.ModelProto, candidate: onnx.ModelProto, tolerance: Tolerance
+) -> Verification:
+    path = save(original, folder / "original.onnx")
+    verifier = Verifier(runner, path, original, spec=InputSpec(), limits=Limits(), root=folder)
+    found = verifier.check(save(candidate, folder / "candidate.onnx"), candidate, tolerance)
+    json.dumps(asdict(found), allow_nan=False)
+    return found
+
+
+def trees(order: Sequence[int], *, flipped: int | None = None) -> onnx.ModelProto:
+    """Decision trees, whose sums onnxruntime shares out among threads: another number, other last bits."""
+    generator = np.random.default_rng(1)
+    weights = generator.standard_normal((TREES, 2, 3)) * 10 ** generator.standard_normal((TREES, 2, 3))
+    splits = generator.standard_normal(TREES)
+    if flipped is not None:
+        weights[flipped] *= -1
+    places = [(tree, leaf, target) for tree in range(TREES) for leaf in (1, 2) for target in range(3)]
+    node = helper.make_node(
+        "TreeEnsembleRegressor",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        n_targets=3,
+        nodes_treeids=np.repeat(np.arange(TREES), 3).tolist(),
+        nodes_nodeids=[0, 1, 2] * TREES,
+        nodes_featureids=[number for tree in order for number in (tree % 8, 0, 0)],
+        nodes_values=[number for tree in order for number in (float(splits[tree]), 0.0, 0.0)],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"] * TREES,
+        nodes_truenodeids=[1, 0, 0] * TREES,
+        nodes_falsenodeids=[2, 0, 0] * TREES,
+        target_treeids=[tree for tree, _, _ in places],
+        target_nodeids=[leaf for _, leaf, _ in places],
+        target_ids=[target for _, _, target in places],
+        target_weights=[float(weights[order[tree], leaf - 1, target]) for tree, leaf, target in places],
+    )
+    proto = model("g (float[1,8] x) => (float[1,3] y) { }")
+    proto.graph.node.append(node)
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    return proto
+
+
+PLANTED = trees(range(TREES))
+SHUFFLED = trees([int(tree) for tree in np.random.default_rng(3).permutation(TREES)])
+
+
+def test_a_steady_model_has_no_noise_and_costs_one_sample_more(tmp_path: Path):
+    with Unsteady(0.0) as runner:
+        found = checked(runner, tmp_path, model(LINEAR), model(LINEAR), EXACT)
+        assert runner.sessions == [(2, False), (1, True), (2, False)]
+    assert (found.status, found.method) == ("passed", "plain")
+    assert [(one.name, one.exact, one.source, one.max_abs) for one in found.noise] == [("y", True, "", 0.0)]
+
+
+def test_noise_of_threads_is_measured_and_told_from_that_of_runs(runner: Runner, tmp_path: Path):
+    found = checked(runner, tmp_path, PLANTED, PLANTED, EXACT)
+    assert found.status == "passed"  # run alike, they are alike
+    assert [one.source for one in found.noise] == ["threads"]
+    assert 0 < found.noise[0].max_abs < 1e-2
+    assert 80 < found.noise[0].sqnr < 200
+
+
+def test_what_threads_do_to_the_original_is_not_held_against_a_candidate(runner: Runner, tmp_path: Path):
+    found = checked(runner, tmp_path, PLANTED, SHUFFLED, EXACT)
+    assert (found.status, found.code) == ("not_run", "OCI005")
+    assert "the original itself differs as much with another number of threads" in found.reason
+    assert "'y'" in found.reason
+    assert "exact: false, max_abs: " in found.hint
+    suggested = float(found.hint.rsplit("max_abs: ", 1)[1].rstrip("}"))
+    assert checked(runner, tmp_path, PLANTED, SHUFFLED, Tolerance(max_abs=suggested)).status == "passed"
+
+
+def test_noise_hides_no_damage(runner: Runner, tmp_path: Path):
+    broken = trees(range(TREES), flipped=7)
+    found = checked(runner, tmp_path, PLANTED, broken, EXACT)
+    assert found.status == "failed"
+    assert checked(runner, tmp_path, PLANTED, broken, Tolerance(max_abs=1e-3)).status == "failed"
+
+
+@pytest.mark.parametrize("tolerance", [EXACT, Tolerance(max_abs=1e-9), Tolerance(sqnr=200.0)])
+def test_a_tolerance_stricter_than_the_original_is_with_itself(tmp_path: Path, tolerance: Tolerance):
+    with Unsteady(1e-6) as runner:
+        found = checked(runner, tmp_path, model(LINEAR), model(LINEAR), tolerance)
+    assert (found.status, found.code) == ("not_run", "OCI005")
+    assert "stricter than the original is with itself: two runs of it differ in output 'y'" in found.reason
+    assert found.hint.startswith("a tolerance it can keep: {")
+
+
+def test_a_tolerance_wider_than_the_noise_is_kept_or_broken_as_ever(tmp_path: Path):
+    other = LINEAR.replace("1,2,3,", "1,2,3.1,")
+    with Unsteady(1e-6) as runner:
+        found = checked(runner, tmp_path, model(LINEAR), model(LINEAR), Tolerance(max_rel=1e-4))
+        assert found.status == "passed"
+        assert [one.source for one in found.noise] == ["runs"]
+        found = checked(runner, tmp_path, model(LINEAR), model(other), Tolerance(max_rel=1e-4))
+        assert found.status == "failed"
+
+
+def test_a_suggested_tolerance_can_be_kept(tmp_path: Path):
+    with Unsteady(1e-6) as runner:
+        found = checked(runner, tmp_path, model(LINEAR), model(LINEAR), Tolerance(max_abs=1e-9))
+        suggested = float(found.hint.rsplit("max_abs: ", 1)[1].rstrip("}"))
+        found = checked(runner, tmp_path, model(LINEAR), model(LINEAR), Tolerance(max_abs=suggested))
+    assert found.status == "passed"
