@@ -114,8 +114,12 @@ def _runtimes(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _say_notes(*notes: str) -> None:
-    """File names are in them: what is not printable could draw on the terminal."""
-    lines = (note if note.isprintable() else ascii(note)[1:-1] for note in notes if note)
+    """File names are in them."""
+    lines = [note for note in notes if note]
+    if not all(line.isprintable() and "##" not in line for line in lines):
+        from onnx_ci.report.style import one_line
+
+        lines = list(map(one_line, lines))
     write_to("".join(f"{line}\n" for line in lines), "")
 
 
