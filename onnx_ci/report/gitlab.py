@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnx_ci.report.json import dumps
-from onnx_ci.report.places import Placed, fingerprinted, placed
+from onnx_ci.report.placed import Placed, fingerprinted, placed
 from onnx_ci.report.style import one_line
 from onnx_ci.report.words import clipped
 from onnx_ci.results import RunReport

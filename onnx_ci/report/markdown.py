@@ -9,7 +9,7 @@ from onnx_ci.report import text
 from onnx_ci.report.fit import Piece, fitted
 from onnx_ci.report.inert import block, code, name, prose
 from onnx_ci.report.mermaid import picture
-from onnx_ci.report.places import Placed, placed
+from onnx_ci.report.placed import Placed, placed
 from onnx_ci.report.style import Style
 from onnx_ci.report.words import counted, judged, model_row, remarks, saved_words
 from onnx_ci.results import Outcome, RunReport
