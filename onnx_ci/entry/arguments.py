@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
+from pathlib import Path
 
 from onnx_ci.errors import PolicyError, UsageError
 from onnx_ci.methods.catalogue import METHODS, Catalogue, method
@@ -94,6 +95,17 @@ def read_runtimes(given: Iterable[str]) -> tuple[str, ...]:
                 hint="for example: --runtime 1.20,1.23.2",
             )
     return tuple(dict.fromkeys(versions))
+
+
+def read_libraries(given: Iterable[str]) -> tuple[str, ...]:
+    """Shared libraries with custom operators, which have to be there."""
+    files = tuple(map(str, given))
+    for file in files:
+        if not Path(file).is_file():
+            raise UsageError(
+                f"--library: there is no file {file!r}", hint="for example: --library ops/libmyops.so"
+            )
+    return files
 
 
 def read_budget(text: str) -> int:

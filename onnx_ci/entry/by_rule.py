@@ -68,12 +68,13 @@ class ByRule:
             return []  # it can't be read, and the report will say so
 
     def samples(self) -> list[Path]:
-        """The files that verification read, and the folders in which more of them may appear. A folder that
-        is written to by the build itself would never be old enough."""
+        """The files that verification read, and the folders in which more samples may appear. A folder
+        that is written to by the build itself would never be old enough."""
         folder = self.context.folder
         rule = rule_for(self.context.policy, self.source.relative_to(folder).as_posix())
         if rule is None:
             return []
         files = sample_files(rule.inputs.samples, folder)
         folders = sample_folders(rule.inputs.samples, folder)
-        return [*files, *(path for path in folders if path != self.target.resolve().parent)]
+        libraries = (folder / name for name in rule.libraries)
+        return [*files, *libraries, *(path for path in folders if path != self.target.resolve().parent)]

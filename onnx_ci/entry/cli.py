@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from onnx_ci.entry.guard import guarded
 from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.version import __version__
 
@@ -44,23 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     """One call of the program. Everything it raises ends here."""
     if sys.stdout is None:  # closed by whoever started us
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    try:
-        return _dispatch(list(map(_named_like_an_option, arguments)))
-    except OnnxCiError as error:
-        _complain(error.message, error.hint)
-        return error.exit_code
-    except KeyboardInterrupt:
-        _complain("interrupted; no model was left half written")
-        return 130
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        _complain(f"{error.strerror or error}{where}", "check the disk, the folder and its permissions")
-        return 3
-    except Exception as error:  # noqa: BLE001 - the one place: a bug of ours must not look like a verdict
-        from onnx_ci.entry.crash import report_crash
-
-        _complain(*report_crash(error))
-        return 4
+    return guarded(lambda: _dispatch(list(map(_named_like_an_option, arguments))), _complain)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -116,11 +101,11 @@ def _help() -> str:
     )
 
 
-def _complain(message: str, hint: str = "") -> None:
+def _complain(error: OnnxCiError) -> None:
     from onnx_ci.report.style import Style, complaint
 
     mark = Style.of(sys.stderr).paint("onnx-ci:", "red")
-    sys.stderr.write(f"{mark} {complaint(message, hint)}\n")
+    sys.stderr.write(f"{mark} {complaint(error.message, error.hint)}\n")
 
 
 def _named_like_an_option(argument: str) -> str:

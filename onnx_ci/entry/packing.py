@@ -130,21 +130,22 @@ def build_plan(
 
 def needed_by(options: Options, root: Path, files: Iterable[Path]) -> list[Path]:
     """What a build from these files alone needs beside them, relative to the project that it is in: the
-    policies that rule its models, and the samples that they name."""
+    policies that rule its models, and the samples and libraries that they name."""
     root = root.resolve()
     context = open_context(options.policy, root)
     models = [path.resolve() for path in files if path.suffix.lower() == ".onnx"]
     found = dict.fromkeys([context.policy_path, *(policy_for(context, model.parent) for model in models)])
     policies = [path for path in found if path is not None]
-    samples = [sample for path in policies for sample in _samples(context_for(context, path))]
+    named = [file for path in policies for file in _named(context_for(context, path))]
     return [
-        path.relative_to(root) for path in dict.fromkeys([*policies, *samples]) if path.is_relative_to(root)
+        path.relative_to(root) for path in dict.fromkeys([*policies, *named]) if path.is_relative_to(root)
     ]
 
 
-def _samples(context: Context) -> list[Path]:
+def _named(context: Context) -> list[Path]:
     patterns = [pattern for rule in context.policy.rules for pattern in rule.inputs.samples]
-    return list(sample_files(patterns, context.folder))
+    libraries = [context.folder / name for rule in context.policy.rules for name in rule.libraries]
+    return [*sample_files(patterns, context.folder), *(path for path in libraries if path.is_file())]
 
 
 def _need_policy(found: Path | None, options: Options, folder: Path) -> Path:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from onnx_ci.findings import Finding
 from onnx_ci.report.html_plan import plan_parts
 from onnx_ci.report.markup import Markup, element, table
+from onnx_ci.report.noise import noise_words
 from onnx_ci.report.page import badge
-from onnx_ci.report.words import OUTPUT_COLUMNS, change, output_row, proof_reason, verdict_word
+from onnx_ci.report.words import OUTPUT_COLUMNS, change, output_row, proof_reason, runtime_row, verdict_word
 from onnx_ci.results import Latency, Measure, Outcome, Step, Verification
 from onnx_ci.sizes import format_size
 
@@ -97,7 +98,11 @@ def _proof(verification: Verification) -> Iterator[Markup]:
     yield element("h3", "Verification")
     status = badge(verification.status.replace("_", " "), PROOFS[verification.status])
     yield element("p", status, " ", proof_reason(verification).removeprefix(":").strip())
+    yield from (element("p", line) for line in noise_words(verification))
     if verification.outputs:
         columns = (*OUTPUT_COLUMNS[:-1], "note")
         rows = [output_row(output) for output in verification.outputs]
         yield table("The worst over all samples", columns, rows, numbers=",".join(OUTPUT_COLUMNS[1:-1]))
+    if verification.runtimes:
+        runs = [runtime_row(run) for run in verification.runtimes]
+        yield table("Where both were run", ("runtime", "status", "inputs", "outputs"), runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
+from onnx_ci.report.noise import noise_words
 from onnx_ci.report.style import Style, one_line
 from onnx_ci.report.words import (
     OUTPUT_COLUMNS,
@@ -14,6 +15,7 @@ from onnx_ci.report.words import (
     output_row,
     proof_reason,
     remarks,
+    runtime_row,
     saved_words,
 )
 from onnx_ci.results import (
@@ -166,9 +168,12 @@ def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
 def _outputs(outcome: Outcome) -> Iterator[str]:
     verification = outcome.verification
     yield f"  verification {verification.status}{proof_reason(verification)}"
+    yield from (f"    {line}" for line in noise_words(verification))
     rows = [output_row(output) for output in verification.outputs]
     if rows:
         yield from _aligned([OUTPUT_COLUMNS, *rows])
+    if verification.runtimes:
+        yield from _aligned([runtime_row(run) for run in verification.runtimes])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

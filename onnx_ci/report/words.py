@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnx_ci.report.style import one_line
-from onnx_ci.results import Outcome, OutputDelta, RunReport, Verification, gain
+from onnx_ci.results import Outcome, OutputDelta, RunReport, RuntimeRun, Verification, gain
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {
@@ -63,6 +63,16 @@ def proof_reason(verification: Verification) -> str:
     if verification.reason:
         return f": {one_line(verification.reason)}"
     return f" on {verification.samples} {verification.inputs} inputs" if verification.samples else ""
+
+
+def runtime_row(run: RuntimeRun) -> tuple[str, ...]:
+    """One version and setting that both models were run with, and what came of it."""
+    status = run.status.replace("_", " ")
+    if run.reason or run.cosine is None:
+        return run.setting, status, "", one_line(run.reason)
+    same = run.max_abs == 0
+    moved = "identical" if same else f"cosine {run.cosine:.6f}, {run.sqnr:.0f} dB"
+    return run.setting, status, f"{run.samples} samples" if run.samples != 1 else "1 sample", moved
 
 
 def output_row(output: OutputDelta) -> tuple[str, ...]:

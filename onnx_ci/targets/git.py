@@ -51,6 +51,12 @@ def complaint_of(root: Path, *arguments: str) -> str | None:
     return None if done.returncode == 0 else (why or lines or [f"it ended with {done.returncode}"])[-1]
 
 
+def try_git(root: Path, *arguments: str, also: Mapping[str, str] | None = None) -> tuple[bool, str]:
+    """Whether git did it, and all that it said: for those who have to tell reasons apart."""
+    done = _run(root, arguments, also)
+    return done.returncode == 0, os.fsdecode(done.stdout + done.stderr)
+
+
 def git_into(target: Path, root: Path, *arguments: str) -> bool:
     """What git prints, into a file: a model need not fit into memory."""
     with target.open("wb") as file:

@@ -188,10 +188,14 @@ class Runner:
         message = clean(answer["message"])
         if answer["kind"] == "environment":
             self.host.stop()
-            raise EnvironmentFault(message, hint="run: pip install --upgrade onnxruntime")
+            apart = self.host.packages
+            hint = f"remove {apart}: it is made anew" if apart else "run: pip install --upgrade onnxruntime"
+            raise EnvironmentFault(message, hint=hint)
         if answer["kind"] == "memory":
             self.host.stop()  # what is left of it is fragmented
             message = f"it needs more memory than the limit allows ({message})"
+        if answer["stage"] == "library":
+            message = f"its library of operators can't be loaded: {message}"
         raise RunFailed(answer["kind"], message, stage=answer["stage"])
 
     def folder(self) -> Path:

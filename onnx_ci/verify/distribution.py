@@ -2,8 +2,9 @@
 
 The means have to keep the tolerance, and so does the mean of one lot of the original's runs against that of
 another: otherwise there are too few runs to tell. How draws lie about their means must not differ by more
-than two lots of the original's do. That is measured by characteristic functions, which have no bins to fall
-between, of single elements and of sums of many with random signs, so that what hangs together shows too."""
+than two lots of the original's do. That is measured on what changes from one run to the next, so that means
+play no part in it, by characteristic functions, which have no bins to fall between: of single elements, and
+of sums of many with random signs, so that what hangs together shows too."""
 
 from __future__ import annotations
 
@@ -18,16 +19,18 @@ from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import OutputDelta
 from onnx_ci.verify.compare import compare_outputs
-from onnx_ci.verify.dtypes import Array
+from onnx_ci.verify.dtypes import Array, is_float
+from onnx_ci.verify.metrics import identical
 from onnx_ci.verify.noise import WAY_OUT
 
-STAGES = (64, 256, 1024)  # runs of a lot: more only where fewer do not tell
+STAGES = (256, 1024, 4096)  # runs of a lot: more only where fewer do not tell
 PATIENCE = 30.0  # seconds that the next stage may be expected to take
-FINE = 0.1  # a difference of characteristic functions that has to be told: a seventh of the spread
+FINE = 0.1  # a difference of characteristic functions that has to be told: a sixth of the spread
 SHUFFLES = 200
 _ROOM = 1.1  # what shuffled lots show at the worst, and somewhat more
 _GROUPS, _SUMS = 8, 16
-_AT = np.array([0.5, 1.0, 2.0, 3.0])  # in units of the original's standard deviation
+_AT = np.array([0.35, 0.7, 1.4, 2.1])  # in units of the original's standard deviation
+_RARE = 0.1  # of the typical spread: what hardly ever moves must not count for more when it does
 JOINT = "all together"
 
 
@@ -112,7 +115,7 @@ class Distribution:
 
 
 class Blocks:
-    """The draws of one sample, about their means and in units of their spread."""
+    """What changes between runs of one sample, two by two, in units of its spread."""
 
     def __init__(self, draws: Mapping[str, Array]) -> None:
         self.scales = {name: _scale(values) for name, values in draws.items()}
@@ -122,10 +125,11 @@ class Blocks:
         widths[JOINT] = sum(widths.values())
         self.sums = {n: signs.choice([-1.0, 1.0], (w, _SUMS)) / max(w, 1) ** 0.5 for n, w in widths.items()}
         self.features = self._features(draws)
-        self.errors = {name: values.std(0) for name, values in self.features.items()}
+        count = max((len(values) for values in draws.values()), default=0)
+        least = (2 / max(2, count)) ** 0.5  # as if it had happened once: what never did may yet
+        self.errors = {name: np.maximum(values.std(0), least) for name, values in self.features.items()}
         self.limits = {n: _by_chance(values, self.errors[n]) for n, values in self.features.items()}
-        count = len(next(iter(draws.values()))) if draws else 1
-        self.chance = (1 / count + 2 / count) ** 0.5  # of these runs against half as many others
+        self.chance = (6 / max(2, count)) ** 0.5  # of these pairs of runs against half as many others
 
     @property
     def blur(self) -> dict[str, float]:
@@ -150,56 +154,69 @@ class Blocks:
         return np.asarray(self.limits[name] * self.chance * self.errors[name] + 1e-9)
 
     def _features(self, draws: Mapping[str, Array]) -> dict[str, Array]:
-        centred = {name: _centred(values) / self.scales[name] for name, values in draws.items()}
-        found = {name: self._of(name, values) for name, values in centred.items()}
-        found[JOINT] = self._waves(np.concatenate(list(centred.values()), axis=1) @ self.sums[JOINT])
+        changes = {name: _changes(values) / self.scales[name] for name, values in draws.items()}
+        found = {name: self._of(name, values) for name, values in changes.items()}
+        if changes:
+            found[JOINT] = _waves(np.concatenate(list(changes.values()), axis=1) @ self.sums[JOINT])
         return found
 
     def _of(self, name: str, values: Array) -> Array:
         """Of groups of elements the average, and of sums with random signs each."""
         groups = np.array_split(np.arange(values.shape[1]), min(_GROUPS, max(1, values.shape[1])))
-        waves = self._waves(values)
+        waves = _waves(values)
         single = [waves[:, group].mean(1, keepdims=True) for group in groups if group.size]
         self.groups[name] = len(single)
-        return np.concatenate([*single, self._waves(values @ self.sums[name])], axis=1)
+        return np.concatenate([*single, _waves(values @ self.sums[name])], axis=1)
 
-    def _waves(self, values: Array) -> Array:
-        angles = values[:, :, None] * _AT
-        return np.concatenate([np.cos(angles), np.sin(angles)], axis=2)
+
+def _waves(changes: Array) -> Array:
+    """They are as often up as down, so the cosine is all there is."""
+    return np.asarray(np.cos(changes[:, :, None] * _AT))
 
 
 def _by_chance(features: Array, errors: Array) -> float:
     """The largest difference between two halves of the same runs, in standard errors."""
-    generator = np.random.default_rng(0)
     flat, errors = features.reshape(len(features), -1), errors.reshape(-1)
     flat = flat[:, errors > 0] / errors[errors > 0]
-    half, worst = len(flat) // 2, 0.0
-    for _ in range(SHUFFLES):
-        order = generator.permutation(len(flat))
-        apart = flat[order[:half]].mean(0) - flat[order[half:]].mean(0)
-        worst = max(worst, float(np.abs(apart).max(initial=0.0)))
-    return _ROOM * worst * math.sqrt(max(half, 1) / 2)
+    half = len(flat) // 2
+    sides = np.repeat([1.0, -1.0], half)
+    ways = np.random.default_rng(0).permuted(np.tile(sides, (SHUFFLES, 1)), axis=1)
+    apart = ways @ flat[: 2 * half] / max(half, 1)
+    return _ROOM * float(np.abs(apart).max(initial=0.0)) * math.sqrt(half / 2)
 
 
-def _scale(values: Array) -> Array:
-    spread = _centred(values).std(0)
+def _scale(draws: Array) -> Array:
+    spread = _changes(draws).std(0) / math.sqrt(2)
     typical = float(np.sqrt((spread**2).mean())) if spread.size else 0.0
-    tiny = 1e-6 * float(np.abs(np.nan_to_num(values)).max(initial=0.0)) + 1e-30
-    return np.asarray(np.maximum(spread, max(1e-3 * typical, tiny)))
+    tiny = 1e-6 * float(np.abs(_finite(draws)).max(initial=0.0)) + 1e-30
+    return np.asarray(np.maximum(spread, max(_RARE * typical, tiny)))
 
 
-def _centred(values: Array) -> Array:
-    values = np.nan_to_num(values, posinf=0.0, neginf=0.0)
-    return np.asarray(values - values.mean(0))
+def _changes(draws: Array) -> Array:
+    """From every other run to the next."""
+    even = _finite(draws[: len(draws) // 2 * 2])
+    return np.asarray(even[0::2] - even[1::2])
+
+
+def _finite(values: Array) -> Array:
+    return np.nan_to_num(values, posinf=0.0, neginf=0.0)
 
 
 def _joined(one: Lot, other: Lot) -> Lot:
-    means = [{n: (a[n] + b[n]) / 2 for n in a if n in b} for a, b in zip(one.means, other.means, strict=True)]
+    means = [
+        {n: _middle(a[n], b[n]) for n in a if n in b and a[n].shape == b[n].shape}
+        for a, b in zip(one.means, other.means, strict=True)
+    ]
     draws = [
         {n: np.concatenate([a[n], b[n]]) for n in a if n in b and a[n].shape[1] == b[n].shape[1]}
         for a, b in zip(one.draws, other.draws, strict=True)
     ]
     return Lot(means, draws, {**one.left_out, **other.left_out})
+
+
+def _middle(one: Array, other: Array) -> Array:
+    """Integers that never changed stay integers, and are compared as such."""
+    return one if not is_float(one.dtype) and identical(one, other) else np.asarray((one + other) / 2)
 
 
 def _stricter(tolerance: Tolerance) -> Tolerance:

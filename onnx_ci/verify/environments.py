@@ -33,6 +33,7 @@ _SETTINGS = {
     "PIP_USER": "0",
 }
 _UNREACHABLE = r"[Ff]ailed to fetch|dns error|error sending request"  # in the words of uv
+AGAIN = "run it once where packages can be installed: what was installed is kept in the cache folder"
 _one_at_a_time = threading.Lock()
 
 
@@ -72,8 +73,7 @@ def _make(folder: Path, wanted: str) -> None:
         made = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
         try:
             _install(made, wanted)
-            with contextlib.suppress(OSError):  # another was faster: theirs is as good
-                made.rename(folder)
+            _put(made, folder)
         finally:
             shutil.rmtree(made, ignore_errors=True)
     except OSError as error:
@@ -81,6 +81,14 @@ def _make(folder: Path, wanted: str) -> None:
             f"no room for onnxruntime {wanted} in {folder.parent}: {error.strerror or error}",
             hint="free some space, or set ONNX_CI_CACHE to a folder that has it",
         ) from None
+
+
+def _put(made: Path, folder: Path) -> None:
+    try:
+        made.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # where it is, another was faster: theirs is as good
+            raise
 
 
 def _clear(home: Path) -> None:
@@ -107,9 +115,9 @@ def _install(folder: Path, wanted: str) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _unavailable(wanted, f"installing it took longer than {SECONDS} s") from None
+        raise _unavailable(wanted, f"that took longer than {SECONDS} s", AGAIN) from None
     if done.returncode:
-        raise _unavailable(wanted, _reason(done.stderr))
+        raise _unavailable(wanted, *_reason(done.stderr))
 
 
 def requirements(wanted: str) -> list[str]:
@@ -133,27 +141,23 @@ def _installer(wanted: str) -> list[str]:
     return [uv, "pip", "install", "--python", sys.executable, *only]
 
 
-def _reason(said: str) -> str:
-    """What pip or uv says in the end, made short; without an index it knows no version at all."""
+def _reason(said: str) -> tuple[str, str]:
+    """What pip or uv says in the end, made short, and what to do; without an index it knows no version."""
     if "from versions: none" in said or re.search(_UNREACHABLE, said):
-        return "the package index can't be reached"
+        return "the package index can't be reached", AGAIN
     known = re.search(r"\(from versions: (.*?)\)", said, re.DOTALL)
     if known:
         series = dict.fromkeys(re.findall(r"(\d+\.\d+)\.", known[1]))
-        return f"there is none for {_here()}; there are {', '.join(series)}"
+        return f"there is none for {_here()}", f"there are {', '.join(series)}"
     if re.search(r"no wheels|no version of|unsatisfiable", said):
-        return f"there is none for {_here()}"
+        return f"there is none for {_here()}", "ask for another version"
     last = [line for line in said.strip().splitlines() if line.strip()]
-    return clean(last[-1]) if last else "the installer gave no reason"
+    return clean(last[-1]) if last else "the installer gave no reason", AGAIN
 
 
 def _here() -> str:
     return f"Python {sys.version_info[0]}.{sys.version_info[1]} on {sys.platform} {platform.machine()}"
 
 
-def _unavailable(wanted: str, why: str) -> EnvironmentFault:
-    return EnvironmentFault(
-        f"onnxruntime {wanted} can't be installed: {why}",
-        hint="ask for another version, or install where the package index can be reached:"
-        " environments are kept in the cache folder",
-    )
+def _unavailable(wanted: str, why: str, hint: str) -> EnvironmentFault:
+    return EnvironmentFault(f"onnxruntime {wanted} can't be installed: {why}", hint=hint)

@@ -31,9 +31,11 @@ class Libraries:
 
 
 NO_LIBRARIES = Libraries()
-LIBRARY_HINT = (
-    'name the library that has its operators, a file inside the repository: libraries: ["ops/libmine.so"]'
+NAME_IT = (
+    "name the library that has them, a file inside the repository:"
+    ' libraries: ["ops/libmyops.so"] in the rule, or --library'
 )
+REPLACE_IT = "name one that is there and was built for this system and this onnxruntime: libraries: [...]"
 # Domains whose operators come with onnxruntime.
 _KNOWN = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "org.pytorch.aten")
 _KNOWN_FAMILIES = ("com.microsoft", "com.ms.")
@@ -48,10 +50,10 @@ def custom_operators(proto: ModelProto) -> list[str]:
     return [f"{domain}.{op}" for domain, op in custom]
 
 
-def needs_library(operators: Sequence[str], said: str) -> str:
+def needs_library(operators: Sequence[str]) -> str:
     more = len(operators) - _SHOWN
     named = ", ".join(operators[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"it has operators that no library was given for: {clean(named)} (onnxruntime: {said})"
+    return f"it has custom operators, and no library was given for them: {clean(named)}"
 
 
 def _is_known(domain: str) -> bool:

@@ -56,8 +56,7 @@ class Seeding:
             raise Baked(f"{fixed[0]} draws the same numbers in every session now: it has a seed")
         nodes = unseeded(proto)
         keys = _keys(nodes)
-        whole = len(nodes) == len(self.seeds) or all(number == 0 for *_, number in self.seeds)
-        if all(key in self.seeds for key in keys) and whole:
+        if self._all_known(keys):
             for node, key in zip(nodes, keys, strict=True):
                 _give_seed(node, self.seeds[key])
             return True
@@ -66,6 +65,11 @@ class Seeding:
                 _give_seed(node, seed)
             return False
         raise Unmatched(f"it has {_counted(nodes)} that draw numbers, the original has {_listed(self.kinds)}")
+
+    def _all_known(self, keys: Sequence[Key]) -> bool:
+        """Whether each is one of the original's, and of those that share a name none is missing."""
+        ours, theirs = (Counter(key[:2] for key in some) for some in (self.seeds, keys))
+        return all(ours[name] == count for name, count in theirs.items())
 
 
 def _keys(nodes: Sequence[NodeProto]) -> list[Key]:

@@ -20,7 +20,7 @@ from onnx_ci.verify.distribution import Unclear
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.footing import Compared, Footing
 from onnx_ci.verify.inputs import derive_feeds
-from onnx_ci.verify.libraries import LIBRARY_HINT, custom_operators, needs_library
+from onnx_ci.verify.libraries import NAME_IT, REPLACE_IT, custom_operators, needs_library
 from onnx_ci.verify.noise import Noisy, excused, refuse_strict, unexplained
 from onnx_ci.verify.samples import load_samples
 from onnx_ci.verify.seeding import Baked
@@ -186,7 +186,11 @@ class Verifier(Footing):
         try:
             return self._given, self.runner.run(self.own, self._given, limits=self.limits)
         except RunFailed as error:
-            raise _unrunnable(error, "there", "", self.proto) from None
+            raise _unrunnable(error, "there", "", self._custom) from None
+
+    @property
+    def _custom(self) -> list[str]:
+        return [] if self.runner.libraries.names else custom_operators(self.proto)
 
     def _from_samples(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
         given = load_samples(self.spec.samples, self.root, self._asked())
@@ -194,7 +198,7 @@ class Verifier(Footing):
         try:
             return feeds, self.runner.run(self.own, feeds, limits=self.limits)
         except RunFailed as error:
-            raise _unrunnable(error, "on the samples given", "check inputs.samples", self.proto) from None
+            raise _unrunnable(error, "on the samples given", "check inputs.samples", self._custom) from None
 
     def _asked(self) -> onnx.ModelProto:
         """The model without the inputs that come with it: no sample has to hold them."""
@@ -215,7 +219,7 @@ class Verifier(Footing):
             except RunFailed as error:
                 failures.append(error)
         hard = [error for error in failures if error.kind != "error"]
-        raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE, self.proto)
+        raise _unrunnable((hard or failures)[0], "on inputs made up for it", _GIVE, self._custom)
 
     def _attempts(self, failures: Sequence[RunFailed]) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
@@ -252,13 +256,13 @@ def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
     return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
 
 
-def _unrunnable(error: RunFailed, on: str, hint: str, proto: onnx.ModelProto) -> ModelError:
+def _unrunnable(error: RunFailed, on: str, hint: str, custom: Sequence[str] = ()) -> ModelError:
+    """`custom` are operators that nobody was asked for."""
     if error.stage == "library":
-        return ModelError(error.message, hint=LIBRARY_HINT, code=error.code)
+        return ModelError(error.message, hint=REPLACE_IT, code=error.code)
     if error.stage == "load":
-        custom = custom_operators(proto)
         if custom:
-            return ModelError(needs_library(custom, error.message), hint=LIBRARY_HINT, code=error.code)
+            return ModelError(needs_library(custom), hint=NAME_IT, code=error.code)
         message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
     else:
         message = f"it could not be run {on}: {error.message}"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import cmarkgfm
 import pytest
-from cmarkgfm.cmark import Options
 from example_reports import outcome, run_report
+from gfm import CALLS, html, shape, uncoded
 from hostile import EVERYTHING, HOSTILE
-from markup_reader import Element, read
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.markdown import COMMENT, render_run
@@ -18,23 +16,6 @@ from onnx_ci.report.style import one_line
 from onnx_ci.results import Outcome, RunReport
 
 WIDTHLESS = "\u200b"
-# What is looked for in finished text that is not code: people, issues, signs.
-CALLS = re.compile(r"@[a-z0-9]|#[0-9]|\bGH-[0-9]|:\+1:", re.IGNORECASE)
-
-
-def html(document: str) -> Element:
-    """As strict as an HTML reader gets: raw tags are let through, so that one that breaks out is seen."""
-    made = cmarkgfm.github_flavored_markdown_to_html(document, options=Options.CMARK_OPT_UNSAFE)
-    return read(f"<html>{made.replace('<br />', '<br>')}</html>")
-
-
-def shape(root: Element) -> list[tuple[str, tuple[str, ...]]]:
-    return [(element.tag, tuple(sorted(element.attributes))) for element in root.all()]
-
-
-def uncoded(element: Element) -> str:
-    parts = (part if isinstance(part, str) else uncoded(part) for part in element.content)
-    return "" if element.tag in ("code", "pre") else "".join(parts)
 
 
 def test_a_run_has_its_verdict_sizes_findings_and_details() -> None:

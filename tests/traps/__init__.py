@@ -12,13 +12,14 @@ from traps.base import FILE, Feed, FileTrap, Trap, feeds_for
 from traps.good_files import GOOD_FILES
 from traps.hostile import HOSTILE
 from traps.huge_files import HUGE_FILES
+from traps.noisy import NOISY
 from traps.running import RUNNING
 from traps.shrunk import SHRUNK
 from traps.storage import STORAGE
 from traps.structure import STRUCTURE
 from traps.values import VALUES
 
-TRAPS: tuple[Trap, ...] = (*STRUCTURE, *STORAGE, *VALUES, *SHRUNK, *AXES, *RUNNING, *ATTENTION)
+TRAPS: tuple[Trap, ...] = (*STRUCTURE, *STORAGE, *VALUES, *SHRUNK, *AXES, *RUNNING, *NOISY, *ATTENTION)
 
 __all__ = [
     "ATTENTION",
@@ -29,6 +30,7 @@ __all__ = [
     "HOSTILE",
     "HUGE_FILES",
     "NAMES",
+    "NOISY",
     "RUNNING",
     "SHRUNK",
     "STORAGE",

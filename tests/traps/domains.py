@@ -174,7 +174,7 @@ def training_info() -> ModelProto:
     return made
 
 
-def _ep_context(embed: int, cache: bytes | str) -> ModelProto:
+def ep_context(embed: int, cache: bytes | str) -> ModelProto:
     made = model(
         "g (float[2,64] x) => (float[2,64] y) { h = com.microsoft.EPContext(x) y = MatMul(h, W) }",
         {"W": weight(64, 64, seed=1)},
@@ -193,14 +193,14 @@ def _ep_context(embed: int, cache: bytes | str) -> ModelProto:
 
 def ep_context_embedded() -> ModelProto:
     """A compiled blob sits in a string attribute: bytes that are no text and no weight."""
-    return _ep_context(1, np.random.default_rng(0).bytes(20_000))
+    return ep_context(1, np.random.default_rng(0).bytes(20_000))
 
 
 def ep_context_beside(folder: Path) -> Path:
     """The compiled blob is a file beside the model, named in an attribute: no external data, yet needed."""
     (folder / "compiled.bin").write_bytes(np.random.default_rng(0).bytes(20_000))
     path = folder / FILE
-    path.write_bytes(encode(_ep_context(0, "compiled.bin")))
+    path.write_bytes(encode(ep_context(0, "compiled.bin")))
     return path
 
 

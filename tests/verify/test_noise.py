@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from traps.noisy import TREES, many_trees
 from verify_models import LINEAR, model, save
 
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
@@ -19,7 +19,6 @@ from onnx_ci.verify.client import Runner
 from onnx_ci.verify.verifier import Verifier
 
 EXACT = Tolerance(exact=True)
-TREES = 300
 
 
 @pytest.fixture(scope="module")
@@ -58,40 +57,8 @@ def checked(
     return found
 
 
-def trees(order: Sequence[int], *, flipped: int | None = None) -> onnx.ModelProto:
-    """Decision trees, whose sums onnxruntime shares out among threads: another number, other last bits."""
-    generator = np.random.default_rng(1)
-    weights = generator.standard_normal((TREES, 2, 3)) * 10 ** generator.standard_normal((TREES, 2, 3))
-    splits = generator.standard_normal(TREES)
-    if flipped is not None:
-        weights[flipped] *= -1
-    places = [(tree, leaf, target) for tree in range(TREES) for leaf in (1, 2) for target in range(3)]
-    node = helper.make_node(
-        "TreeEnsembleRegressor",
-        ["x"],
-        ["y"],
-        domain="ai.onnx.ml",
-        n_targets=3,
-        nodes_treeids=np.repeat(np.arange(TREES), 3).tolist(),
-        nodes_nodeids=[0, 1, 2] * TREES,
-        nodes_featureids=[number for tree in order for number in (tree % 8, 0, 0)],
-        nodes_values=[number for tree in order for number in (float(splits[tree]), 0.0, 0.0)],
-        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"] * TREES,
-        nodes_truenodeids=[1, 0, 0] * TREES,
-        nodes_falsenodeids=[2, 0, 0] * TREES,
-        target_treeids=[tree for tree, _, _ in places],
-        target_nodeids=[leaf for _, leaf, _ in places],
-        target_ids=[target for _, _, target in places],
-        target_weights=[float(weights[order[tree], leaf - 1, target]) for tree, leaf, target in places],
-    )
-    proto = model("g (float[1,8] x) => (float[1,3] y) { }")
-    proto.graph.node.append(node)
-    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
-    return proto
-
-
-PLANTED = trees(range(TREES))
-SHUFFLED = trees([int(tree) for tree in np.random.default_rng(3).permutation(TREES)])
+PLANTED = many_trees()
+SHUFFLED = many_trees([int(tree) for tree in np.random.default_rng(3).permutation(TREES)])
 
 
 def test_a_steady_model_has_no_noise_and_costs_one_sample_more(tmp_path: Path):
@@ -121,7 +88,7 @@ def test_what_threads_do_to_the_original_is_not_held_against_a_candidate(runner:
 
 
 def test_noise_hides_no_damage(runner: Runner, tmp_path: Path):
-    broken = trees(range(TREES), flipped=7)
+    broken = many_trees(flipped=7)
     found = checked(runner, tmp_path, PLANTED, broken, EXACT)
     assert found.status == "failed"
     assert checked(runner, tmp_path, PLANTED, broken, Tolerance(max_abs=1e-3)).status == "failed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onnx_ci.entry.arguments import read_runtimes, read_tolerance
+from onnx_ci.entry.arguments import read_libraries, read_runtimes, read_tolerance
 from onnx_ci.entry.output import (
     add_format_arguments,
     add_library_argument,
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         tolerance=tolerance,
         samples=tuple(options.samples),
         runtimes=read_runtimes(options.runtimes),
-        libraries=tuple(options.libraries),
+        libraries=read_libraries(options.libraries),
     )
     write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")

@@ -77,6 +77,10 @@ def _described(rule: Rule) -> Iterator[str]:
     yield f"    tolerance, all must hold: {', '.join(f'{n} {v}' for n, v in given if v not in (None, False))}"
     source = f"samples {', '.join(rule.inputs.samples)}" if rule.inputs.samples else "derived from the graph"
     yield f"    inputs: {source}"
+    if rule.runtimes:
+        yield f"    onnxruntime: the installed one, and {', '.join(rule.runtimes)}"
+    if rule.libraries:
+        yield f"    libraries of operators: {', '.join(rule.libraries)}"
     if rule.only_new:
         yield "    only_new: what is wrong with a model that did not change is a warning"
     yield f"    savings under {rule.minimum_gain:.1%} are left alone; severity {rule.severity}"

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnx_ci.entry.arguments import read_budget, read_methods, read_runtimes, read_tolerance
+from onnx_ci.entry.arguments import read_budget, read_libraries, read_methods, read_runtimes, read_tolerance
 from onnx_ci.entry.output import (
     add_cache_argument,
     add_format_arguments,
@@ -103,7 +103,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
         plan_seconds=options.plan_seconds,
         cache=options.cache,
         runtimes=read_runtimes(options.runtimes),
-        libraries=tuple(options.libraries),
+        libraries=read_libraries(options.libraries),
     )
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None
@@ -115,7 +115,8 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
         from onnx_ci.single import home_of, inputs_from
         from onnx_ci.verify.sample_paths import sample_files
 
-        _write_depfile(options, [*sample_files(inputs_from(options.samples).samples, home_of(source))])
+        samples = sample_files(inputs_from(options.samples).samples, home_of(source))
+        _write_depfile(options, [*samples, *map(Path, options.libraries)])
     return 0
 
 

@@ -1,0 +1,1 @@
+"""The GitHub Action: what `action.yml` runs."""

@@ -1,0 +1,121 @@
+"""Mode `commit`: fix the models, commit what that changed, and push it, or say plainly why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx_ci.entry.github.branch import Branch, refusal, take_branch
+from onnx_ci.entry.github.changed import changed_files, work_tree
+from onnx_ci.entry.github.event import Event
+from onnx_ci.entry.github.git_settings import credentials, git_settings
+from onnx_ci.entry.github.inputs import Inputs
+from onnx_ci.entry.github.judged import NO_CHECKOUT, judged
+from onnx_ci.entry.github.message import commit_message, is_our_own
+from onnx_ci.entry.github.push import push
+from onnx_ci.entry.github.staging import PATCH, commit, keep_patch, problem_with, stage, unstage
+from onnx_ci.entry.github.tell import Told
+from onnx_ci.entry.github.upstream import catch_up
+from onnx_ci.errors import UsageError
+from onnx_ci.results import RunReport
+from onnx_ci.targets.git import commit_of, find_root, run_git
+
+NO_NEW_RUN = (
+    "pushed with the workflow's own token: GitHub starts no workflow for such a push, so required checks do"
+    " not run on it; the input `token` takes another one"
+)
+OUR_OWN = "the last commit is one of our own, so nothing is committed on top of it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed:
+    """Models that were fixed: the report, the files that changed, and the commits before and after."""
+
+    report: RunReport
+    names: tuple[str, ...] = ()
+    base: str = ""
+    commit: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committing:
+    """What stays the same however often it has to be done."""
+
+    inputs: Inputs
+    event: Event
+    root: Path
+    folder: Path  # where the report goes, and the patch
+
+    def run(self) -> Told:
+        reason = refusal(self.event, self.root)
+        if reason:
+            return self._refused(self._fix(), reason)
+        with git_settings(credentials(self.inputs.token)):
+            branch = take_branch(self.event, self.root)
+        if is_our_own(run_git(self.root, "log", "-1", "--format=%B") or ""):
+            return Told(report=judged("check", self.inputs, self.event), notes=(OUR_OWN,))
+        return self._push(branch, self._commit())
+
+    def _fix(self) -> Fixed:
+        before = work_tree(self.root)
+        report = judged("fix", self.inputs, self.event)
+        names = changed_files(before, work_tree(self.root))
+        return Fixed(report=report, names=tuple(names), base=commit_of(self.root, "HEAD") or "")
+
+    def _commit(self) -> Fixed:
+        """Fix, and commit what that changed, if it changed anything."""
+        fixed = self._fix()
+        if not fixed.names:
+            return fixed
+        stage(self.root, fixed.names)
+        problem = problem_with(self.root, fixed.names, fixed.report, self.inputs.policy)
+        if problem:
+            unstage(self.root, fixed.names)
+            return Fixed(report=fixed.report, names=fixed.names, base=fixed.base, refused=problem)
+        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.report))
+        made = commit_of(self.root, "HEAD") or ""
+        return Fixed(report=fixed.report, names=fixed.names, base=fixed.base, commit=made)
+
+    def _push(self, branch: Branch, fixed: Fixed) -> Told:
+        for attempt in range(1, self.inputs.push_attempts + 1):
+            if not fixed.commit:
+                return self._refused(fixed, fixed.refused) if fixed.refused else Told(report=fixed.report)
+            with git_settings(credentials(self.inputs.token)):
+                pushed = push(branch, fixed.names)
+            if pushed.done:
+                notes = () if self.inputs.own_token else (NO_NEW_RUN,)
+                return Told(report=fixed.report, changed=True, commit=fixed.commit, notes=notes)
+            if not pushed.moved:
+                return self._refused(fixed, pushed.refused)
+            if attempt < self.inputs.push_attempts:
+                fixed = self._again(branch, fixed)
+        moved = f"the branch {branch.name} has moved at each of {self.inputs.push_attempts} attempts to push"
+        return self._refused(fixed, moved)
+
+    def _again(self, branch: Branch, fixed: Fixed) -> Fixed:
+        """After others pushed: the same on top of theirs, or anew where they changed what it is about."""
+        with git_settings(credentials(self.inputs.token)):
+            complaint = branch.fetch()
+        if complaint is not None:
+            raise UsageError(f"the branch {branch.name} could not be fetched: {complaint}")
+        rebased = catch_up(branch, fixed.base, fixed.names)
+        if not rebased:
+            return self._commit()
+        base = commit_of(self.root, branch.tracking) or ""
+        return Fixed(report=fixed.report, names=fixed.names, base=base, commit=rebased)
+
+    def _refused(self, fixed: Fixed, reason: str) -> Told:
+        """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
+        if not fixed.names:
+            return Told(report=fixed.report)
+        keep_patch(self.root, fixed.names, fixed.base, self.folder)
+        told = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
+        return Told(report=fixed.report, changed=True, refused=told)
+
+
+def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> Told:
+    root = find_root(here)
+    if root is None:
+        raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
+    return Committing(inputs=inputs, event=event, root=root, folder=folder).run()

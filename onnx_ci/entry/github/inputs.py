@@ -1,0 +1,121 @@
+"""The inputs of the action, read from the environment and checked: a wrong one is named in the error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from onnx_ci.errors import UsageError
+
+MODES = ("check", "fix", "commit", "comment")
+LEVELS = ("error", "warning", "never")
+DEFAULT_KEY = "default"
+MESSAGE = "Shrink ONNX models"
+_MOST_ATTEMPTS = 20
+_EXTRA = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What the workflow asked for, one field an input."""
+
+    mode: str = "check"
+    policy: str = ""
+    paths: tuple[str, ...] = ()
+    since: str = ""
+    all: bool = False
+    fail_on: str = "error"
+    comment: str = ""  # the key of the sticky comment; empty: none
+    commit_message: str = MESSAGE
+    push_attempts: int = 3
+    token: str = field(default="", repr=False)
+    own_token: bool = False  # another than the one that every workflow has
+    python_version: str = ""
+    cache: bool = True
+    extras: tuple[str, ...] = ()
+
+
+def read_inputs(environment: Mapping[str, str]) -> Inputs:
+    """`INPUT_FAIL_ON` is the input `fail-on`; one that is empty or missing has its default."""
+    given = _Given(environment)
+    inputs = Inputs(
+        mode=given.one_of("mode", MODES),
+        policy=given.text("policy"),
+        paths=given.lines("paths"),
+        since=given.text("since"),
+        all=given.flag("all", default=False),
+        fail_on=given.one_of("fail-on", LEVELS),
+        comment=given.key("comment"),
+        commit_message=given.text("commit-message") or MESSAGE,
+        push_attempts=given.number("push-attempts", default=3, most=_MOST_ATTEMPTS),
+        token=given.text("token"),
+        own_token=given.text("token") not in ("", environment.get("ONNX_CI_JOB_TOKEN", "")),
+        python_version=given.text("python-version"),
+        cache=given.flag("cache", default=True),
+        extras=read_extras(given.text("extras")),
+    )
+    _refuse_two_selections(inputs)
+    return inputs
+
+
+def read_extras(text: str) -> tuple[str, ...]:
+    """Names of optional dependencies, separated by commas or white space."""
+    names = tuple(dict.fromkeys(re.split(r"[\s,]+", text.strip()))) if text.strip() else ()
+    for name in names:
+        if not _EXTRA.fullmatch(name):
+            raise wrong("extras", name, "names such as: simplify, compression")
+    return names
+
+
+def wrong(name: str, found: str, expected: str) -> UsageError:
+    return UsageError(
+        f"input {name!r}: found {found!r}, expected {expected}", hint=f"in the workflow: {name}: …"
+    )
+
+
+class _Given:
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+
+    def text(self, name: str) -> str:
+        return self.environment.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip()
+
+    def lines(self, name: str) -> tuple[str, ...]:
+        """One a line: a name may have spaces in it."""
+        found = self.environment.get(f"INPUT_{name.upper().replace('-', '_')}", "").splitlines()
+        return tuple(line.strip() for line in found if line.strip())
+
+    def one_of(self, name: str, allowed: Sequence[str]) -> str:
+        found = self.text(name) or allowed[0]
+        if found not in allowed:
+            raise wrong(name, found, f"one of {', '.join(allowed)}")
+        return found
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        found = self.text(name).lower()
+        if found not in ("", "true", "false"):
+            raise wrong(name, found, "true or false")
+        return found == "true" if found else default
+
+    def key(self, name: str) -> str:
+        """`true` is the usual comment; any other word is the key of one of its own."""
+        found = self.text(name)
+        return {"": "", "false": "", "true": DEFAULT_KEY}.get(found.lower(), found)
+
+    def number(self, name: str, *, default: int, most: int) -> int:
+        found = self.text(name)
+        if not found:
+            return default
+        if not (found.isascii() and found.isdigit() and 1 <= int(found[:4]) <= most and len(found) < 4):
+            raise wrong(name, found, f"a whole number from 1 to {most}")
+        return int(found)
+
+
+def _refuse_two_selections(inputs: Inputs) -> None:
+    given = [name for name in ("paths", "since", "all") if getattr(inputs, name)]
+    if len(given) > 1:
+        raise UsageError(
+            f"inputs {' and '.join(map(repr, given))} can't be given together",
+            hint="choose one of them; with none, the models that differ from the base are looked at",
+        )

@@ -1,0 +1,40 @@
+"""The gate as a workflow runs it: which models the event is about, judged by their policies."""
+
+from __future__ import annotations
+
+from onnx_ci.entry.context import Context, open_context
+from onnx_ci.entry.gate import Judging, judge_selection, select_models
+from onnx_ci.entry.github.event import Event
+from onnx_ci.entry.github.git_settings import credentials, git_settings
+from onnx_ci.entry.github.inputs import Inputs
+from onnx_ci.errors import UsageError
+from onnx_ci.results import RunReport
+from onnx_ci.targets.select import Selection, Wanted
+
+NO_CHECKOUT = "check it out in an earlier step (uses: actions/checkout), or name models in the input paths"
+
+
+def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
+    """What `onnx-ci check` or `fix` would find; the token is there only where something may be fetched."""
+    context = open_context(inputs.policy or None)
+    with git_settings(credentials(inputs.token)):
+        selection = _selection(context, inputs, event)
+    fetches = context.checked.policy().lfs.missing == "fetch"
+    with git_settings(credentials(inputs.token) if fetches else ()):
+        return judge_selection(command, context, selection, Judging(cache=inputs.cache))
+
+
+def _selection(context: Context, inputs: Inputs, event: Event) -> Selection:
+    """What was asked for; or what the event is about; or all, where that can't be known."""
+    if inputs.paths or inputs.since or inputs.all:
+        return select_models(context, Wanted(paths=inputs.paths, since=inputs.since, everything=inputs.all))
+    if context.repository is None:
+        raise UsageError("there is no git repository here", hint=NO_CHECKOUT)
+    if not event.since:
+        return select_models(context, Wanted(everything=event.everything))
+    try:
+        return select_models(context, Wanted(since=event.since))
+    except UsageError as error:  # a branch that was pushed by force: what was there before may be gone
+        selection = select_models(context, Wanted(everything=True))
+        note = f"all models are looked at, since the commit before can't be had: {error.message}"
+        return Selection(models=selection.models, base=selection.base, note=note)

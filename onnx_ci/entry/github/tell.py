@@ -1,0 +1,114 @@
+"""Tells what came of a run: annotations, summary, report files, outputs, and a comment if wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onnx_ci.cache.folder import SUFFIX
+from onnx_ci.cache.folder import folder as outcomes_folder
+from onnx_ci.entry.github import comment
+from onnx_ci.entry.github.event import Event
+from onnx_ci.entry.github.inputs import Inputs
+from onnx_ci.entry.github.outputs import write_outputs, write_summary
+from onnx_ci.entry.output import write_to
+from onnx_ci.report import github, html, json, markdown
+from onnx_ci.report.github import Annotation
+from onnx_ci.report.inert import prose
+from onnx_ci.results import RunReport
+
+JSON, HTML, MARKDOWN = "report.json", "report.html", "report.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What there is to tell. `refused` says why nothing was committed although something was to be."""
+
+    report: RunReport
+    changed: bool = False
+    commit: str = ""
+    refused: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.refused else self.report.exit_code
+
+
+def tell(told: Told, inputs: Inputs, event: Event, folder: Path) -> None:
+    report = replace(told.report, notes=(*told.report.notes, *told.notes))
+    body = _refusal(told) + markdown.render_run(report, markdown.COMMENT - len(_refusal(told).encode()))
+    write_to(body, str(folder / MARKDOWN))
+    write_to(json.render_run(report), str(folder / JSON))
+    write_to(html.render_run(report), str(folder / HTML))
+    write_to(github.render_run(report), "")
+    _annotate(told)
+    write_summary(_refusal(told) + markdown.render_run(report, markdown.SUMMARY))
+    write_outputs(_outputs(told, inputs, folder, body))
+    if inputs.comment:
+        comment.post(inputs, event, report, before=_refusal(told))
+
+
+def report_folder() -> Path:
+    """A new one: an action may be used more than once in a job."""
+    home = Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir()) / "onnx-ci"
+    home.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(dir=home, prefix="report-"))
+
+
+def _refusal(told: Told) -> str:
+    return f"> **Not committed:** {prose(told.refused)}\n\n" if told.refused else ""
+
+
+def _annotate(told: Told) -> None:
+    lines = [("error", told.refused)] if told.refused else []
+    lines += [("notice", note) for note in told.notes]
+    for kind, message in lines:
+        shown = Annotation(kind=kind, file="", line=0, title="onnx-ci", message=message)
+        sys.stdout.write(f"{shown}\n")
+    sys.stdout.flush()
+
+
+def _outputs(told: Told, inputs: Inputs, folder: Path, body: str) -> dict[str, str]:
+    code = told.exit_code or int(inputs.fail_on == "warning" and _warns(told.report))
+    return {
+        "exit-code": str(code),
+        "verdict": "0" if inputs.fail_on == "never" else str(code),
+        "changed": str(told.changed).lower(),
+        "committed": str(bool(told.commit)).lower(),
+        "commit-sha": told.commit,
+        "bytes-before": str(told.report.size_before),
+        "bytes-after": str(told.report.size_after),
+        "report": str(folder / JSON),
+        "folder": str(folder),
+        "artifact": artifact_name(inputs.mode),
+        "results-digest": _results_digest(),
+        "comment-body": body,
+    }
+
+
+def _warns(report: RunReport) -> bool:
+    everything = [*report.findings, *(f for outcome in report.outcomes for f in outcome.findings)]
+    return any(finding.severity == "warning" for finding in everything)
+
+
+def artifact_name(mode: str) -> str:
+    """Unlike that of any other job of the workflow; what an artifact may not be called is left out."""
+    job = re.sub(r"[^A-Za-z0-9_.-]", "-", os.environ.get("GITHUB_JOB", ""))
+    index = os.environ.get("ONNX_CI_JOB_INDEX", "")
+    several = f"-{index}" if index.isdigit() and os.environ.get("ONNX_CI_JOB_TOTAL", "1") != "1" else ""
+    return f"onnx-ci-{mode}-{job}{several}"
+
+
+def _results_digest() -> str:
+    """What is in the cache of results: it is saved under this name, and not again while nothing is added."""
+    try:
+        names = sorted(path.name for path in outcomes_folder().iterdir() if path.suffix == SUFFIX)
+    except (OSError, RuntimeError):
+        names = []
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""

@@ -1,0 +1,94 @@
+"""Calls the action's program in this process, as its step would: inputs and event through the environment."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from acting import REPOSITORY
+from command import plain_environment
+
+from onnx_ci.entry.github.run import main
+
+OUTPUT = re.compile(r"^(\S+)<<(\S+)\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """What a call said and handed over."""
+
+    log: str
+    outputs: Mapping[str, str]
+    summary: str
+
+    @property
+    def code(self) -> str:
+        return self.outputs["exit-code"]
+
+    @property
+    def report(self) -> Any:
+        return json.loads(Path(self.outputs["report"]).read_text())
+
+    @property
+    def patch(self) -> Path:
+        return Path(self.outputs["report"]).with_name("changes.patch")
+
+
+def call(
+    folder: Path,
+    event: str = "push",
+    payload: Mapping[str, Any] | None = None,
+    *,
+    also: Mapping[str, str] | None = None,
+    step: str = "run",
+    **inputs: str,
+) -> Called:
+    """Inputs by their names, with `_` for `-`; `also` is more of the environment."""
+    place = folder.parent / f"runner-of-{folder.name}"
+    place.mkdir(exist_ok=True)
+    (place / "event.json").write_text(json.dumps(payload or {}))
+    files = {name: place / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_PATH")}
+    for file in files.values():
+        file.write_text("")
+    environment = {
+        **plain_environment(),
+        **{name: str(file) for name, file in files.items()},
+        **{f"INPUT_{name.upper()}": value for name, value in inputs.items()},
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_EVENT_NAME": event,
+        "GITHUB_EVENT_PATH": str(place / "event.json"),
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "GITHUB_REF": "refs/heads/main",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "RUNNER_TEMP": str(place),
+        "RUNNER_TOOL_CACHE": str(place / "tools"),
+        **(also or {}),
+    }
+    out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+    before = Path.cwd()
+    patched = mock.patch.dict(os.environ, environment, clear=True)
+    with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        os.chdir(folder)
+        try:
+            code = main([step])
+        finally:
+            os.chdir(before)
+    log = _text(out) + _text(err)
+    assert (code == 0) == (step == "run" or "::error" not in log), log
+    outputs = {name: value for name, _, value in OUTPUT.findall(files["GITHUB_OUTPUT"].read_text())}
+    assert outputs.get("exit-code") != "4", log
+    return Called(log=log, outputs=outputs, summary=files["GITHUB_STEP_SUMMARY"].read_text())
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()

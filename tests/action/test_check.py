@@ -1,0 +1,135 @@
+"""Modes check and fix: annotations, summary, report, outputs, and the cache of results."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calling import call
+from hosting import Hosted
+
+from onnx_ci.gate import Gate
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Hosted:
+    made = Hosted(tmp_path_factory.mktemp("host"))
+    made.add_model()
+    made.push("a bloated model")
+    made.clone("clone")
+    return made
+
+
+@pytest.fixture(scope="module")
+def proven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return {"ONNX_CI_CACHE": str(tmp_path_factory.mktemp("proven"))}
+
+
+def test_a_check_tells_everybody_and_changes_nothing(host: Hosted, proven: dict[str, str]) -> None:
+    clone = host.home / "clone"
+    done = call(clone, also=proven)
+    assert (done.code, done.outputs["verdict"], done.outputs["changed"]) == ("1", "1", "false")
+    assert "::error file=models/a.onnx,line=1,title=OCI003" in done.log
+    assert "::error file=.onnx-ci.yaml,line=3," in done.log
+    assert "```mermaid" in done.summary
+    assert "| <code>models/a.onnx</code> | 65.8 kB | 16.9 kB | -74.3% |" in done.summary
+    assert done.outputs["comment-body"] in done.summary
+    assert done.report["totals"] == {"size_before": 65829, "size_after": 16888}
+    assert (done.outputs["bytes-before"], done.outputs["bytes-after"]) == ("65829", "16888")
+    folder = Path(done.outputs["folder"])
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "report.json", "report.md"]
+    assert not host.author.git("-C", str(clone), "status", "--porcelain")
+
+
+@pytest.mark.parametrize(
+    ("severity", "fail_on", "code", "verdict"),
+    [
+        ("error", "never", "1", "0"),
+        ("warning", "error", "0", "0"),
+        ("warning", "warning", "1", "1"),
+        ("warning", "never", "1", "0"),
+    ],
+)
+def test_what_makes_it_fail(
+    host: Hosted, proven: dict[str, str], tmp_path: Path, severity: str, fail_on: str, code: str, verdict: str
+) -> None:
+    folder = tmp_path / "work"
+    shutil.copytree(host.home / "clone", folder)
+    policy = folder / ".onnx-ci.yaml"
+    policy.write_text(policy.read_text() + f"    severity: {severity}\n")
+    done = call(folder, also=proven, fail_on=fail_on)
+    expected = "0" if (severity, fail_on) == ("warning", "never") else code
+    assert (done.code, done.outputs["verdict"]) == (expected, verdict)
+
+
+def test_a_policy_that_is_wrong_fails_whatever_is_asked(host: Hosted, tmp_path: Path) -> None:
+    shutil.copytree(host.home / "clone", tmp_path / "work")
+    (tmp_path / "work" / ".onnx-ci.yaml").write_text("version: 1\nmodels:\n  - path: a\n    bugdet: {}\n")
+    done = call(tmp_path / "work", fail_on="never")
+    assert (done.code, done.outputs["verdict"]) == ("2", "2")
+    assert "::error file=.onnx-ci.yaml,line=4,title=onnx-ci::" in done.log
+    assert "budget" in done.log
+
+
+def test_a_wrong_input_is_an_annotation(host: Hosted) -> None:
+    done = call(host.home / "clone", mode="chekc")
+    assert done.outputs["verdict"] == "2"
+    assert "::error title=onnx-ci::input 'mode': found 'chekc', expected one of check, fix" in done.log
+
+
+def test_without_a_repository_there_is_no_pass(tmp_path: Path) -> None:
+    done = call(tmp_path)
+    assert done.code == "2"
+    assert "there is no git repository here" in done.log
+
+
+def test_fix_leaves_smaller_models_in_the_work_tree(
+    host: Hosted, proven: dict[str, str], tmp_path: Path
+) -> None:
+    shutil.copytree(host.home / "clone", tmp_path / "work")
+    done = call(tmp_path / "work", also=proven, mode="fix")
+    assert (done.code, done.outputs["changed"], done.outputs["committed"]) == ("0", "true", "false")
+    assert (tmp_path / "work" / "models" / "a.onnx").stat().st_size == 16888
+
+
+def test_after_a_push_only_what_it_changed_is_looked_at(host: Hosted, tmp_path: Path) -> None:
+    other = Hosted(tmp_path)
+    other.add_model("old.onnx")
+    before = other.push("old")
+    other.add_model("new.onnx", seed=1)
+    other.push("new")
+    clone = other.clone("clone", "--depth=1")
+    done = call(clone.root, payload={"before": before})
+    assert [model["path"] for model in done.report["models"]] == ["new.onnx"]
+    gone = call(clone.root, payload={"before": "d" * 40})  # pushed by force
+    assert [model["path"] for model in gone.report["models"]] == ["new.onnx", "old.onnx"]
+    assert "can't be had" in gone.log
+
+
+def test_a_second_run_does_no_work_and_a_fork_is_not_believed(
+    host: Hosted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run is on a new machine, with nothing but the folder that the cache gives back."""
+    worked: list[str] = []
+    choose = Gate._choose
+
+    def noted(gate: Gate, *rest: Any) -> Any:
+        worked.append(gate.job.name)
+        return choose(gate, *rest)
+
+    monkeypatch.setattr(Gate, "_choose", noted)
+    restored = {"ONNX_CI_CACHE": str(tmp_path / "restored")}
+    digests = []
+    for machine in ("first", "second"):
+        done = call(host.home / "clone", also={**restored, "XDG_STATE_HOME": str(tmp_path / machine)})
+        digests.append(done.outputs["results-digest"])
+    assert worked == ["models/a.onnx"]
+    assert digests[0] == digests[1] != ""
+    fork = {"pull_request": {"head": {"ref": "x", "sha": "y", "repo": {"full_name": "stranger/models"}}}}
+    also = {**restored, "XDG_STATE_HOME": str(tmp_path / "third")}
+    call(host.home / "clone", "pull_request", fork, also=also, all="true")
+    assert worked == ["models/a.onnx"] * 2
+    call(host.home / "clone", also={**also, "ONNX_CI_CACHE_KEY": "a secret"})
+    assert worked == ["models/a.onnx"] * 3
