@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from acting import PROJECT, Act, tools
@@ -25,6 +27,19 @@ def test_the_environment_is_there_and_knows_itself(act: Act) -> None:
     assert [path.name for path in tools(act.home / "machine").joinpath("onnx-ci").iterdir()] == [
         act.environment_folder.name
     ]
+
+
+def test_environments_that_nobody_uses_any_more_go(act: Act) -> None:
+    home = act.environment_folder.parent
+    for name, age in (("onnx-ci-0.0.1-old", 61), ("onnx-ci-0.0.2-recent", 59)):
+        (home / name).mkdir()
+        (home / name / "complete").touch()
+        then = time.time() - age * 24 * 3600
+        os.utime(home / name / "complete", (then, then))
+    act.install()
+    assert not (home / "onnx-ci-0.0.1-old").exists()
+    (home / "onnx-ci-0.0.2-recent" / "complete").unlink()
+    (home / "onnx-ci-0.0.2-recent").rmdir()
 
 
 def test_what_is_prepared_depends_on_what_is_asked(tmp_path: Path) -> None:
