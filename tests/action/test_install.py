@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import yaml
 from acting import PROJECT, Act, tools
 from calling import call
 
@@ -86,9 +87,20 @@ def test_an_old_python_is_told_what_to_do(tmp_path: Path) -> None:
     assert "python-version" in done.stdout
 
 
-def test_the_set_up_action_has_the_steps_of_the_action_itself() -> None:
-    import yaml
+def test_inputs_and_outputs_are_those_that_were_promised() -> None:
+    action = yaml.safe_load((PROJECT / "action.yml").read_text())
+    inputs = "mode policy paths since all fail-on comment commit-message push-attempts token python-version"
+    assert list(action["inputs"]) == [*inputs.split(), "cache", "extras"]
+    outputs = "exit-code changed committed commit-sha bytes-before bytes-after report comment-body"
+    assert list(action["outputs"]) == outputs.split()
+    given = {step["id"]: step.get("env", {}) for step in action["runs"]["steps"] if "id" in step}["run"]
+    named = {
+        name.removeprefix("INPUT_").lower().replace("_", "-") for name in given if name.startswith("INPUT_")
+    }
+    assert named == set(action["inputs"]) - {"python-version"}  # which is for another step
 
+
+def test_the_set_up_action_has_the_steps_of_the_action_itself() -> None:
     whole, alone = (
         {step["name"]: step for step in yaml.safe_load((PROJECT / name).read_text())["runs"]["steps"]}
         for name in ("action.yml", "setup/action.yml")
