@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from onnx_ci.verify.client import Runner
 
 # Two exports of one network may differ in these and still be compared.
-OWN_AFFAIRS = ("opset", "ir", "metadata", "producer", "functions")
+OWN_AFFAIRS = ("dims", "opset", "ir", "metadata", "producer", "functions")
+COMPARED = 8  # inputs made up for one pair: with 2, one in eight real damages of a small classifier passed
 
 
 def shrink_file(
@@ -160,7 +161,7 @@ def compare_files(
     rule = Rule(
         pattern=str(first),
         tolerance=tolerance,
-        inputs=inputs_from(samples),
+        inputs=replace(inputs_from(samples), count=COMPARED),
         runtimes=runtimes,
         libraries=as_named(libraries),
     )

@@ -21,7 +21,6 @@ from onnx_ci.verify.bench import Bench
 from onnx_ci.verify.client import Feeds, RunFailed
 from onnx_ci.verify.damage import put
 from onnx_ci.verify.dtypes import Array
-from onnx_ci.verify.seeding import Baked, Unmatched
 from onnx_ci.verify.verifier import Verifier
 
 Damage = Callable[[Array], Array]
@@ -34,10 +33,7 @@ class Trials:
 
     def __init__(self, model: Model, items: Collection[Stored], verifier: Verifier, folder: Path) -> None:
         self.model = model.copy()
-        self.fresh = bool(verifier.seeding)  # random nodes draw the same numbers in every new session
         self.verifier = verifier
-        if self.fresh:
-            self._seed()
         self.folder = folder
         self.runs = self.deaths = 0
         self._tried: bool | None = None
@@ -53,19 +49,20 @@ class Trials:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _seed(self) -> None:
-        try:
-            self.verifier.seeding.give(self.model.proto)
-        except (Unmatched, Baked) as error:
-            raise RunFailed("error", str(error)) from None
-
     def on(self, feeds: Sequence[Feeds]) -> Bench:
         """These inputs, to run damaged models on."""
         own, verifier = values_beside(self.model), self.verifier
         given = [{**sample, **own} for sample in feeds]
         spare = {*verifier.stored, *own}
         return self._stack.enter_context(
-            Bench(verifier.runner, self.path, given, limits=verifier.limits, spare=spare, fresh=self.fresh)
+            Bench(
+                verifier.runner,
+                self.path,
+                given,
+                limits=verifier.limits,
+                spare=spare,
+                seeding=verifier.seeding,
+            )
         )
 
     def unharmed(self, bench: Bench) -> Outputs:

@@ -60,6 +60,30 @@ class Act:
             elif origin.exists():
                 shutil.copyfile(origin, target)
 
+    @property
+    def environment_folder(self) -> Path:
+        (found,) = (tools(self.home / "machine") / "onnx-ci").glob("onnx-ci-*")
+        return found
+
+    def install(self) -> None:
+        """As the steps of the action do it, once for all."""
+        for step in ("prepare", "install"):
+            done = subprocess.run(
+                ["python3", "-I", str(self.source / "onnx_ci" / "entry" / "github" / "start.py"), step],
+                env={**self._outside(), "RUNNER_TOOL_CACHE": str(tools(self.home / "machine"))},
+                cwd=self.home,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+
+    @staticmethod
+    def _outside() -> dict[str, str]:
+        """Our own environment, without what a workflow that runs these tests would tell."""
+        foreign = (*FOREIGN, "ONNX_CI", "INPUT_")
+        return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+
     def run(
         self,
         event: str,
@@ -68,16 +92,17 @@ class Act:
         folder: Path,
         remote: Path,
         artifacts: Path,
+        machine: Path | None = None,
         **also: str,
     ) -> Ran:
-        """Run the workflows of a folder that an event starts. `also` goes into the environment of the job."""
+        """Run the workflows of a folder that an event starts. `also` goes into the environment of the job;
+        `machine` is the runner: a folder in which things stay from run to run."""
         artifacts.mkdir(parents=True, exist_ok=True)
         (artifacts.parent / "event.json").write_text(json.dumps(payload))
         settings = {
             "STUB_REMOTE": f"file://{remote}",
             "STUB_CACHE": str(self.home / "cache"),
             "STUB_ARTIFACTS": str(artifacts),
-            "RUNNER_TOOL_CACHE": str(self.home / "tools"),
             "GITHUB_REPOSITORY": REPOSITORY,
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_SYSTEM": os.devnull,
@@ -91,9 +116,9 @@ class Act:
         words += [
             word for name, path in self._local(folder) for word in ("--local-repository", f"{name}={path}")
         ]
-        foreign = (*FOREIGN, "ONNX_CI")
-        outside = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-        outside["XDG_CACHE_HOME"] = str(self.home / "act")
+        outside = self._outside()
+        outside["PATH"] = os.pathsep.join([str(STUBS / "bin"), outside["PATH"]])
+        outside["XDG_CACHE_HOME"] = str(machine or self.home / "machine")
         done = subprocess.run(
             words,
             cwd=folder,
@@ -118,6 +143,11 @@ class Act:
             owner, repository = path.split("/")[:2]
             stub = self.source if f"{owner}/{repository}" == OURS else STUBS / repository
             yield f"{owner}/{repository}@{ref}", stub
+
+
+def tools(machine: Path) -> Path:
+    """What act makes the runner's folder for tools, below its cache folder."""
+    return machine / "act" / "tool_cache"
 
 
 @contextmanager

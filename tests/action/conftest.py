@@ -16,6 +16,7 @@ def act(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Act:
     home = (base if worker_id == "master" else base.parent) / "action"
     made = Act(home=home)
     with alone(home / "lock"):
-        if not (home / "source" / "action.yml").exists():
+        if not (home / "machine").exists():
             made.prepare()
+            made.install()
     return made

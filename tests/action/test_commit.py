@@ -13,6 +13,7 @@ from git_repositories import Repository
 from hosting import Hosted
 from small_models import bloated, save_outside
 
+from onnx_ci.entry.github.git_settings import BOT, BOT_ADDRESS
 from onnx_ci.entry.github.message import is_our_own
 
 
@@ -104,12 +105,16 @@ def test_nothing_to_do_is_no_commit(host: Hosted, proven: dict[str, str]) -> Non
 def test_it_never_builds_on_its_own_commit(host: Hosted, proven: dict[str, str]) -> None:
     host.add_model("models/b.onnx", seed=1)
     host.author.git("add", "--all")
-    host.author.git("commit", "--quiet", "-m", "b\n\nShrunk-by: onnx-ci 0.0.9")
+    message = "b\n\nShrunk-by: onnx-ci 0.0.9"
+    host.author.git("commit", "--quiet", "-m", message, "--author", f"{BOT} <{BOT_ADDRESS}>")
     host.author.git("push", "--quiet", "origin", "HEAD:main")
     done = commit(host.clone("clone"), proven)
     assert (done.code, done.outputs["committed"], done.outputs["changed"]) == ("1", "false", "false")
     assert "one of our own" in done.log
     assert "OCI003" in done.log
+    host.author.git("commit", "--quiet", "--amend", "--reset-author", "--no-edit")  # squashed by somebody
+    host.author.git("push", "--quiet", "--force", "origin", "HEAD:main")
+    assert commit(host.clone("squashed"), proven).outputs["committed"] == "true"
 
 
 def test_who_is_configured_commits_and_signs(host: Hosted, proven: dict[str, str]) -> None:

@@ -101,16 +101,27 @@ def test_two_with_the_same_head_are_told_apart_or_left_alone(github: GitHub, tmp
     assert "2 open pull requests have this head" in step.log
 
 
+@pytest.mark.parametrize(("state", "comments"), [("open", 1), ("closed", 0)])
 def test_the_pull_request_is_found_by_its_commit_where_the_branch_says_nothing(
-    github: GitHub, tmp_path: Path
+    github: GitHub, tmp_path: Path, state: str, comments: int
 ) -> None:
-    pull = github.pull("renamed since")
-    found = json.dumps([pull]).encode()
-    github.fault = lambda call: (
-        (200, {}, found) if f"/commits/{pull['head']['sha']}/pulls" in call.path else None
-    )
+    """GitHub names closed ones too when it is asked by commit."""
+    pull = github.pull(f"renamed since, {state}")
+    found = json.dumps([{**pull, "state": state}]).encode()
+    asked = f"/commits/{pull['head']['sha']}/pulls"
+    github.fault = lambda call: (200, {}, found) if asked in call.path else None
     comment_step(github, tmp_path, run_report(), finished(pull, head_branch="before"))
-    assert len(github.comments(pull["number"])) == 1
+    assert len(github.comments(pull["number"])) == comments
+
+
+def test_where_github_does_not_say_who_we_are_it_is_its_own_bot(github: GitHub, tmp_path: Path) -> None:
+    pull = github.pull("who", fork=True)
+    unknown = (404, {}, b"{}")
+    github.fault = lambda call: unknown if call.path in ("/graphql", "/user") else None
+    for path in ("a.onnx", "b.onnx"):
+        comment_step(github, tmp_path, run_report(path), finished(pull))
+    [comment] = github.comments(pull["number"])
+    assert "b.onnx" in comment["body"]
 
 
 @pytest.mark.parametrize("token", ["read", "", "unknown"])

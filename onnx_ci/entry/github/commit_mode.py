@@ -8,7 +8,7 @@ from pathlib import Path
 from onnx_ci.entry.github.branch import Branch, refusal, take_branch
 from onnx_ci.entry.github.changed import changed_files, work_tree
 from onnx_ci.entry.github.event import Event
-from onnx_ci.entry.github.git_settings import credentials, git_settings
+from onnx_ci.entry.github.git_settings import credentials, git_settings, identity
 from onnx_ci.entry.github.inputs import Inputs
 from onnx_ci.entry.github.judged import NO_CHECKOUT, judged
 from onnx_ci.entry.github.message import commit_message, is_our_own
@@ -53,9 +53,16 @@ class Committing:
             return self._refused(self._fix(), reason)
         with git_settings(credentials(self.inputs.token)):
             branch = take_branch(self.event, self.root)
-        if is_our_own(run_git(self.root, "log", "-1", "--format=%B") or ""):
+        if self._is_on_our_own():
             return Told(report=judged("check", self.inputs, self.event), notes=(OUR_OWN,))
         return self._push(branch, self._commit())
+
+    def _is_on_our_own(self) -> bool:
+        """By the mark and by the author: a squashed pull request has our mark too, and is somebody else's."""
+        address, _, message = (run_git(self.root, "log", "-1", "--format=%ae%n%B") or "").partition("\n")
+        with git_settings(identity(self.root)):
+            ours = run_git(self.root, "var", "GIT_AUTHOR_IDENT") or ""
+        return is_our_own(message) and f"<{address}>" in ours
 
     def _fix(self) -> Fixed:
         before = work_tree(self.root)

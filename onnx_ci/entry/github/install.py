@@ -22,7 +22,7 @@ from onnx_ci.version import __version__
 
 HOME = Path(__file__).resolve().parents[3]  # where the action is: our own source
 MARKER = "complete"
-_LAUNCHER = '#!/bin/sh\nexec "$(dirname "$0")/../bin/python" -I -m onnx_ci "$@"\n'
+_LAUNCHER = '#!/bin/sh\nexec "$(dirname "$0")/../{python}" -I -m onnx_ci "$@"\n'
 _LAUNCHER_WINDOWS = '@"%~dp0..\\Scripts\\python.exe" -I -m onnx_ci %*\r\n'
 
 
@@ -116,11 +116,8 @@ def _python(folder: Path) -> Path:
 
 
 def _fill(folder: Path, extras: Sequence[str]) -> None:
-    known = re.findall(
-        r"^([a-z0-9-]+) = \[", (HOME / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
-    )
     for name in extras:
-        if name not in known:
+        if name not in _known_extras():
             raise wrong("extras", name, "one that onnx-ci has: compression, fuse, simplify")
     _run([sys.executable, "-I", "-m", "venv", "--without-pip", str(folder)], "make a virtual environment")
     wanted = f"{HOME}[{','.join(extras)}]" if extras else str(HOME)
@@ -132,6 +129,13 @@ def _fill(folder: Path, extras: Sequence[str]) -> None:
         _run(pip, "install onnx-ci with pip")
     _write_launcher(folder)
     (folder / MARKER).write_text(f"{__version__}\n", encoding="utf-8")
+
+
+def _known_extras() -> list[str]:
+    """Python 3.10 has no TOML: the lines of one section are read."""
+    text = (HOME / "pyproject.toml").read_text(encoding="utf-8")
+    section = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    return re.findall(r"^([a-z0-9-]+) = \[", section, re.MULTILINE)
 
 
 def _goes_well(command: Sequence[str]) -> bool:
@@ -169,7 +173,8 @@ def _write_launcher(folder: Path) -> None:
     if os.name == "nt":
         (place / "onnx-ci.cmd").write_text(_LAUNCHER_WINDOWS, encoding="utf-8")
     script = place / "onnx-ci"
-    script.write_text(_LAUNCHER, encoding="utf-8", newline="\n")
+    python = _python(folder).relative_to(folder).as_posix()
+    script.write_text(_LAUNCHER.format(python=python), encoding="utf-8", newline="\n")
     script.chmod(0o755)
 
 

@@ -5,6 +5,7 @@ depth=(--depth="$DEPTH")
 [ "$DEPTH" = 0 ] && depth=()
 git init --quiet --initial-branch=none .
 git remote add origin "$STUB_REMOTE"
+if [ "$DEPTH" = 0 ]; then git fetch --quiet --tags origin '+refs/heads/*:refs/remotes/origin/*'; fi
 [ "$LFS" = true ] || export GIT_LFS_SKIP_SMUDGE=1
 case "$wanted" in
   refs/pull/*)

@@ -1,0 +1,59 @@
+"""Mode check with `comment: true`: the verdict in the pull request, and the same if it is not written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import emulated
+import pytest
+from calling import Called, call
+from commenting import surroundings
+from hosting import Hosted
+
+from onnx_ci.entry.github.sticky import mark
+
+
+@pytest.fixture(scope="module")
+def github() -> Iterator[emulated.GitHub]:
+    with emulated.github() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Hosted:
+    made = Hosted(tmp_path_factory.mktemp("host"))
+    made.add_model()
+    made.push("a bloated model")
+    return made
+
+
+def checked(host: Hosted, github: emulated.GitHub, cache: str, branch: str, token: str) -> tuple[Called, int]:
+    pull = github.pull(branch, fork=True)
+    also = {**surroundings(github), "ONNX_CI_CACHE": cache}
+    inputs = {"comment": "true", "all": "true", "token": github.tokens[token]}
+    return call(host.author.root, "pull_request", {"pull_request": pull}, also=also, **inputs), pull["number"]
+
+
+@pytest.fixture(scope="module")
+def proven(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("proven"))
+
+
+def test_the_comment_has_what_the_summary_has(host: Hosted, github: emulated.GitHub, proven: str) -> None:
+    done, pull = checked(host, github, proven, "written", "write")
+    [comment] = github.comments(pull)
+    assert done.code == "1"
+    assert comment["body"].startswith(f"{mark('default')}\n{done.outputs['comment-body']}")
+    assert "models/a.onnx" in comment["body"]
+    assert "actions/runs/77" in comment["body"]
+
+
+def test_a_token_that_can_only_read_changes_nothing_else(
+    host: Hosted, github: emulated.GitHub, proven: str
+) -> None:
+    done, pull = checked(host, github, proven, "refused", "read")
+    assert (done.code, done.outputs["verdict"]) == ("1", "1")
+    assert "examples/fork-comment.yml" in done.log
+    assert done.summary.count("onnx-ci failed") == 1
+    assert done.log.count("::error file=models/a.onnx") == 1
+    assert not github.comments(pull)
