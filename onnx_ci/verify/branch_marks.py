@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from onnx_ci.model.graphs import Body, all_names, fresh_name, opset
 from onnx_ci.verify.scoped_names import key_of, place_of
@@ -152,7 +152,7 @@ class _Marker:
         return f"{self.prefix}.{next(self.numbers)}"
 
 
-def _info(name: str):  # type: ignore[no-untyped-def]
+def _info(name: str) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
 
 
@@ -164,7 +164,7 @@ def _constant(name: str, code: int, values: list[float]) -> NodeProto:
     return helper.make_node("Constant", [], [name], value=helper.make_tensor("", code, [len(values)], values))
 
 
-def _insert(items, index: int, item) -> None:  # type: ignore[no-untyped-def]
+def _insert(items: Any, index: int, item: Any) -> None:
     rest = list(items)
     del items[:]
     items.extend([*rest[:index], item, *rest[index:]])

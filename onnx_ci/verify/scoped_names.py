@@ -10,10 +10,9 @@ from onnx import FunctionProto
 class Names:
     """The names that one graph defines; others are looked for in the graph around it."""
 
-    def __init__(self, prefix: str, around: Names | None = None, depth: int = 0) -> None:
+    def __init__(self, prefix: str, around: Names | None = None) -> None:
         self.prefix = prefix
         self.around = around
-        self.depth: int = depth if around is None else around.depth
         self._known: dict[str, str] = {}
 
     def define(self, names: Iterable[str]) -> None:

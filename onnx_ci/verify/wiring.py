@@ -15,7 +15,7 @@ from onnx_ci.verify.scoped_names import Names, key_of, place_of
 Shape = tuple[int, ...]
 _COUNTLESS = 1 << 63
 _SMALL = 64  # shapes, axes and depths are this short; anything longer is not read
-_MOST = 500_000  # nodes, functions counted at each call: calls of calls multiply
+_MOST = 200_000  # nodes, functions counted at each call: calls of calls multiply
 _DEEPEST = 32  # calls within calls
 
 
@@ -51,6 +51,7 @@ class _Place(NamedTuple):
     key: str
     given: Mapping[str, AttributeProto]
     under: tuple[tuple[str, bool], ...]
+    within: tuple[str, ...] = ()  # the functions whose bodies are around
 
 
 class Wiring:
@@ -159,19 +160,21 @@ class Wiring:
         under = place.under
         if op.type == "If" and op.inputs:
             under = (*under, (op.inputs[0], attribute == "then_branch"))
-        return _Place(names, key, place.given, under)
+        return _Place(names, key, place.given, under, place.within)
 
     def _add_call(self, op: Op, function: FunctionProto, place: _Place) -> None:
         """The function's body, as if it were written out here."""
-        inner = Names(f"{next(self._numbers)}\0", depth=place.names.depth + 1)
-        if inner.depth > _DEEPEST:
-            return
+        here = place_of(function)
+        if here in place.within or len(place.within) >= _DEEPEST:
+            return  # one that calls itself is no model, and must not keep us here
+        inner = Names(f"{next(self._numbers)}\0")
         inner.define(name for node in function.node for name in node.output)
         inner.bind(dict.fromkeys(function.input, ""))
         inner.bind(dict(zip(function.output, op.outputs, strict=False)))
         inner.bind(dict(zip(function.input, op.inputs, strict=False)))
         given = {a.name: a for a in (*function.attribute_proto, *op.node.attribute)}
-        self._add_nodes(function.node, _Place(inner, place_of(function), given, place.under))
+        within = (*place.within, here)
+        self._add_nodes(function.node, _Place(inner, here, given, place.under, within))
 
     def _alias_body(self, op: Op, graph: GraphProto, names: Names) -> None:
         """Loop and Scan hand their operands to the body by position, If by name alone."""
