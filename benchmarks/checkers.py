@@ -16,7 +16,7 @@ from environments import environment
 
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, InputSpec, Limits
-from onnx_ci.single import OWN_AFFAIRS
+from onnx_ci.single import COMPARED, OWN_AFFAIRS
 from onnx_ci.verify.client import Runner
 from onnx_ci.verify.verifier import Verifier
 
@@ -45,7 +45,7 @@ class Ours(AbstractContextManager["Ours"]):
             self._stack.enter_context(Runner()),
             original,
             self._before.proto,
-            spec=InputSpec(),
+            spec=InputSpec(count=COMPARED),
             limits=Limits(),
             root=original.parent,
         )

@@ -18,6 +18,7 @@ from pathlib import Path
 import models
 from checkers import CHECKERS, checker
 from damage_report import Pair, report
+from damage_selftest import problems
 from damages import DAMAGES, PLACES, damaged
 from environments import SetupError
 from methods import listed
@@ -88,29 +89,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--checkers", default=",".join(CHECKERS), metavar="a,b", help="default: all")
     parser.add_argument("--jobs", type=int, default=2, help="models looked at side by side (default 2)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every pair with its truth and verdicts")
+    parser.add_argument("--self-test", action="store_true", help="whether damages damage and rewrites do not")
     args = parser.parse_args(argv)
+    if args.self_test:
+        found = list(problems())
+        print("\n".join([*found, f"{len(found)} problems"]))
+        return int(bool(found))
     try:
         names = listed(args.models, models.NAMES, "model")
         judges = listed(args.checkers, CHECKERS, "checker")
         wanted = listed(args.damages.replace(";", ","), changes, "damage") or changes
-        pairs = everything(names, wanted, judges, args.jobs)
+        pairs = []
+        for found in everything(names, wanted, judges, args.jobs):
+            pairs += found
+            if args.json:  # after each model: all of them take a while
+                args.json.write_text(json.dumps([asdict(pair) for pair in pairs], indent=1) + "\n")
     except SetupError as error:
         print(f"damage: {error}", file=sys.stderr)
         return 3
-    if args.json:
-        args.json.write_text(json.dumps([asdict(pair) for pair in pairs], indent=1) + "\n")
-    print(report(pairs, judges))
+    print(report(sorted(pairs, key=lambda pair: names.index(pair.model)), judges))
     return 0
 
 
-def everything(names: Sequence[str], wanted: Sequence[str], judges: Sequence[str], jobs: int) -> list[Pair]:
-    pairs: list[Pair] = []
+def everything(
+    names: Sequence[str], wanted: Sequence[str], judges: Sequence[str], jobs: int
+) -> Iterator[list[Pair]]:
+    """The pairs of one model after another, as they are done."""
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         work = {pool.submit(judged, name, wanted, judges): name for name in names}
         for done in as_completed(work):
-            pairs += done.result()
             print(f"{work[done]}: {len(done.result())} pairs", file=sys.stderr, flush=True)
-    return sorted(pairs, key=lambda pair: names.index(pair.model))
+            yield done.result()
 
 
 if __name__ == "__main__":

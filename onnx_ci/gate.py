@@ -181,13 +181,13 @@ class Gate(Workbench):
         for staged in Attempts(self).in_order(methods, tried):
             if not self.worth_it(staged):
                 continue
-            proof = self._prove(staged)
+            staged, proof = self._proven(staged, tried)
             if proof.accepted:
                 plan = staged.candidate.planned or self.plan
                 return Choice(staged, proof.verification, tuple(tried), latency=proof.latency, plan=plan)
             tried.append(alternative(staged, f"refused: {proof.verification.reason}"))
             failed = failed or proof.verification
-            if proof.verification.status == "not_run":
+            if proof.verification.status == "not_run" and not _unseen(proof):
                 break  # no other candidate can be verified either
             failed_exact = failed_exact or staged.candidate.bitwise
             misled = misled or (staged.candidate.exact and not staged.candidate.bitwise)
@@ -201,13 +201,30 @@ class Gate(Workbench):
         moving = tuple(choice for choice in chosen if method(choice.name).gains == "layout")
         return moving if self.lineage.current else chosen
 
+    def _proven(self, staged: Staged, tried: list[Alternative]) -> tuple[Staged, Proof]:
+        """The proof of a candidate, or of the same without the tensors that nothing vouches for."""
+        proof, again = self._prove(staged), staged.candidate.again
+        if not _unseen(proof) or again is None:
+            return staged, proof
+        spared = self.stage(again(_unseen(proof)))
+        worse = over_limits(spared.measure, self.limits).keys() - over_limits(staged.measure, self.limits)
+        if not spared.candidate.gained or worse or not self.worth_it(spared):
+            return staged, proof
+        other = self._prove(spared)
+        if not other.accepted:
+            return staged, proof
+        tried.append(alternative(staged, f"refused: {proof.verification.reason}"))
+        return spared, other
+
     def _prove(self, staged: Staged) -> Proof:
         if self.prover is None:
             reason = "verification was turned off"
             return Proof(accepted=True, verification=Verification(status="not_run", reason=reason))
         self.say(f"verifying {', '.join(staged.candidate.names)}")
         made = staged.candidate
-        proof = self.prover.prove(staged.path, staged.model, bitwise=made.bitwise, changes=made.changes)
+        proof = self.prover.prove(
+            staged.path, staged.model, bitwise=made.bitwise, changes=made.changes, rounded=made.rounded
+        )
         self.by_chance |= proof.verification.code == RAN_OUT
         return proof
 
@@ -224,6 +241,12 @@ class Gate(Workbench):
         if saved <= 0:
             return False
         return bool(before and not after) or saved >= self.job.rule.minimum_gain
+
+
+def _unseen(proof: Proof) -> tuple[str, ...]:
+    """The changed tensors that a proof does not speak for."""
+    coverage = proof.verification.coverage
+    return coverage.unseen if coverage else ()
 
 
 def _about_unseen(job: Job, plan: Planned | None) -> Iterator[Finding]:

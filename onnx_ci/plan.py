@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onnx_ci.methods.catalogue import method
@@ -15,6 +16,8 @@ from onnx_ci.results import Planned, Step
 if TYPE_CHECKING:
     from onnx_ci.methods.base import Feeds
 
+Again = Callable[[Collection[str]], "Candidate"]
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -25,6 +28,8 @@ class Candidate:
     steps: tuple[Step, ...]
     size: int
     planned: Planned | None = None  # how the forms of its tensors were chosen
+    rounded: tuple[Model, Model] | None = None  # before and after what is not exact by construction
+    again: Again | None = None  # makes it once more, without touching the tensors named
     gained: bool = True  # False: its methods found nothing to do, or no more than those of another candidate
 
     @property
@@ -63,6 +68,7 @@ class Candidate:
 class Draft:
     """The model after the exact methods that come first, and the runs that come last."""
 
+    given: Model
     start: Candidate
     lossy: tuple[Run, ...]
     late: tuple[Run, ...]
@@ -70,7 +76,14 @@ class Draft:
 
     def with_runs(self, runs: Sequence[Run]) -> Candidate:
         """A candidate of these lossy runs. None starts from another's output."""
-        return _extended(self.start, sorted([*runs, *self.late], key=_stage), self.feeds)
+        lossy = _extended(self.start, sorted(runs, key=_stage), self.feeds)
+        made = _extended(lossy, sorted(self.late, key=_stage), self.feeds)
+        first = self.start.model if self.start.bitwise else self.given
+        return replace(made, rounded=(first, lossy.model), again=partial(self._sparing, runs))
+
+    def _sparing(self, runs: Sequence[Run], names: Collection[str]) -> Candidate:
+        spared = (run.sparing(names) for run in runs)
+        return self.with_runs([run for run in spared if run is not None])
 
 
 def drafted(
@@ -90,7 +103,7 @@ def drafted(
     early = [run for run in exact if run.method.stage < first]
     late = [run for run in exact if run.method.stage >= first]
     start = _extended(Candidate(model, (), (), size), early, feeds)
-    return Draft(start, tuple(lossy), tuple(late), feeds)
+    return Draft(model, start, tuple(lossy), tuple(late), feeds)
 
 
 def candidates(made: Draft, planned: Collection[str] = ()) -> Iterator[Candidate]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from onnx_ci.doubt.doubt import Doubt
 from onnx_ci.errors import ModelError
-from onnx_ci.model.container import Model
+from onnx_ci.model.container import Model, values_beside
 from onnx_ci.model.embed import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import InputSpec, Rule, Tolerance
 from onnx_ci.results import Latency, Proof, Verification
 from onnx_ci.verify.client import RunFailed, Runner
 from onnx_ci.verify.compare import worse_of
-from onnx_ci.verify.damage import damaged
 from onnx_ci.verify.evaluate import evaluate
 from onnx_ci.verify.fusions import Fusions
 from onnx_ci.verify.libraries import Libraries
@@ -38,14 +39,26 @@ class Prover:
         self.home = home
         self.runner = runner.using(libraries=Libraries(rule.libraries, home))
 
-    def prove(self, path: Path, candidate: Model, *, bitwise: bool, changes: Collection[str]) -> Proof:
+    def prove(
+        self,
+        path: Path,
+        candidate: Model,
+        *,
+        bitwise: bool,
+        changes: Collection[str],
+        rounded: tuple[Model, Model] | None = None,
+    ) -> Proof:
+        """`rounded` is the model before and after what is not exact by construction."""
+        began = time.monotonic()
         tolerance = exact_tolerance(self.rule.tolerance) if bitwise else self.rule.tolerance
         extra = values_beside(candidate)
         verification = self.verifier.check(path, candidate.proto, tolerance, allow=changes, extra=extra)
         if verification.status == "passed" and not bitwise:
             verification = self._elsewhere(verification, path, candidate, changes, extra)
         if verification.status == "passed":
-            verification = self._questioned(verification, candidate, tolerance)
+            seconds = time.monotonic() - began
+            pair = None if bitwise else rounded or (self.original, candidate)
+            verification = self.doubted(verification, candidate, tolerance, pair, seconds=seconds)
         if verification.status == "passed":
             verification = self.runtimes.check(
                 verification, path, candidate.proto, tolerance, allow=changes, extra=extra
@@ -133,23 +146,25 @@ class Prover:
         seed = self.rule.inputs.seed + OTHER_SEED
         return self._make(replace(self.rule.inputs, count=count, seed=seed), self.verifier)
 
-    def _questioned(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
-        """Run the check on a damaged model: where it passes too, the pass means nothing."""
-        broken = damaged(candidate)
-        if broken is None:
-            return passed
-        path = self.scratch / "damaged" / "model.onnx"
-        path.parent.mkdir(exist_ok=True)
-        write_model(broken, path)
-        shown = self.verifier.sensitivity(path, tolerance, extra=values_beside(broken))
-        if shown is None:
-            return passed
-        outputs = tuple(replace(o, sensitive=shown.get(o.name) != "unmoved") for o in passed.outputs)
-        missed = [name for name, state in shown.items() if state == "missed"]
-        if not missed and "noticed" in shown.values():
-            return replace(passed, outputs=outputs)
-        reason, hint = _blindness(missed)
-        return replace(passed, status="not_run", outputs=outputs, code="OCI005", reason=reason, hint=hint)
+    def doubted(
+        self,
+        passed: Verification,
+        candidate: Model,
+        tolerance: Tolerance,
+        rounded: tuple[Model, Model] | None,
+        *,
+        seconds: float,
+    ) -> Verification:
+        """The pass, if it means anything: damage to the candidate is noticed, and to every tensor that is not
+        what it was, for which there are so many seconds."""
+        found = self.doubt.as_a_whole(passed, candidate, tolerance)
+        if found.status != "passed" or rounded is None:
+            return found
+        return self.doubt.tensor_by_tensor(found, *rounded, tolerance, seconds=seconds)
+
+    @cached_property
+    def doubt(self) -> Doubt:
+        return Doubt(self.verifier, self.scratch, lambda: self.held_out)
 
     def _scored(self, path: Path, passed: Verification, extra: Mapping[str, Any]) -> Proof:
         allowed = self.rule.budget.latency
@@ -194,26 +209,6 @@ def slowness(latency: Latency, allowed: float) -> str:
     """Too slow for sure, or not shown to be fast enough in the time there is: neither is put in place."""
     how = "takes longer than" if latency.low > allowed else "could not be shown to keep to"
     return f"{how} {allowed:.0%} of the original's time: {latency.words}"
-
-
-def values_beside(model: Model) -> dict[str, Any]:
-    """The values of inputs that the model brings along, in files of their own."""
-    return {tensor.name: model.array(tensor) for tensor in model.beside}
-
-
-def _blindness(missed: Sequence[str]) -> tuple[str, str]:
-    """Why a pass means nothing, and what to do: the tolerance does not see damage, or no output shows any."""
-    if missed:
-        reason = (
-            f"the tolerance is blind to output {', '.join(map(repr, missed[:3]))}:"
-            " it moved when the weights were damaged on purpose, and still passed"
-        )
-        return reason, "add a stricter measure, for example tolerance: {sqnr: 25} or max_rel"
-    reason = (
-        "the check would pass whatever is done to the weights:"
-        " no output moved when they were damaged on purpose"
-    )
-    return reason, "give inputs that matter: inputs: {samples: [...]}"
 
 
 def _is_text(path: Path) -> bool:

@@ -47,10 +47,22 @@ class Step:
         return self.tensors > 0 or self.size_after < self.size_before
 
 
+# What an output is that shows little or nothing of the weights, and what is said of it.
+KINDS = {
+    "echo": "repeats an input",
+    "constant": "is the same for every input",
+    "nan": "is NaN everywhere",
+    "empty": "has no elements",
+    "saturated": "is saturated: nothing but 0 and 1, or -1 and 1",
+    "not reached": "is not reached from any weight that was damaged",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class OutputDelta:
     """How far one output moved, the worst over all samples. `sensitive` is False for an output
-    that did not move at all when the weights were damaged on purpose: it proves nothing."""
+    that did not move at all when the weights were damaged on purpose: it proves nothing. `kind` is one of
+    KINDS for such an output; a saturated one may move, and still tells little."""
 
     name: str
     max_abs: float
@@ -63,6 +75,7 @@ class OutputDelta:
     drift: float = 0.0  # the share by which the length of the whole changed
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
+    kind: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +98,19 @@ class Latency:
     @property
     def words(self) -> str:
         return f"{self.ratio:.2f}x, {self.low:.2f} to {self.high:.2f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """Which of the changed tensors a pass speaks for: each was damaged on purpose, by itself or with
+    neighbours in the same graph, to see whether the check would notice."""
+
+    changed: int  # stored tensors that are not there bit for bit any more
+    noticed: int = 0  # damage to them was outside the tolerance
+    faint: tuple[str, ...] = ()  # outputs moved, but within the tolerance whatever was done to these
+    unseen: tuple[str, ...] = ()  # no output moved at all
+    runs: int = 0  # how often a damaged model was run
+    alone: bool = True  # every tensor by itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +174,7 @@ class Verification:
     outputs: tuple[OutputDelta, ...] = ()
     code: str = ""  # the finding this leads to, where it is not the usual one
     hint: str = ""
+    coverage: Coverage | None = None  # None where nothing was lost: values are the same by construction
     runtimes: tuple[RuntimeRun, ...] = ()  # every version and setting that both were run with
     optimized: Optimized | None = None
     method: str = "plain"  # "plain" | "seeded": random nodes given the same seeds | "distribution"

@@ -9,11 +9,14 @@ from onnx_ci.results import (
     Latency,
     Measure,
     ModelInfo,
+    OpCount,
+    Optimized,
     Outcome,
     OutputDelta,
     Planned,
     Point,
     RunReport,
+    RuntimeRun,
     Step,
     TensorInfo,
     Verification,
@@ -71,7 +74,16 @@ def outcome(path: str = "models/encoder.onnx", name: str = "layer.weight") -> Ou
             ),
         ),
         verification=Verification(
-            status="passed", samples=2, outputs=(delta(name), delta(f"{name} echo", sensitive=False))
+            status="passed",
+            samples=2,
+            outputs=(delta(name), delta(f"{name} echo", sensitive=False)),
+            runtimes=(
+                RuntimeRun(version="1.31.1", optimizations="default", status="passed", samples=2),
+                RuntimeRun(version="1.20.1", optimizations="disabled", status="not_run", reason=f"no {name}"),
+            ),
+            optimized=Optimized(
+                nodes_before=40, nodes_after=44, lost=(OpCount(op="com.microsoft.Gelu", before=1, after=0),)
+            ),
         ),
         findings=(
             Finding(

@@ -89,7 +89,7 @@ def _described(staged: Staged) -> dict[str, Any]:
         "file": staged.path.name,
         "digest": staged.digest,
         "measure": plain(staged.measure),
-        "candidate": plain(staged.candidate, leave_out=("model", "runs")),
+        "candidate": plain(staged.candidate, leave_out=("model", "runs", "rounded", "again")),
         "runs": [[run.method.name, dict(run.options)] for run in staged.candidate.runs],
     }
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from glob import escape
 from typing import TYPE_CHECKING, Any
 
 from onnx_ci.errors import ModelError
@@ -50,6 +51,19 @@ class Run:
         done = encode_named(model, {name: way for part, way in ways if way for name in part.tensors})
         told = [f"{part.label}: {len(done.intersection(part.tensors))}" for part in self.parts]
         return Applied(len(done), ", ".join(told))
+
+    def sparing(self, names: Collection[str]) -> Run | None:
+        """The same without touching these tensors, as far as the method can be told so; None where
+        nothing is left to do."""
+        if self.parts:
+            left = ((part, tuple(name for name in part.tensors if name not in names)) for part in self.parts)
+            parts = tuple(replace(part, tensors=tensors) for part, tensors in left if tensors)
+            return replace(self, parts=parts) if parts else None
+        known = self.method.read_options(self.options)
+        if not hasattr(known, "skip"):
+            return self
+        skip = dict.fromkeys([*known.skip, *map(escape, names)])  # a name may look like a pattern
+        return replace(self, options={**self.options, "skip": [*skip]})
 
 
 @dataclass(frozen=True)

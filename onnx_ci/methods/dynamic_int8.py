@@ -25,4 +25,4 @@ def apply(model: Model, options: DynamicInt8) -> Applied:
         "reduce_range": options.reduce_range,
         "weight_type": options.weight_type,
     }
-    return quantized(model, "dynamic_int8", settings)
+    return quantized(model, "dynamic_int8", settings, skip=options.skip)

@@ -66,6 +66,7 @@ class DynamicInt8:
     per_channel: bool = flag(True)
     reduce_range: bool = flag()
     ops: tuple[str, ...] = texts()
+    skip: tuple[str, ...] = texts()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,7 @@ class StaticInt8:
     reduce_range: bool = flag(True)
     per_channel: bool = flag(True)
     ops: tuple[str, ...] = texts()
+    skip: tuple[str, ...] = texts()
 
 
 @dataclass(frozen=True, kw_only=True)

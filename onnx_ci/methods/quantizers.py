@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from onnx_ci.methods.applied import Applied
 from onnx_ci.methods.edit import constant_node, remove_sites
@@ -23,10 +24,11 @@ MATRIX = 2  # axes
 Use = tuple[NodeProto, int]  # a node, and which of its inputs
 
 
-def quantized(model: Model, tool: str, options: Mapping[str, object]) -> Applied:
-    """The model after a quantizer; where that rounded nothing, its other changes don't count either."""
+def quantized(model: Model, tool: str, options: Mapping[str, object], *, skip: Sequence[str] = ()) -> Applied:
+    """The model after a quantizer, which does not get to see tensors that patterns of `skip` name; where
+    it rounded nothing, its other changes don't count either."""
     before = model.proto
-    applied = rewrite(model, tool, options, given=quantizer_view(model), raises_opset=True)
+    applied = rewrite(model, tool, options, given=quantizer_view(model, skip), raises_opset=True)
     if applied.failed:
         return applied
     rounded = _small_integers(model.proto) - _small_integers(before)
@@ -43,24 +45,27 @@ def _small_integers(model: ModelProto) -> int:
     return sum(tensor.data_type in kinds and len(tensor.dims) >= MATRIX for tensor in tensors(model))
 
 
-def quantizer_view(model: Model) -> Model:
+def quantizer_view(model: Model, skip: Sequence[str] = ()) -> Model:
     """A copy; what it stores is the same, in other places."""
     view = model.copy()
     fixed = fixed_names(view.proto)
     uses = _uses(view.proto)
     for root in roots(view.proto):
         if isinstance(root.body, GraphProto):
-            _arrange(view, root, fixed, uses)
+            _arrange(view, root, fixed, uses, skip)
     return view
 
 
-def _arrange(view: Model, root: Scope, fixed: set[str], uses: Mapping[str, list[Use]]) -> None:
+def _arrange(
+    view: Model, root: Scope, fixed: set[str], uses: Mapping[str, list[Use]], skip: Sequence[str]
+) -> None:
     moved: list[Site] = []
     front: dict[Scope, list[NodeProto]] = defaultdict(list)
     shown: list[tuple[GraphProto, TensorProto]] = []
     for scope in root.nested():
         for site in sites(scope, fixed):
-            plain = _may_round(view, site, uses[site.name])
+            skipped = any(fnmatchcase(site.name, pattern) for pattern in skip)
+            plain = _may_round(view, site, uses[site.name]) and not skipped
             if plain is None or plain == (site.node is None):
                 continue
             moved.append(site)

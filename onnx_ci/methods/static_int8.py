@@ -39,7 +39,7 @@ def apply(model: Model, options: StaticInt8, feeds: Feeds) -> Applied:
         "weight_type": options.weight_type,
         "activation_type": options.activation_type,
     }
-    return quantized(model, "static_int8", settings)
+    return quantized(model, "static_int8", settings, skip=options.skip)
 
 
 def _saved(samples: Sequence[Mapping[str, Any]], folder: Path) -> list[dict[str, str]]:

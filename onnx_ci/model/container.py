@@ -125,6 +125,11 @@ class Model:
             tensor.raw_data = data
 
 
+def values_beside(model: Model) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    """The values of inputs that the model brings along, in files of their own."""
+    return {tensor.name: model.array(tensor) for tensor in model.beside}
+
+
 def location(tensor: TensorProto) -> str:
     """The external data file a tensor belongs to, as the model names it; empty when embedded."""
     return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")

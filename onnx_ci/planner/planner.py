@@ -11,11 +11,11 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.chain import Part
+from onnx_ci.methods.probe import probe
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, Draft
 from onnx_ci.planner.forms import forms_of
 from onnx_ci.planner.margin import least_sqnr, with_margin
-from onnx_ci.planner.probe import probe
 from onnx_ci.planner.search import Search
 from onnx_ci.planner.shelf import Shelf
 from onnx_ci.planner.trials import Mix, OutOfTime, Trials, Tried
@@ -70,7 +70,7 @@ class Planner:
         model, verifier = self.draft.start.model, prover.planning
         reference = verifier.usable_reference()
         if not verifier.is_graded:
-            self.reason = "no output is a float, so there is no telling how near a limit is"
+            self.reason = "no output has values in between, so there is no telling how near a limit is"
             return
         say("planning: rounding samples of each tensor")
         folder = scratch / "planning"

@@ -9,7 +9,15 @@ from onnx_ci.report.html_plan import plan_parts
 from onnx_ci.report.markup import Markup, element, table
 from onnx_ci.report.noise import noise_words
 from onnx_ci.report.page import badge
-from onnx_ci.report.words import OUTPUT_COLUMNS, change, output_row, proof_reason, runtime_row, verdict_word
+from onnx_ci.report.words import (
+    OUTPUT_COLUMNS,
+    change,
+    coverage_words,
+    output_row,
+    proof_reason,
+    runtime_row,
+    verdict_word,
+)
 from onnx_ci.results import Latency, Measure, Outcome, Step, Verification
 from onnx_ci.sizes import format_size
 
@@ -98,6 +106,9 @@ def _proof(verification: Verification) -> Iterator[Markup]:
     yield element("h3", "Verification")
     status = badge(verification.status.replace("_", " "), PROOFS[verification.status])
     yield element("p", status, " ", proof_reason(verification).removeprefix(":").strip())
+    covered = coverage_words(verification)
+    if covered:
+        yield element("p", covered, class_="soft")
     yield from (element("p", line) for line in noise_words(verification))
     if verification.outputs:
         columns = (*OUTPUT_COLUMNS[:-1], "note")

@@ -69,6 +69,8 @@ def _verification(verification: Verification) -> dict[str, Any]:
     document = asdict(verification)
     for one in document["noise"]:
         del one["sensitive"]
+    if verification.coverage is None:
+        del document["coverage"]
     return {key: value for key, value in document.items() if value or key not in ("code", "hint")}
 
 

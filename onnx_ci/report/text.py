@@ -10,6 +10,7 @@ from onnx_ci.report.style import Style, one_line
 from onnx_ci.report.words import (
     OUTPUT_COLUMNS,
     counted,
+    coverage_words,
     judged,
     model_row,
     output_row,
@@ -168,6 +169,8 @@ def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
 def _outputs(outcome: Outcome) -> Iterator[str]:
     verification = outcome.verification
     yield f"  verification {verification.status}{proof_reason(verification)}"
+    covered = coverage_words(verification)
+    yield from [f"    {covered}"] if covered else []
     yield from (f"    {line}" for line in noise_words(verification))
     rows = [output_row(output) for output in verification.outputs]
     if rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnx_ci.report.style import one_line
-from onnx_ci.results import Outcome, OutputDelta, RunReport, RuntimeRun, Verification, gain
+from onnx_ci.results import KINDS, Outcome, OutputDelta, RunReport, RuntimeRun, Verification, gain
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {
@@ -16,6 +16,7 @@ WORDS = {
     "unreadable": "not readable",
     "ignored": "ignored",
 }
+UNMOVED = "did not move when the weights were damaged"
 MOVED = {"shrunk": "changed", "would_shrink": "would change"}
 LONGEST = 4_000  # characters of one message: nobody reads more, and services cut it off
 OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
@@ -76,17 +77,35 @@ def runtime_row(run: RuntimeRun) -> tuple[str, ...]:
 
 
 def output_row(output: OutputDelta) -> tuple[str, ...]:
-    note = one_line(output.problem) or (
-        "" if output.sensitive else "did not move when the weights were damaged"
-    )
     return (
         one_line(output.name),
         f"{output.max_abs:.3g}",
         f"{output.max_rel:.3g}",
         f"{output.cosine:.6f}",
         "identical" if output.exact else f"{output.sqnr:.1f} dB",
-        note,
+        one_line(output.problem) or _little(output),
     )
+
+
+def _little(output: OutputDelta) -> str:
+    """Why an output shows little or nothing, whatever its numbers are."""
+    if output.sensitive:
+        return KINDS.get(output.kind, "")
+    why = KINDS.get(output.kind, "")
+    return UNMOVED + (f": it {why}" if why else "")
+
+
+def coverage_words(verification: Verification) -> str:
+    """Which of the changed tensors a pass speaks for."""
+    found = verification.coverage
+    if found is None or not found.changed:
+        return ""
+    how = "each damaged on purpose" if found.alone else "damaged on purpose, some with their neighbours"
+    told = [f"{found.noticed} noticed"]
+    told += [f"{len(found.faint)} seen but within the tolerance"] if found.faint else []
+    told += [f"{len(found.unseen)} not seen by any output"] if found.unseen else []
+    count = f"{found.changed} changed tensor{'s'[: found.changed != 1]}"
+    return f"{count}, {how}: {', '.join(told)} ({found.runs} runs)"
 
 
 def clipped(text: str, longest: int = LONGEST) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify.client import Feeds, Runner, write_feeds
+from onnx_ci.verify.client import Feeds, RunFailed, Runner, write_feeds
 from onnx_ci.verify.dtypes import Array
 from onnx_ci.verify.exchange import read_samples
+from onnx_ci.verify.seeding import Baked, Seeding, Unmatched
 
 
 class Bench:
@@ -23,10 +24,11 @@ class Bench:
         *,
         limits: Limits,
         spare: Collection[str],
-        fresh: bool = False,
+        seeding: Seeding | None = None,
     ) -> None:
-        """`fresh` asks for a new session each time: random nodes begin anew only there."""
-        self.fresh = fresh
+        """`seeding` gives seeds to random nodes; they begin anew only in a session of their own."""
+        self.seeding = seeding
+        self.seeded: dict[Path, Path] = {}
         self.runner = runner
         self.model = model
         self.limits = limits
@@ -40,18 +42,33 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def run(self, weights: Mapping[str, Path]) -> list[dict[str, Array]]:
-        """Outputs with these weights, in files by the name of the input they are fed to."""
+    def run(self, weights: Mapping[str, Path], model: Path | None = None) -> list[dict[str, Array]]:
+        """Outputs with these weights, in files by the name of the input they are fed to; of another model
+        on the same inputs, where one is named."""
         outputs = self.folder / "outputs"
         shutil.rmtree(outputs, ignore_errors=True)
         self.runner.ask(
             "try",
-            [self.model],
+            [self._ready(model or self.model)],
             self.limits,
             spare=self.spare,
-            fresh=self.fresh,
+            fresh=bool(self.seeding),
             feeds=str(self.folder / "feeds"),
             outputs=str(outputs),
             weights={name: str(file) for name, file in weights.items()},
         )
         return read_samples(outputs)
+
+    def _ready(self, model: Path) -> Path:
+        """The model as it is run: a copy with seeds where nodes draw random numbers."""
+        if not self.seeding:
+            return model
+        if model not in self.seeded:
+            copy = self.folder / f"seeded-{len(self.seeded)}.onnx"
+            try:
+                self.seeding.write(model, copy)
+            except (Unmatched, Baked) as error:
+                reason = f"its random nodes are no longer the original's: {error}"
+                raise RunFailed("error", reason, stage="load") from None
+            self.seeded[model] = copy
+        return self.seeded[model]

@@ -101,7 +101,7 @@ class Runner:
     def apart(self) -> Self:
         """The same settings in a process that has done nothing yet; to be closed by itself."""
         other = copy(self)
-        other.host = Host(self.host.packages)
+        other.host, other._others = Host(self.host.packages), {}
         return other
 
     def run(

@@ -33,6 +33,18 @@ def compare_outputs(reference: Outputs, candidate: Outputs, tolerance: Tolerance
     return tuple(_compare(name, pairs, tolerance) for name in names)
 
 
+def leaves(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> bool:
+    """Whether any output is outside the tolerance; looks no further than the first that is."""
+    pairs = list(zip(reference, candidate, strict=True))
+    names = dict.fromkeys(name for pair in pairs for outputs in pair for name in outputs)
+    moved = (name for name in names if not all(_unmoved(name, *pair) for pair in pairs))
+    return any(_compare(name, pairs, tolerance).problem for name in moved)
+
+
+def _unmoved(name: str, before: Mapping[str, Array], after: Mapping[str, Array]) -> bool:
+    return name in before and name in after and identical(before[name], after[name])
+
+
 def same_outputs(one: Outputs, other: Outputs) -> bool:
     """Bit for bit, in every sample."""
     pairs = zip(one, other, strict=True)

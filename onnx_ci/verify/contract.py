@@ -13,7 +13,8 @@ from onnx_ci.model.npy import KEY as EXTRACTED
 from onnx_ci.model.receipt import KEY as RECEIPT
 
 OWN = (RECEIPT, EXTRACTED, INNER)  # entries of the metadata that this program writes
-TOPICS = ("inputs", "outputs", "opset", "ir", "metadata", "producer", "functions")
+# "dims" are the names of open sizes: a change there alone changes no input that is taken.
+TOPICS = ("inputs", "outputs", "dims", "opset", "ir", "metadata", "producer", "functions")
 
 
 def contract_breaks(
@@ -23,6 +24,7 @@ def contract_breaks(
     found = {
         "inputs": _values("input", before.graph.input, after.graph.input),
         "outputs": _values("output", before.graph.output, after.graph.output),
+        "dims": _dims(before, after),
         "opset": _opsets(before, after),
         "ir": _plain("IR version", before.ir_version, after.ir_version),
         "metadata": _metadata(before, after),
@@ -38,10 +40,38 @@ def _values(kind: str, before: Sequence[ValueInfoProto], after: Sequence[ValueIn
     yield from (f"{kind} {name!r} is new" for name in new if name not in old)
     if old.keys() == new.keys() and [v.name for v in before] != [v.name for v in after]:
         yield f"the order of the {kind}s changed: {_listed(old)} became {_listed(new)}"
-    for name in old.keys() & new.keys():
-        was, now = show_type(old[name].type), show_type(new[name].type)
-        if was != now:
-            yield f"{kind} {name!r} was {was} and is now {now}"
+    yield from (sentence for sentence, sizes_too in _retyped(kind, before, after) if sizes_too)
+
+
+def _dims(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
+    inputs = _retyped("input", before.graph.input, after.graph.input)
+    outputs = _retyped("output", before.graph.output, after.graph.output)
+    yield from (sentence for sentence, sizes_too in (*inputs, *outputs) if not sizes_too)
+
+
+def _retyped(
+    kind: str, before: Sequence[ValueInfoProto], after: Sequence[ValueInfoProto]
+) -> Iterator[tuple[str, bool]]:
+    """Values whose type is written otherwise, and whether more than names of open sizes are concerned."""
+    new = {v.name: v for v in after}
+    for value in before:
+        if value.name in new:
+            was, now = show_type(value.type), show_type(new[value.name].type)
+            if was != now:
+                differs = _anonymous(value.type) != _anonymous(new[value.name].type)
+                yield f"{kind} {value.name!r} was {was} and is now {now}", differs
+
+
+def _anonymous(kind: TypeProto) -> str:
+    """The type without names of open sizes; some exporters write -1 for one without a name."""
+    if not kind.HasField("tensor_type"):
+        return show_type(kind)
+    copy = TypeProto()
+    copy.CopyFrom(kind)
+    for dim in copy.tensor_type.shape.dim:
+        if dim.dim_param or dim.dim_value < 0:
+            dim.Clear()
+    return show_type(copy)
 
 
 def show_type(kind: TypeProto) -> str:

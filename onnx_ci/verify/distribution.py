@@ -24,6 +24,8 @@ from onnx_ci.verify.metrics import identical
 from onnx_ci.verify.noise import WAY_OUT
 
 STAGES = (256, 1024, 4096)  # runs of a lot: more only where fewer do not tell
+# Far apart: onnxruntime's generators draw much the same numbers from seeds that are neighbours.
+SEEDS = (15_485_863, 982_451_653, 472_882_027)
 PATIENCE = 30.0  # seconds that the next stage may be expected to take
 FINE = 0.1  # a difference of characteristic functions that has to be told: a sixth of the spread
 SHUFFLES = 200
@@ -58,7 +60,11 @@ class Unclear(ModelError):
     """Too noisy for the tolerance, or of no fixed shape."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, hint=f"{WAY_OUT}; or allow more: tolerance", code="OCI005")
+        super().__init__(
+            message,
+            hint=f"{WAY_OUT}; or widen the tolerance, with a score of your own: evaluate",
+            code="OCI005",
+        )
 
 
 class Distribution:
@@ -70,7 +76,7 @@ class Distribution:
             raise Unclear("it is random, so its outputs can't be bit-identical")
         for runs in STAGES:
             began = time.monotonic()
-            self.runs, self.lots = runs, (draw(runs, 1), draw(runs, 2))
+            self.runs, self.lots = runs, (draw(runs, SEEDS[0]), draw(runs, SEEDS[1]))
             self.whole = _joined(*self.lots)
             self.blocks = [Blocks(draws) for draws in self.whole.draws]
             why = self._unclear()
@@ -94,7 +100,7 @@ class Distribution:
 
     def compare(self, draw: Draw) -> list[Told]:
         """Each output of another model."""
-        lot = draw(self.runs, 3)
+        lot = draw(self.runs, SEEDS[2])
         if lot.left_out:
             name, why = next(iter(lot.left_out.items()))
             raise Unclear(f"its outputs are random, and output {name!r} of the candidate {why}")

@@ -187,15 +187,8 @@ class Footing:
         feeds, spare = self.fed(extra)
         return self.runner.run(model, feeds, limits=self.limits, spare=spare)
 
-    @contextmanager
-    def bench(self, model: Path) -> Iterator[Bench]:
-        """A session for trials of a model that was made of the original."""
-        feeds, spare = self.fed(None)
-        try:
-            with self._seeded(model) as (path, _):
-                fresh = bool(self.seeding)
-                made = Bench(self.runner, path, feeds, limits=self.limits, spare=spare, fresh=fresh)
-                with made as bench:
-                    yield bench
-        except Unmatched as error:
-            raise ModelError(f"its random nodes are no longer the original's: {error}") from None
+    def bench(self, model: Path, feeds: Sequence[Feeds] | None = None) -> Bench:
+        """A session for trials of a model that was made of the original, on all inputs or on these."""
+        found, spare = self.fed(None)
+        given = found if feeds is None else feeds
+        return Bench(self.runner, model, given, limits=self.limits, spare=spare, seeding=self.seeding)

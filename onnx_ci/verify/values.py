@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx_ci.verify import names
+from onnx_ci.verify import names, varied
 from onnx_ci.verify.dims import Dim, Input, kind_of
 from onnx_ci.verify.dtypes import Array, integer_limits, is_complex, is_float, is_integer, is_text
 from onnx_ci.verify.plausible import picture, speech
@@ -59,7 +59,7 @@ def fill(one: Input, dims: tuple[Dim, ...], role: Role, sample: Sample) -> Array
 def _by_meaning(one: Input, role: Role, sample: Sample, rng: np.random.Generator) -> Array | None:
     shape, said = sample.shapes[one.name], names.words(one.name)
     if said & names.MASK:
-        return np.ones(shape)
+        return varied.mask(rng, shape) if is_integer(one.dtype) else np.ones(shape)
     if said & names.RATE:
         return np.full(shape, _RATE)
     if said & names.LENGTH and len(shape) <= 1:
@@ -69,7 +69,7 @@ def _by_meaning(one: Input, role: Role, sample: Sample, rng: np.random.Generator
     if said & names.TIMESTEP and len(shape) <= 1:
         return np.full(shape, min(500, (role.below or 1000) - 1))
     if role.below is not None:
-        return rng.integers(0, role.below, size=shape)
+        return varied.ids(rng, shape, 0, role.below, sample.index)
     if said & names.ONE and is_float(one.dtype) and len(shape) <= 1:
         return np.full(shape, 1.0 if sample.index % 2 == 0 else 0.75)
     return None
@@ -87,8 +87,10 @@ def _integers(rng: np.random.Generator, one: Input, role: Role, sample: Sample) 
     if role.indexes:
         return _indices(rng, shape, max(1, sample.shortest))
     if role.alphabet:
-        return rng.integers(0, role.alphabet, size=shape)
-    if role.mask or role.shape:
+        return varied.ids(rng, shape, 0, role.alphabet, sample.index)
+    if role.mask:
+        return varied.mask(rng, shape)
+    if role.shape:
         return np.ones(shape)
     if len(shape) == 4 and high >= 255:
         return _picture(rng, shape) * 255.0

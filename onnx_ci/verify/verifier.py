@@ -18,6 +18,7 @@ from onnx_ci.verify.client import Feeds, Load, RunFailed, Runner
 from onnx_ci.verify.contract import contract_breaks
 from onnx_ci.verify.distribution import Unclear
 from onnx_ci.verify.dtypes import Array, is_float
+from onnx_ci.verify.evidence import is_graded
 from onnx_ci.verify.footing import Compared, Footing
 from onnx_ci.verify.inputs import derive_feeds
 from onnx_ci.verify.libraries import NAME_IT, REPLACE_IT, custom_operators, needs_library
@@ -107,13 +108,12 @@ class Verifier(Footing):
 
     def sensitivity(
         self, damaged: Path, tolerance: Tolerance, *, extra: Feeds | None = None
-    ) -> dict[str, str] | None:
+    ) -> dict[str, str]:
         """What each output showed when the weights were damaged on purpose: "noticed" if it left the
-        tolerance, "missed" if it moved and the tolerance did not see it, "unmoved" if it did not move."""
+        tolerance, "missed" if it moved and the tolerance did not see it, "unmoved" if it did not move.
+        A RunFailed where the damaged model does not run: that shows nothing."""
         try:
             compared = self.compared(damaged, tolerance, extra)
-        except RunFailed:
-            return None
         except Unclear:  # what the candidate was not, before it was damaged
             return dict.fromkeys(self.reference()[0], "noticed")
         return {
@@ -146,8 +146,8 @@ class Verifier(Footing):
 
     @property
     def is_graded(self) -> bool:
-        """Whether any output is a float: what is not is equal or wrong, and there is nothing in between."""
-        return any(is_float(array.dtype) for outputs in self.reference() for array in outputs.values())
+        """Whether any output has values in between: what has not is equal or wrong, however near."""
+        return is_graded(self.reference())
 
     def feeds(self) -> Sequence[Feeds]:
         """The inputs that run the original."""

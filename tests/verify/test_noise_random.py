@@ -11,6 +11,7 @@ from onnx import numpy_helper
 from traps.noisy import random_everywhere
 from verify_models import HEAD, model, save
 
+from onnx_ci.errors import ModelError
 from onnx_ci.methods.base import Method
 from onnx_ci.methods.catalogue import METHODS
 from onnx_ci.methods.chain import Run, run_chain
@@ -175,6 +176,7 @@ def test_seeds_of_the_model_itself_are_left_alone(check):
     assert check(proto, other, CLOSE).status == "failed"
 
 
+HUM = "n = RandomNormalLike<scale=0.25>(h) y = Add(h, n)"
 # What onnxruntime makes of a Bernoulli: one where a uniform number is above p.
 COIN = "p = Sigmoid(h) b = Bernoulli(p) y = Mul(h, b)"
 DRAWN = "p = Sigmoid(h) u = RandomUniformLike(p) l = Greater(u, p) b = Cast<to=1>(l) y = Mul(h, b)"
@@ -212,7 +214,7 @@ def test_damage_shows_in_the_distribution(check, body: str, damage: dict):
     ],
 )
 def test_the_spread_counts_too(check, body: str):
-    original = made("n = RandomNormalLike<scale=0.25>(h) y = Add(h, n)")
+    original = made(HUM)
     found = check(original, made(body), USUAL)
     same = body.startswith("n = RandomNormal<shape=[4,16]>()")
     assert (found.status, found.method) == ("passed" if same else "failed", "distribution")
@@ -267,3 +269,42 @@ def test_exact_methods_leave_random_nodes_alone(runner: Runner, tmp_path: Path, 
         verifier = Verifier(runner, path, opened.proto, spec=InputSpec(), limits=limits, root=tmp_path)
         found = verifier.check(target, chained.model.proto, CLOSE, allow=method.changes)
     assert (found.status, found.reason, found.method) == ("passed", "", "seeded")
+
+
+@pytest.fixture
+def stranger(runner: Runner, tmp_path: Path):
+    """A verifier for a model whose noise comes from a node that nobody knows how to seed, as of a library."""
+    original = made(HUM)
+    path = save(original, tmp_path / "original.onnx")
+    verifier = Verifier(runner, path, original, spec=InputSpec(), limits=Limits(seconds=60), root=tmp_path)
+    verifier.seeding.seeds.clear()
+    return verifier
+
+
+def test_noise_that_can_not_be_seeded_is_found_by_running_twice(stranger: Verifier, tmp_path: Path):
+    same, bent = (
+        made("n = RandomNormalLike<scale=0.25>(h) y = Add(h, n)", bent=bent) for bent in (False, True)
+    )
+    found = stranger.check(save(same, tmp_path / "same.onnx"), same, USUAL)
+    assert (found.status, found.reason, found.method) == ("passed", "", "distribution")
+    assert [one.source for one in found.noise] == ["runs"]
+    assert stranger.check(save(bent, tmp_path / "bent.onnx"), bent, USUAL).status == "failed"
+    with pytest.raises(ModelError, match="differ from run to run"):
+        stranger.usable_reference()
+
+
+def test_a_damaged_model_is_told_apart_by_distribution(stranger: Verifier, tmp_path: Path):
+
+    assert stranger.sensitivity(save(made(HUM), tmp_path / "same.onnx"), USUAL) == {"y": "unmoved"}
+    bent = save(made(HUM, bent=True), tmp_path / "bent.onnx")
+    assert stranger.sensitivity(bent, USUAL) == {"y": "noticed"}
+    slightly = save(made(HUM, scale=1.02), tmp_path / "slightly.onnx")
+    assert stranger.sensitivity(slightly, Tolerance(cosine=0.99)) == {"y": "missed"}
+
+
+def test_too_strict_for_a_random_model(stranger: Verifier, tmp_path: Path):
+    same = made(HUM)
+    found = stranger.check(save(same, tmp_path / "same.onnx"), same, Tolerance(max_abs=1e-6))
+    assert (found.status, found.code) == ("not_run", "OCI005")
+    assert "runs of it are too few to tell: output 'y': max_abs" in found.reason
+    assert "methods: []" in found.hint

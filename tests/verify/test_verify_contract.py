@@ -37,6 +37,10 @@ def reshape(proto: onnx.ModelProto) -> None:
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
 
 
+def forget(proto: onnx.ModelProto) -> None:
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+
+
 def fix(proto: onnx.ModelProto) -> None:
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
 
@@ -92,7 +96,8 @@ def drop_function(proto: onnx.ModelProto) -> None:
     [
         (rename, "inputs", "input 'x' is gone"),
         (retype, "outputs", "output 'y' was float[N,4] and is now float16[N,4]"),
-        (reshape, "inputs", "input 'x' was float[N,4] and is now float[batch,4]"),
+        (reshape, "dims", "input 'x' was float[N,4] and is now float[batch,4]"),
+        (forget, "dims", "input 'x' was float[N,4] and is now float[-1,4]"),
         (fix, "inputs", "input 'x' was float[N,4] and is now float[1,4]"),
         (reorder, "outputs", "the order of the outputs changed: y, z became z, y"),
         (drop_output, "outputs", "output 'z' is gone"),

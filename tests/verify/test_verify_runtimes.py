@@ -142,6 +142,13 @@ def test_what_is_no_version(tmp_path: Path, wrong: str) -> None:
     assert "is not a version of onnxruntime" in done.err
 
 
+def test_versions_that_nothing_would_be_run_in(tmp_path: Path) -> None:
+    save(bloated(), tmp_path / "m.onnx")
+    done = call("shrink", "m.onnx", "o.onnx", "--no-verify", "--runtime", OTHER, cwd=tmp_path)
+    assert done.code == 2
+    assert "can't be given together" in done.err
+
+
 def test_an_installation_that_breaks_off_leaves_nothing(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

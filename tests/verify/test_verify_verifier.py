@@ -91,7 +91,8 @@ def test_sensitivity_tells_echoes_apart(make, tmp_path: Path):
     damaged = save(scaled(model(EMBED), -5), tmp_path / "damaged.onnx")
     assert verifier.sensitivity(damaged, TIGHT) == {"y": "noticed", "echo": "unmoved"}
     (tmp_path / "broken.onnx").write_bytes(b"junk")
-    assert verifier.sensitivity(tmp_path / "broken.onnx", TIGHT) is None
+    with pytest.raises(RunFailed):
+        verifier.sensitivity(tmp_path / "broken.onnx", TIGHT)
 
 
 def test_latency(make, tmp_path: Path):
@@ -177,7 +178,7 @@ def test_an_original_that_can_not_be_loaded_is_not_run(make, tmp_path: Path):
     )
     found = check(make(proto), proto, tmp_path)
     assert (found.status, found.code) == ("not_run", "OCI005")
-    assert "no library was given for: my.Op" in found.reason
+    assert "no library was given for them: my.Op" in found.reason
 
 
 def test_an_original_that_never_runs_names_the_way_out(make, tmp_path: Path):

@@ -92,6 +92,9 @@ def _check_other_files(options: argparse.Namespace, source: Path, target: Path) 
 
 
 def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
+    if options.no_verify and options.runtimes:
+        told = "--no-verify and --runtime can't be given together: nothing would be run in them"
+        raise UsageError(told, hint="leave one of them out")
     request = Request(
         source=source,
         target=target,

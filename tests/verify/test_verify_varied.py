@@ -1,0 +1,48 @@
+"""Ids and masks: within their range whatever the manner, and varied enough that damage shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from onnx_ci import compare
+from onnx_ci.verify import varied
+
+
+@pytest.mark.parametrize("index", range(5))
+@pytest.mark.parametrize("below", [1, 2, 3, 257, 30522])
+def test_ids_stay_in_their_table(index, below):
+    drawn = varied.ids(np.random.default_rng(index), (2, 500), 0, below, index)
+    assert drawn.shape == (2, 500)
+    assert drawn.min() >= 0
+    assert drawn.max() < below
+
+
+def test_samples_are_of_several_kinds():
+    drawn = [varied.ids(np.random.default_rng(0), (1, 2000), 0, 1000, index) for index in range(4)]
+    spread, often, near, filled = (len(np.unique(one)) for one in drawn)
+    assert spread > often > near >= filled - 1
+    assert np.median(drawn[1]) < 100
+    assert drawn[3][0, -1] == 999
+
+
+def test_a_lost_mask_is_noticed():
+    """With a mask of ones only, a model that ignores it is the same model."""
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        " g (float[B,S,8] x, int64[B,S] attention_mask) => (float[B,8] y)"
+        " {{ axes = Constant <value = int64[1] {{1}}> () shown = Cast <to = 1> (attention_mask)"
+        " {extra} wide = Unsqueeze ({mask}, last) kept = Mul (x, wide)"
+        " y = ReduceSum <keepdims = 0> (kept, axes) }}"
+    )
+    last = "last = Constant <value = int64[1] {2}> ()"
+    whole = text.format(extra=last, mask="shown")
+    lost = text.format(
+        extra=f"{last} none = Constant <value = float {{0.0}}> () nothing = Mul (shown, none)"
+        " one = Constant <value = float {1.0}> () all = Add (nothing, one)",
+        mask="all",
+    )
+    before, after = onnx.parser.parse_model(whole), onnx.parser.parse_model(lost)
+    assert compare(before, before).verdict == "ok"
+    assert compare(before, after).verdict == "outputs_changed"
