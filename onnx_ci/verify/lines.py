@@ -42,14 +42,14 @@ class Line(NamedTuple):
 def after(wiring: Wiring, op: Op, index: int, line: Line) -> Line:
     """The line behind a node that the value goes through as operand `index`."""
     if op.type in ("Concat", "Gather", "Slice", "ScatterElements", "ScatterND", "Split", "Pad"):
-        return line._replace(whole=False)
+        return line if not line.whole else line._replace(whole=False)
     if op.type == "Neg":
         return line.times(-1.0)
     if op.type not in ("Add", "Sub", "Mul", "Div") or len(op.inputs) != 2:
         return line
     other = wiring.numbers(op.inputs[1 - index])
     if not other or not all(map(math.isfinite, other)):
-        return line._replace(whole=False)
+        return line if not line.whole else line._replace(whole=False)
     if op.type == "Add":
         return line.shifted(min(other), max(other))
     if op.type == "Sub":
