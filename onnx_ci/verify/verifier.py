@@ -21,15 +21,18 @@ from onnx_ci.verify.distribution import Unclear
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.evidence import is_graded
 from onnx_ci.verify.footing import Compared, Footing
-from onnx_ci.verify.inputs import derive_feeds, deriver_of
+from onnx_ci.verify.inputs import Deriver, derive_feeds, deriver_of
 from onnx_ci.verify.libraries import NAME_IT, REPLACE_IT, custom_operators, needs_library
 from onnx_ci.verify.noise import Noisy, excused, refuse_strict, unexplained
+from onnx_ci.verify.other_sizes import of_other_sizes
 from onnx_ci.verify.samples import load_samples
 from onnx_ci.verify.seeding import Baked
 from onnx_ci.verify.wiring import Wiring
 
 _GIVE = "give inputs that run: inputs: {samples: [...]}, or sizes: inputs: {dims: {NAME: SIZE}}"
 _HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
+_MANY = 8  # samples that are asked for where some are to be of other sizes, and how many of them
+_SIZES = 2
 _SHOWN = 3  # problems named in a reason
 _LOADS = 3  # times a model is loaded to see how long that takes
 _LOADING = 5.0  # seconds after which that is not done again
@@ -238,9 +241,10 @@ class Verifier(Footing):
     def _both_ways(
         self, feeds: Sequence[Feeds], outputs: list[dict[str, Array]]
     ) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
-        """And further samples that take the branches which these do not."""
+        """And further samples: of other sizes, and such that take the branches which these do not."""
         deriver = deriver_of(self.asked(), self.spec)
         limits = replace(self.limits, seconds=self.limits.seconds / 4)
+        feeds, outputs = self._of_other_sizes(deriver, feeds, outputs, limits)
         found = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)
         if not found.more:
             self._untaken = found.untaken if deriver.wiring.branches else ()
@@ -251,6 +255,23 @@ class Verifier(Footing):
             return feeds, outputs
         self._untaken = found.untaken
         return [*feeds, *found.more], [*outputs, *further]
+
+    def _of_other_sizes(
+        self, deriver: Deriver, feeds: Sequence[Feeds], outputs: list[dict[str, Array]], limits: Limits
+    ) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
+        """And a few of other sizes that run, where many samples are asked for."""
+        wanted = len(feeds) + (_SIZES if self.spec.count >= _MANY else 0)
+        for sample in of_other_sizes(deriver, feeds):
+            if len(feeds) >= wanted:
+                break
+            try:
+                found = self.runner.run(self.own, [{**sample, **self.stored}], limits=limits)
+            except RunFailed as error:
+                if error.kind != "error":
+                    break
+            else:
+                feeds, outputs = [*feeds, {**sample, **self.stored}], [*outputs, *found]
+        return feeds, outputs
 
     def _attempts(self, failures: Sequence[RunFailed]) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
