@@ -48,6 +48,7 @@ SIZES = {
     "width": (224, 320, 64, 320, 256, 640, 28, 384, 336, 299, 112, 518),
     "channels": (3, 1, 4),
     "count": (16, 4, 1),
+    "groups": (4, 2, 1),  # fewer than what they are groups of: with one member each, none has a neighbour
     "feature": (16, 64, 80, 128, 1, 2),
     "volume": (32, 16, 64),
 }
@@ -69,6 +70,7 @@ _BY_WORD = (
     ("height", names.HEIGHT),
     ("width", names.WIDTH),
     ("channels", names.CHANNELS),
+    ("groups", names.GROUPS),
     ("count", names.COUNTS),
 )
 
