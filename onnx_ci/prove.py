@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -49,16 +48,14 @@ class Prover:
         rounded: tuple[Model, Model] | None = None,
     ) -> Proof:
         """`rounded` is the model before and after what is not exact by construction."""
-        began = time.monotonic()
         tolerance = exact_tolerance(self.rule.tolerance) if bitwise else self.rule.tolerance
         extra = values_beside(candidate)
         verification = self.verifier.check(path, candidate.proto, tolerance, allow=changes, extra=extra)
         if verification.status == "passed" and not bitwise:
             verification = self._elsewhere(verification, path, candidate, changes, extra)
         if verification.status == "passed":
-            seconds = time.monotonic() - began
             pair = None if bitwise else rounded or (self.original, candidate)
-            verification = self.doubted(verification, candidate, tolerance, pair, seconds=seconds)
+            verification = self.doubted(verification, candidate, tolerance, pair)
         if verification.status == "passed":
             verification = self.runtimes.check(
                 verification, path, candidate.proto, tolerance, allow=changes, extra=extra
@@ -152,15 +149,13 @@ class Prover:
         candidate: Model,
         tolerance: Tolerance,
         rounded: tuple[Model, Model] | None,
-        *,
-        seconds: float,
     ) -> Verification:
         """The pass, if it means anything: damage to the candidate is noticed, and to every tensor that is not
-        what it was, for which there are so many seconds."""
+        what it was."""
         found = self.doubt.as_a_whole(passed, candidate, tolerance)
         if found.status != "passed" or rounded is None:
             return found
-        return self.doubt.tensor_by_tensor(found, *rounded, tolerance, seconds=seconds)
+        return self.doubt.tensor_by_tensor(found, *rounded, tolerance)
 
     @cached_property
     def doubt(self) -> Doubt:
