@@ -15,8 +15,8 @@ import peers
 from environments import environment
 
 from onnx_ci.model.load import open_model
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, InputSpec, Limits
-from onnx_ci.single import COMPARED, OWN_AFFAIRS
+from onnx_ci.policy.schema import InputSpec, Rule
+from onnx_ci.single import COMPARED, verified
 from onnx_ci.verify.client import Runner
 from onnx_ci.verify.verifier import Verifier
 
@@ -41,12 +41,13 @@ class Ours(AbstractContextManager["Ours"]):
     def __init__(self, original: Path) -> None:
         self._stack = ExitStack()
         self._before = self._stack.enter_context(open_model(original))
+        self._rule = Rule(pattern=original.name, inputs=InputSpec(count=COMPARED))
         self._verifier = Verifier(
             self._stack.enter_context(Runner()),
             original,
             self._before.proto,
-            spec=InputSpec(count=COMPARED),
-            limits=Limits(),
+            spec=self._rule.inputs,
+            limits=self._rule.limits,
             root=original.parent,
         )
 
@@ -54,8 +55,8 @@ class Ours(AbstractContextManager["Ours"]):
         self._stack.close()
 
     def verdict(self, changed: Path) -> Verdict:
-        with open_model(changed) as after:
-            found = self._verifier.check(changed, after.proto, DEFAULT_TOLERANCE, allow=OWN_AFFAIRS)
+        with open_model(changed) as after, tempfile.TemporaryDirectory(prefix="onnx-ci-bench-") as scratch:
+            found = verified(self._verifier, self._before, after, self._rule, Path(scratch))
         return Verdict(word=WORDS[found.status], reason=found.reason)
 
 

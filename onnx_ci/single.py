@@ -30,11 +30,12 @@ from onnx_ci.policy.schema import (
     Tolerance,
 )
 from onnx_ci.request import Request
-from onnx_ci.results import Outcome
+from onnx_ci.results import Outcome, Verification
 from onnx_ci.whole import whole
 
 if TYPE_CHECKING:
     from onnx_ci.verify.client import Runner
+    from onnx_ci.verify.verifier import Verifier
 
 # Two exports of one network may differ in these and still be compared.
 OWN_AFFAIRS = ("dims", "opset", "ir", "metadata", "producer", "functions")
@@ -181,12 +182,9 @@ def compare_files(
 
 
 def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outcome:
-    from onnx_ci.doubt.doubt import Doubt
-    from onnx_ci.doubt.pair import doubted
     from onnx_ci.verify.client import RunFailed
     from onnx_ci.verify.fusions import Fusions
     from onnx_ci.verify.libraries import Libraries
-    from onnx_ci.verify.runtimes import Runtimes
     from onnx_ci.verify.verifier import Verifier
 
     home = home_of(before.path)
@@ -201,15 +199,7 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
             stored=values_beside(before),
         )
         extra = values_beside(after)
-        allow = (*OWN_AFFAIRS, "inputs") if extra or before.beside else OWN_AFFAIRS
-        began = time.monotonic()
-        found = verifier.check(after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
-        if found.status == "passed":
-            doubt, seconds = Doubt(verifier, Path(scratch)), time.monotonic() - began
-            found = doubted(doubt, found, before, after, rule.tolerance, seconds=seconds)
-        if found.status == "passed":
-            everywhere = Runtimes(verifier, rule.runtimes)
-            found = everywhere.check(found, after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
+        found = verified(verifier, before, after, rule, Path(scratch))
         if found.status == "passed":
             optimized = Fusions(verifier.runner, before.path, rule.limits).against(after.path)
             found = replace(found, optimized=optimized)
@@ -229,3 +219,22 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
     )
     verdict = "outputs_changed" if found.status == "failed" else "unverified"
     return replace(outcome, verdict=verdict, findings=(finding,))
+
+
+def verified(verifier: Verifier, before: Model, after: Model, rule: Rule, scratch: Path) -> Verification:
+    """What running both shows, whether that means anything, and whether it holds in every runtime."""
+    from onnx_ci.doubt.doubt import Doubt
+    from onnx_ci.doubt.pair import doubted
+    from onnx_ci.verify.runtimes import Runtimes
+
+    extra = values_beside(after)
+    allow = (*OWN_AFFAIRS, "inputs") if extra or before.beside else OWN_AFFAIRS
+    began = time.monotonic()
+    found = verifier.check(after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
+    if found.status == "passed":
+        doubt, seconds = Doubt(verifier, scratch), time.monotonic() - began
+        found = doubted(doubt, found, before, after, rule.tolerance, seconds=seconds)
+    if found.status == "passed":
+        everywhere = Runtimes(verifier, rule.runtimes)
+        found = everywhere.check(found, after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
+    return found

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from git_repositories import FOREIGN
+
 from onnx_ci.entry.cli import main
 
 
@@ -31,8 +33,7 @@ class Done:
 
 def plain_environment() -> dict[str, str]:
     """Ours, without what a CI job or a hook that runs these tests would tell the command."""
-    foreign = ("GIT_", "GITHUB_", "CI_", "PRE_COMMIT")
-    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
 
 
 def call(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> Done:

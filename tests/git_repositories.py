@@ -9,7 +9,8 @@ from pathlib import Path
 
 IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false")
 
-FOREIGN = ("GIT_", "GITHUB_", "CI_", "PRE_COMMIT")
+# What a CI job or a hook that runs these tests would tell the command.
+FOREIGN = ("GIT_", "GITHUB_", "CI_", "PRE_COMMIT", "SYSTEM_PULL", "CHANGE_", "BUILDKITE_", "BITBUCKET_")
 
 
 class Repository:

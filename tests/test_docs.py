@@ -44,7 +44,9 @@ def test_every_finding_is_listed() -> None:
         assert f"| `{code}` | {meaning} |" in text
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/policy.md", "docs/verification.md", "docs/git.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/policy.md", "docs/verification.md", "docs/git.md", "docs/ci.md"]
+)
 def test_every_policy_shown_is_valid(name: str) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (PROJECT / name).read_text(), re.DOTALL)
     policies = [block for block in blocks if block.startswith("version: 1")]

@@ -37,7 +37,7 @@ def crepe(rng: Rng, _: Run, __: Path) -> list[Feeds]:
 
 
 def nsnet2(rng: Rng, _: Run, __: Path) -> list[Feeds]:
-    kinds = ((sounds.voice, 40000), (sounds.tone, 25000), (sounds.hiss, 25000), (sounds.voice, 90000))
+    kinds = ((sounds.voice, 40000), (sounds.tone, 25000), (sounds.hiss, 25000), (sounds.voice, 60000))
     heard = [_float(sounds.spectrum(kind(rng, count), 513))[None] for kind, count in kinds]
     noisy = sounds.spectrum(sounds.voice(rng, 40000) + sounds.hiss(rng, 40000), 513)
     return [{"input": one} for one in (*heard, _float(noisy)[None])]

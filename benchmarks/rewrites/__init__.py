@@ -5,8 +5,8 @@ from __future__ import annotations
 from rewrites.base import Rewrite
 from rewrites.identities import IDENTITIES
 from rewrites.naming import NAMING
-from rewrites.tools import TOOLS
+from rewrites.tools import PEERS, TOOLS
 
 REWRITES: tuple[Rewrite, ...] = (*NAMING, *IDENTITIES, *TOOLS)
 
-__all__ = ["REWRITES", "Rewrite"]
+__all__ = ["PEERS", "REWRITES", "Rewrite"]

@@ -13,7 +13,7 @@ from onnx_ci import shrink
 from rewrites.base import Rewrite
 
 EXACT = ("dedupe", "drop-unused", "strip-docs", "fold-constants", "compact")
-PEERS = ("onnxslim", "onnxsim", "onnxoptimizer", "onnx_ir")
+NAMES = ("onnxslim", "onnxsim", "onnxoptimizer", "onnx_ir")
 
 
 def _method(name: str) -> Callable[[Path, ModelProto, Path], bool]:
@@ -51,8 +51,9 @@ def ort_basic(source: Path, _: ModelProto, target: Path) -> bool:
     return True
 
 
+PEERS = tuple(Rewrite(name=name, write=_peer(name)) for name in NAMES)
 TOOLS = (
     *(Rewrite(name=name, write=_method(name)) for name in EXACT),
-    *(Rewrite(name=name, write=_peer(name)) for name in PEERS),
+    *PEERS,
     Rewrite(name="onnxruntime, basic", write=ort_basic),
 )

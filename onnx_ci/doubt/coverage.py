@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from onnx_ci.verify.verifier import Verifier
 MOST = 128  # runs with a single sample; where there are more tensors, some are damaged with their neighbours
 LEAST = 12  # such runs, however slow the model is
 SHARE = 0.6  # of the time that the proof itself took, which such runs may take
+LONG = 20.0  # seconds by which a damaged model may be slower
+DEATHS = 3  # damaged models that hang or crash, before it is given up
 NOTICED, FAINT, UNSEEN = "noticed", "faint", "unseen"
 States = dict[Key, str]
 
@@ -94,6 +97,12 @@ class _Round:
         again = trials.unharmed(self.bench)  # the first also loads the model
         self.cost = time.monotonic() - began
         self.steady = same_outputs(self.before, again)
+        self.bench.limits = replace(self.bench.limits, seconds=self._patience)
+
+    @property
+    def _patience(self) -> float:
+        """Seconds that a damaged model may take: one that does not come to an end is not waited for."""
+        return min(self.bench.limits.seconds, LONG + 10 * self.cost)
 
     def affordable(self, seconds: float) -> int:
         return max(LEAST, min(MOST, int(seconds / max(self.cost, 1e-6))))
@@ -102,7 +111,10 @@ class _Round:
         """A model that no longer runs is noticed as well: it would be refused."""
         try:
             outputs = self.trials.run(self.bench, items, how)
-        except RunFailed:
+        except RunFailed as error:
+            self.trials.deaths += error.kind != "error"
+            if self.trials.deaths > DEATHS:
+                raise
             return NOTICED
         if leaves(self.before, outputs, self.tolerance):
             return NOTICED

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from onnx_ci.doubt.changed import changed
-from onnx_ci.doubt.coverage import FAINT, NOTICED, UNSEEN, Coverage
-from onnx_ci.doubt.stored import plainly
+from onnx_ci.doubt.coverage import FAINT, NOTICED, UNSEEN, Coverage, States
+from onnx_ci.doubt.decoded import rebuilt
+from onnx_ci.doubt.stored import Stored, plainly
 from onnx_ci.model.container import Model, values_beside
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Tolerance
@@ -22,7 +23,7 @@ from onnx_ci.verify.evidence import kind_of
 from onnx_ci.verify.verifier import Verifier
 
 SHOWN = 3  # names in a reason
-LEAST_SECONDS = 2.0  # to find out which tensors outputs tell of, however short the rest was
+LEAST_SECONDS = 5.0  # to find out which tensors outputs tell of, however short the rest was
 _SAMPLES = "give inputs that matter: inputs: {samples: [...]}"
 Shown = Mapping[str, str]
 
@@ -37,6 +38,7 @@ class Doubt:
         self.scratch = scratch
         self.further = further
         self._known: list[tuple[Model, Coverage]] = []
+        self.parts: frozenset[str] = frozenset()  # what the last model rebuilds unseen tensors from
 
     def as_a_whole(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
         """Run the check on the candidate with all its weights damaged: where that passes too, or can't be
@@ -56,33 +58,36 @@ class Doubt:
         return _unsure(passed, *_coarseness(outputs))
 
     def tensor_by_tensor(
-        self, passed: Verification, before: Model, after: Model, tolerance: Tolerance, *, seconds: float
+        self,
+        passed: Verification,
+        before: Model,
+        after: Model,
+        tolerance: Tolerance,
+        *,
+        seconds: float,
+        known: Collection[str] = (),
     ) -> Verification:
-        """Every tensor of `before` that `after` does not hold any more has to be one that outputs tell of."""
+        """Every tensor of `before` that `after` does not hold any more has to be one that outputs tell of,
+        or one that `after` computes bit for bit from what it stores, or that is `known` to be right."""
+        self.parts = frozenset()
         if passed.method == "distribution":
             return passed  # single runs tell nothing there; that damage to all of it shows was seen
-        whole = self._coverage(before)
-        items = changed(whole.model, plainly(after))
+        whole, other = self._coverage(before), plainly(after)
+        items = [item for item in changed(whole.model, other) if item.name not in known]
         if not items:
             return replace(passed, coverage=Covered(changed=0))
         try:
             states = whole.ask(items, tolerance, seconds=max(seconds, LEAST_SECONDS))
         except RunFailed as error:
             return _unsure(passed, f"whether it shows anything could not be found out: {error.message}", "")
-        by_state = {
-            state: tuple(dict.fromkeys(item.name for item in items if states[item.key] == state))
-            for state in (FAINT, UNSEEN)
-        }
-        found = Covered(
-            changed=len(items),
-            noticed=sum(state == NOTICED for state in states.values()),
-            faint=by_state[FAINT],
-            unseen=by_state[UNSEEN],
-            runs=whole.runs,
-            alone=whole.alone,
-        )
-        covered = replace(passed, coverage=found)
-        return _unsure(covered, *_unseen(found)) if found.unseen else covered
+        hidden = [item for item in items if states[item.key] == UNSEEN]
+        if hidden:
+            same = rebuilt(whole.model, hidden, other, self.verifier, self.scratch / "decoded")
+            self.parts = same.parts
+            items = [item for item in items if item.key not in same.keys]
+        found = _covered(items, states, whole)
+        passed = replace(passed, coverage=found)
+        return _unsure(passed, *_unseen(found)) if found.unseen else passed
 
     def _coverage(self, model: Model) -> Coverage:
         for known, coverage in self._known:
@@ -104,6 +109,8 @@ class Doubt:
                 shown = self._sensitivity(self.verifier, broken, tolerance)
             except RunFailed as error:
                 said = said or error.message
+                if error.kind == "timeout":
+                    break
                 continue
             if set(shown.values()) - {"unmoved"}:
                 return shown, ""
@@ -146,6 +153,20 @@ class Doubt:
             except RunFailed:
                 return False
         return False
+
+
+def _covered(items: Sequence[Stored], states: States, whole: Coverage) -> Covered:
+    def named(state: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(item.name for item in items if states[item.key] == state))
+
+    return Covered(
+        changed=len(items),
+        noticed=sum(states[item.key] == NOTICED for item in items),
+        faint=named(FAINT),
+        unseen=named(UNSEEN),
+        runs=whole.runs,
+        alone=whole.alone,
+    )
 
 
 def _unsure(passed: Verification, reason: str, hint: str) -> Verification:

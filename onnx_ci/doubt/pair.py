@@ -23,7 +23,8 @@ def doubted(
     covered: Coverage | None = None
     for one, other in ((before, after), (after, before)):
         if found.status == "passed":
-            found = doubt.tensor_by_tensor(found, one, other, tolerance, seconds=seconds)
+            parts = doubt.parts if one is after else ()
+            found = doubt.tensor_by_tensor(found, one, other, tolerance, seconds=seconds, known=parts)
             covered = _both(covered, found.coverage)
     return replace(found, coverage=covered)
 

@@ -35,7 +35,7 @@ class Trials:
         self.model = model.copy()
         self.verifier = verifier
         self.folder = folder
-        self.runs = 0
+        self.runs = self.deaths = 0
         self._tried: bool | None = None
         self._stack = ExitStack()
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)

@@ -34,12 +34,14 @@ class Judging:
         cache: bool = True,
         runtimes: Sequence[str] = (),
         shard: Shard | None = None,
+        whole: Selection | None = None,
     ) -> None:
         self.jobs = jobs  # models at a time
         self.only_new = only_new
         self.cache = cache
         self.runtimes = tuple(runtimes)  # beside those of the rules
         self.shard = shard  # which part of the run this is, if it is not all of it
+        self.whole = whole  # and what it is a part of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,18 +89,23 @@ def _jobs(text: str) -> int:
 def run_gate(command: str, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     runtimes = _runtimes(options)
-    selection = select_asked(context, options)
+    whole = selection = select_asked(context, options)
     shard = None
     if options.shard is not None:
         from onnx_ci.entry.sharding import part_of
 
-        selection, shard = part_of(context, selection, options.shard)
+        selection, shard = part_of(context, whole, options.shard)
     if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         _say_notes(*context.notes, selection.note)
         return 0
     judging = Judging(
-        jobs=options.jobs, only_new=options.only_new, cache=options.cache, runtimes=runtimes, shard=shard
+        jobs=options.jobs,
+        only_new=options.only_new,
+        cache=options.cache,
+        runtimes=runtimes,
+        shard=shard,
+        whole=whole,
     )
     report = judge_selection(command, context, selection, judging)
     write_run(report, options)
@@ -114,8 +121,12 @@ def _runtimes(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _say_notes(*notes: str) -> None:
-    """File names are in them: what is not printable could draw on the terminal."""
-    lines = (note if note.isprintable() else ascii(note)[1:-1] for note in notes if note)
+    """File names are in them."""
+    lines = [note for note in notes if note]
+    if not all(line.isprintable() and "##" not in line for line in lines):
+        from onnx_ci.report.style import one_line
+
+        lines = list(map(one_line, lines))
     write_to("".join(f"{line}\n" for line in lines), "")
 
 
@@ -165,8 +176,8 @@ def judge_selection(
 
         report = replace(report, shard=how.shard)
         if how.shard.index > 1:
-            return report  # the history of a branch is nobody's part: the first shard judges it
-    return _with_history(report, context, selection)
+            return report  # the history of a branch is nobody's part: the first shard judges all of it
+    return _with_history(report, context, (how and how.whole) or selection)
 
 
 def _with_history(report: RunReport, context: Context, selection: Selection) -> RunReport:

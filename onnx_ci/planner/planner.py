@@ -87,7 +87,10 @@ class Planner:
         seconds = self.rule.plan_seconds - (time.monotonic() - self.began)
         tolerance, own = self.rule.tolerance, bool(self.rule.inputs.samples)
         margin = with_margin(tolerance, samples=own)
-        trials = Trials(bench, shelf, inputs, reference, tolerance, margin, seconds=seconds, say=say)
+        batched = verifier.batched
+        trials = Trials(
+            *(bench, shelf, inputs, reference, tolerance, margin), batched=batched, seconds=seconds, say=say
+        )
         if trials.run({}).holds:
             search = Search(shelf, trials)
             # Where nothing can be vouched for, it is verification that has to say so.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +64,7 @@ class Trials:
         tolerance: Tolerance,
         margin: Tolerance,
         *,
+        batched: Collection[str],
         seconds: float,
         say: Callable[[str], None],
     ) -> None:
@@ -71,6 +72,7 @@ class Trials:
         self.shelf = shelf
         self.inputs = inputs
         self.reference = reference
+        self.batched = batched
         self.tolerance = tolerance
         self.margin = margin  # what a search that goes to the edge has to hold
         self.until = time.monotonic() + seconds
@@ -105,7 +107,7 @@ class Trials:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
             return Tried(mix, (failed,), moved=True)
-        deltas = compare_outputs(self.reference, outputs, self.tolerance)
+        deltas = compare_outputs(self.reference, outputs, self.tolerance, batched=self.batched)
         safe = not any(delta.problem or any(outside(delta, self.margin)) for delta in deltas)
         return Tried(mix, deltas, self._moves(outputs), safe)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import one_line
 from onnx_ci.report.words import WORDS as VERDICTS
-from onnx_ci.results import Outcome, RunReport, Verification
+from onnx_ci.results import Noise, Outcome, RunReport, RuntimeRun, Verification
 
 LONGEST_TEXT = 20_000  # characters
 LONGEST_LIST = 100_000
@@ -23,6 +23,10 @@ KNOWN: dict[tuple[type, str], tuple[str, ...]] = {
     (Outcome, "verdict"): tuple(VERDICTS),
     (Verification, "status"): ("passed", "failed", "not_run"),
     (Verification, "inputs"): ("generated", "samples"),
+    (Verification, "method"): ("plain", "seeded", "distribution"),
+    (RuntimeRun, "status"): ("passed", "failed", "not_run"),
+    (RuntimeRun, "optimizations"): ("default", "disabled"),
+    (Noise, "source"): ("", "runs", "threads"),
     (Finding, "severity"): ("error", "warning", "note"),
     (RunReport, "command"): ("check", "fix", "build", "shrink", "compare"),
 }

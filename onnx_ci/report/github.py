@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from onnx_ci.report import text
-from onnx_ci.report.places import Placed, placed
+from onnx_ci.report.placed import Placed, placed
 from onnx_ci.report.style import Style, one_line
 from onnx_ci.report.words import clipped, counted
 from onnx_ci.results import RunReport

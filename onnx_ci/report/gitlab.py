@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from onnx_ci.report.places import Placed, fingerprinted, placed
+from onnx_ci.report.json import dumps
+from onnx_ci.report.placed import Placed, fingerprinted, placed
 from onnx_ci.report.style import one_line
 from onnx_ci.report.words import clipped
 from onnx_ci.results import RunReport
@@ -15,7 +15,7 @@ SEVERITIES = {"error": "critical", "warning": "minor", "note": "info"}
 
 def render_run(report: RunReport) -> str:
     findings = [_issue(one, fingerprint) for one, fingerprint in fingerprinted(placed(report))]
-    return json.dumps(findings, indent=2) + "\n"
+    return dumps(findings)
 
 
 def _issue(one: Placed, fingerprint: str) -> dict[str, Any]:

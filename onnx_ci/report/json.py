@@ -33,8 +33,9 @@ def render_outcome(outcome: Outcome) -> str:
     return dumps(outcome_object(outcome))
 
 
-def dumps(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+def dumps(document: dict[str, Any] | list[Any]) -> str:
+    """`##` begins a command in the logs of some CI services. It can only be in a text, and is spelled out."""
+    return json.dumps(document, indent=2, allow_nan=False).replace("##", "#\\u0023") + "\n"
 
 
 def outcome_object(outcome: Outcome) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def _verification(verification: Verification) -> dict[str, Any]:
     """The finding it led to has the code and the hint too; they are here for whoever reads this back."""
     document = asdict(verification)
     for one in document["noise"]:
-        del one["sensitive"]
+        del one["sensitive"], one["kind"]
     if verification.coverage is None:
         del document["coverage"]
     return {key: value for key, value in document.items() if value or key not in ("code", "hint")}

@@ -9,7 +9,7 @@ from onnx_ci.report import text
 from onnx_ci.report.fit import Piece, fitted
 from onnx_ci.report.inert import block, code, name, prose
 from onnx_ci.report.mermaid import picture
-from onnx_ci.report.places import Placed, placed
+from onnx_ci.report.placed import Placed, placed
 from onnx_ci.report.style import Style
 from onnx_ci.report.words import counted, judged, model_row, remarks, saved_words
 from onnx_ci.results import Outcome, RunReport
@@ -20,12 +20,13 @@ MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 
 VERDICT_MARKS = {"ok": "✅", "shrunk": "✅", "would_shrink": "⚠️", "ignored": ""}
 
 # What is dropped last has the lowest number.
-ERRORS, ROWS, WARNINGS, PICTURE, REMARKS, DETAILS = range(1, 7)
+ERRORS, ROWS, WARNINGS, PASSING, PICTURE, REMARKS, DETAILS = range(1, 8)
 FINDING_RANKS = {"error": ERRORS, "warning": WARNINGS, "note": REMARKS}
 LEFT_OUT = {
     ERRORS: "error",
     ROWS: "row",
     WARNINGS: "warning",
+    PASSING: "passing row",
     PICTURE: "picture",
     REMARKS: "note",
     DETAILS: "model's detail",
@@ -60,7 +61,7 @@ def _table(report: RunReport) -> Iterator[Piece]:
         f"| | model | size | {_after(report)} | saved | outputs | verdict |\n|---|---|--:|--:|--:|---|---|\n"
     )
     yield Piece(head)
-    yield from (Piece(_row(outcome), ROWS) for outcome in report.outcomes)
+    yield from (Piece(_row(outcome), ROWS if outcome.findings else PASSING) for outcome in report.outcomes)
     yield Piece("\n")
 
 

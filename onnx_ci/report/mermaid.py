@@ -28,7 +28,7 @@ def picture(outcomes: Sequence[Outcome], after: str) -> str:
     lines = [
         f"%%{{init: {_look(len(shown))}}}%%",
         "xychart-beta horizontal",
-        f'  title "{unit} before (grey) and {after} (blue){more}"',
+        f'  title "{unit} before (grey), {after} (blue){more}"',
         f"  x-axis [{labels}]",
         f'  y-axis "{unit}" 0 --> {_number(largest, unit)}',
         f"  bar [{', '.join(_number(old, unit) for _, old, _ in shown)}]",

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from onnx_ci.report.json import dumps
-from onnx_ci.report.places import Placed, fingerprinted, placed
+from onnx_ci.report.placed import Placed, fingerprinted, placed
 from onnx_ci.report.sarif_rules import HOME, rule
 from onnx_ci.report.style import one_line
 from onnx_ci.report.words import clipped

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import IO
 
 CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
+
+# GitHub reads `::error::` where a line begins and `##[error]` anywhere; Azure has `##vso[]`, and so on.
+COMMANDS = re.compile(r"^\s*:(?=:)|##(?=\w*\[)")
 
 
 @dataclass(frozen=True)
@@ -30,5 +34,7 @@ def complaint(message: str, hint: str = "") -> str:
 
 
 def one_line(text: str) -> str:
-    """Names come from untrusted models: control characters would let them draw on the terminal."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+    """Names come from untrusted models: control characters would let them draw on the terminal, and what
+    a CI service looks for in its logs would let them give it commands."""
+    printable = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return COMMANDS.sub(lambda found: f"{found[0][:-1]}\\x{ord(found[0][-1]):02x}", printable)

@@ -10,14 +10,22 @@ from onnx_ci.errors import UsageError
 from onnx_ci.targets.git import commit_of, complaint_of, run_git
 
 _NAME = re.compile(r"[\w./-]+")  # of a branch or commit; never a refspec, which could write elsewhere
+# Where a pull request is to go, in GitHub, Azure Pipelines, Jenkins, Buildkite and Bitbucket.
+_TARGETS = (
+    "GITHUB_BASE_REF",
+    "SYSTEM_PULLREQUEST_TARGETBRANCH",
+    "CHANGE_TARGET",
+    "BUILDKITE_PULL_REQUEST_BASE_BRANCH",
+    "BITBUCKET_PR_DESTINATION_BRANCH",
+)
 _STEPS = ("--deepen=50", "--deepen=500", "--unshallow")
 
 
 def pull_request_base() -> str | None:
     """The branch or commit this run is to be compared with, where a CI service or pre-commit says so."""
-    branch = os.environ.get("GITHUB_BASE_REF")
+    branch = next(filter(None, map(os.environ.get, _TARGETS)), None)
     if branch:
-        return f"origin/{branch}"
+        return f"origin/{branch.removeprefix('refs/heads/')}"
     return os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA") or os.environ.get("PRE_COMMIT_FROM_REF") or None
 
 

@@ -28,7 +28,7 @@ class Bench:
     ) -> None:
         """`seeding` gives seeds to random nodes; they begin anew only in a session of their own."""
         self.seeding = seeding
-        self.seeded: dict[Path, Path] = {}
+        self.seeded: Path | None = None  # the model that there is a copy of
         self.runner = runner
         self.model = model
         self.limits = limits
@@ -63,12 +63,12 @@ class Bench:
         """The model as it is run: a copy with seeds where nodes draw random numbers."""
         if not self.seeding:
             return model
-        if model not in self.seeded:
-            copy = self.folder / f"seeded-{len(self.seeded)}.onnx"
+        copy = self.folder / "seeded.onnx"
+        if model != self.seeded:
             try:
                 self.seeding.write(model, copy)
             except (Unmatched, Baked) as error:
                 reason = f"its random nodes are no longer the original's: {error}"
                 raise RunFailed("error", reason, stage="load") from None
-            self.seeded[model] = copy
-        return self.seeded[model]
+            self.seeded = model
+        return copy

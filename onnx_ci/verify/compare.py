@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import OutputDelta
+from onnx_ci.verify.batches import members
 from onnx_ci.verify.dtypes import Array, is_complex, is_float, is_text, type_name
 from onnx_ci.verify.metrics import (
     NOTHING_IN_COMMON,
@@ -26,19 +27,24 @@ _AT_LEAST = ("cosine", "sqnr", "top1")
 _ROUNDING = 1e-6  # by so much a length may change where a cosine of 1 is asked for
 
 
-def compare_outputs(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> tuple[OutputDelta, ...]:
-    """One delta an output, the worst over all samples; `problem` says what does not hold."""
+def compare_outputs(
+    reference: Outputs, candidate: Outputs, tolerance: Tolerance, *, batched: Collection[str] = ()
+) -> tuple[OutputDelta, ...]:
+    """One delta an output, the worst over all samples, and over the members of those outputs that are
+    `batched`; `problem` says what does not hold."""
     pairs = list(zip(reference, candidate, strict=True))
     names = dict.fromkeys(name for pair in pairs for outputs in pair for name in outputs)
-    return tuple(_compare(name, pairs, tolerance) for name in names)
+    return tuple(_compare(name, pairs, tolerance, name in batched) for name in names)
 
 
-def leaves(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> bool:
+def leaves(
+    reference: Outputs, candidate: Outputs, tolerance: Tolerance, *, batched: Collection[str] = ()
+) -> bool:
     """Whether any output is outside the tolerance; looks no further than the first that is."""
     pairs = list(zip(reference, candidate, strict=True))
     names = dict.fromkeys(name for pair in pairs for outputs in pair for name in outputs)
     moved = (name for name in names if not all(_unmoved(name, *pair) for pair in pairs))
-    return any(_compare(name, pairs, tolerance).problem for name in moved)
+    return any(_compare(name, pairs, tolerance, name in batched).problem for name in moved)
 
 
 def _unmoved(name: str, before: Mapping[str, Array], after: Mapping[str, Array]) -> bool:
@@ -52,7 +58,10 @@ def same_outputs(one: Outputs, other: Outputs) -> bool:
 
 
 def _compare(
-    name: str, pairs: Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]], tolerance: Tolerance
+    name: str,
+    pairs: Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]],
+    tolerance: Tolerance,
+    batched: bool,
 ) -> OutputDelta:
     problems: list[str] = []
     distances: list[Distance] = []
@@ -63,7 +72,10 @@ def _compare(
         found, problem = _one(before.get(name), after.get(name))
         distances.append(found)
         problems += [problem] if problem else []
-        exact = exact and not problem and identical(before[name], after[name])
+        same = not problem and identical(before[name], after[name])
+        if batched and not problem and not same and is_float(before[name].dtype):
+            distances += [distance(*pair) for pair in members(before[name], after[name])]
+        exact = exact and same
     worst = _worst(distances)
     problems += outside(worst, tolerance) if not problems else []
     if tolerance.exact and not exact and not problems:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import onnx
-from onnx import TypeProto, ValueInfoProto
+from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
 from onnx_ci.model.graphs import bodies
 from onnx_ci.model.npy import INNER
@@ -13,7 +13,7 @@ from onnx_ci.model.npy import KEY as EXTRACTED
 from onnx_ci.model.receipt import KEY as RECEIPT
 
 OWN = (RECEIPT, EXTRACTED, INNER)  # entries of the metadata that this program writes
-# "dims" are the names of open sizes: a change there alone changes no input that is taken.
+# "dims" are names of open sizes, and what is said of outputs' sizes: no input is taken less for those.
 TOPICS = ("inputs", "outputs", "dims", "opset", "ir", "metadata", "producer", "functions")
 
 
@@ -58,20 +58,26 @@ def _retyped(
         if value.name in new:
             was, now = show_type(value.type), show_type(new[value.name].type)
             if was != now:
-                differs = _anonymous(value.type) != _anonymous(new[value.name].type)
-                yield f"{kind} {value.name!r} was {was} and is now {now}", differs
+                agree = _agree(value.type, new[value.name].type, said_later=kind == "output")
+                yield f"{kind} {value.name!r} was {was} and is now {now}", not agree
 
 
-def _anonymous(kind: TypeProto) -> str:
-    """The type without names of open sizes; some exporters write -1 for one without a name."""
-    if not kind.HasField("tensor_type"):
-        return show_type(kind)
-    copy = TypeProto()
-    copy.CopyFrom(kind)
-    for dim in copy.tensor_type.shape.dim:
-        if dim.dim_param or dim.dim_value < 0:
-            dim.Clear()
-    return show_type(copy)
+def _agree(before: TypeProto, after: TypeProto, *, said_later: bool) -> bool:
+    """Whether all sizes are the same, under whatever names. With `said_later` a size that was open may be
+    said now, or the other way round: what an output's size is, a run tells."""
+    if not (before.HasField("tensor_type") and after.HasField("tensor_type")):
+        return False
+    old, new = before.tensor_type, after.tensor_type
+    if old.elem_type != new.elem_type or old.HasField("shape") != new.HasField("shape"):
+        return False
+    was, now = list(map(_size, old.shape.dim)), list(map(_size, new.shape.dim))
+    known = said_later and len(was) == len(now)
+    return was == now or (known and all(a == b or None in (a, b) for a, b in zip(was, now, strict=True)))
+
+
+def _size(dim: TensorShapeProto.Dimension) -> int | None:
+    """None where it is open; some exporters write -1 for that."""
+    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
 
 
 def show_type(kind: TypeProto) -> str:

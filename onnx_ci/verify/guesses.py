@@ -8,7 +8,7 @@ from onnx_ci.verify import names, varied
 from onnx_ci.verify.dims import kind_of
 from onnx_ci.verify.drawing import Drawing, Drawn
 from onnx_ci.verify.dtypes import Array, integer_limits, is_integer
-from onnx_ci.verify.plausible import picture, speech
+from onnx_ci.verify.plausible import picture
 from onnx_ci.verify.vocabulary import of_type
 from onnx_ci.verify.wiring import Shape, element_count
 
@@ -64,8 +64,8 @@ def _floats(asked: Drawing) -> Drawn:
         drawn = _picture(rng, shape)
         return Drawn((drawn - 0.5) / 0.25 if plain else drawn, "a picture, by its shape")
     if _is_sound(asked):
-        return Drawn(speech(rng, shape), "speech, by its name or shape")
-    return Drawn(rng.standard_normal(shape) if plain else rng.random(shape), "noise")
+        return Drawn(varied.sound(rng, shape, asked.sample.index), "speech, by its name or shape")
+    return Drawn(varied.numbers(rng, shape, asked.sample.index), "noise")
 
 
 def _is_sound(asked: Drawing) -> bool:

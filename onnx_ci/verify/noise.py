@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
@@ -12,10 +13,11 @@ from onnx_ci.verify.compare import Outputs, compare_outputs, outside, same_outpu
 
 OTHER_DRAWS = 1  # the seed of random nodes in a second session; the first had 0
 ROUNDING = 40.0  # dB; what is nearer to itself than this is one answer with noise, not several answers
-_AT_MOST = ("max_abs", "max_rel", "mean_abs", "drift")
 _ROOM = 4  # a tolerance that can be kept is this much wider than what was seen once
+_DECIBELS = 12  # which is as much
 
-Again = Callable[[bool], Outputs]  # the first sample in a new session, with another number of threads or not
+# So many samples in a new session, with another number of threads or not.
+Again = Callable[[int, bool], Outputs]
 
 
 class Noisy(ModelError):
@@ -23,13 +25,14 @@ class Noisy(ModelError):
 
 
 def measured(first: Outputs, again: Again) -> tuple[Noise, ...]:
-    """One session more, with other draws and another number of threads, tells most models to be exact.
-    Only where it differs, another one tells what is to blame."""
-    threads = again(True)
-    if same_outputs(first, threads):
-        return _combined(compare_outputs(first, threads, Tolerance()), {})
-    runs = compare_outputs(first, again(False), Tolerance())
-    return _combined(compare_outputs(first, threads, Tolerance()), {delta.name: delta for delta in runs})
+    """One session more, with other draws and another number of threads, tells most models to be exact on the
+    first sample. Only where it differs, all samples tell how far, and another session what is to blame."""
+    glance = again(1, True)
+    if same_outputs(first[:1], glance):
+        return _combined(compare_outputs(first[:1], glance, Tolerance()), {})
+    runs = compare_outputs(first, again(len(first), False), Tolerance())
+    threads = compare_outputs(first, again(len(first), True), Tolerance())
+    return _combined(threads, {delta.name: delta for delta in runs})
 
 
 def _combined(threads: Sequence[OutputDelta], runs: Mapping[str, OutputDelta]) -> tuple[Noise, ...]:
@@ -69,11 +72,13 @@ def refuse_strict(noise: Sequence[Noise], tolerance: Tolerance) -> None:
             )
 
 
-def unexplained(deltas: Sequence[OutputDelta], noise: Sequence[Noise]) -> list[OutputDelta]:
+def unexplained(
+    deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: Tolerance
+) -> list[OutputDelta]:
     """The outputs that moved beyond the tolerance and further than the original moves by itself."""
     floors = {one.name: one for one in noise if one.source}
     failing = [delta for delta in deltas if delta.problem]
-    return [delta for delta in failing if not _within(delta, floors.get(delta.name))]
+    return [delta for delta in failing if not _within(delta, floors.get(delta.name), tolerance)]
 
 
 def excused(deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: Tolerance) -> ModelError:
@@ -98,16 +103,17 @@ def words(one: Noise) -> str:
 
 def possible(floor: Noise, tolerance: Tolerance) -> Iterator[str]:
     """What the limits that can't be kept would have to be."""
+    kept = _kept(floor, tolerance)
     for name in ("max_abs", "max_rel", "mean_abs"):
-        limit, seen = getattr(tolerance, name), getattr(floor, name)
-        if limit is not None and seen * _ROOM > limit:
-            yield f"{name}: {seen * _ROOM:.1e}"
-    if tolerance.sqnr is not None and floor.sqnr - 12 < tolerance.sqnr:
-        yield f"sqnr: {floor.sqnr - 12:.0f}"
-    if tolerance.cosine is not None and 1 - _ROOM * (1 - floor.cosine) < tolerance.cosine:
-        yield f"cosine: {1 - _ROOM * (1 - floor.cosine):.6g}"
+        limit, wider = getattr(tolerance, name), getattr(kept, name)
+        if limit is not None and wider > limit:
+            yield f"{name}: {wider:.1e}"
+    if kept.sqnr is not None and kept.sqnr != tolerance.sqnr:
+        yield f"sqnr: {math.floor(kept.sqnr)}"
+    if kept.cosine is not None and kept.cosine != tolerance.cosine:
+        yield f"cosine: {kept.cosine:.6g}"
     if tolerance.exact:
-        yield f"exact: false, max_abs: {floor.max_abs * _ROOM:.1e}"
+        yield f"exact: false, max_abs: {kept.max_abs:.1e}"
 
 
 def _beyond(one: Noise, tolerance: Tolerance) -> list[str]:
@@ -115,13 +121,33 @@ def _beyond(one: Noise, tolerance: Tolerance) -> list[str]:
     return found or (["not bit-identical, " + words(one)] if tolerance.exact and not one.exact else [])
 
 
-def _within(delta: OutputDelta, floor: Noise | None) -> bool:
-    """Once seen, a floor may be twice that the next time."""
-    if floor is None:
-        return False
-    return (
-        all(getattr(delta, name) <= 2 * getattr(floor, name) for name in _AT_MOST)
-        and delta.sqnr >= floor.sqnr - 6
-        and 1 - delta.cosine <= 4 * (1 - floor.cosine) + 1e-12
-        and delta.top1 >= floor.top1
+def _within(delta: OutputDelta, floor: Noise | None, tolerance: Tolerance) -> bool:
+    """Whether it keeps a tolerance that the noise can keep: once seen, it may be more the next time."""
+    if floor is None or (delta.problem and not _is_a_matter_of_limits(delta, tolerance)):
+        return floor is not None and bool(floor.problem)
+    return not any(outside(delta, _kept(floor, tolerance)))
+
+
+def _is_a_matter_of_limits(delta: OutputDelta, tolerance: Tolerance) -> bool:
+    """A shape or an integer that changed is not."""
+    return any(outside(delta, tolerance)) or (tolerance.exact and "bit-identical" in delta.problem)
+
+
+def _kept(floor: Noise, tolerance: Tolerance) -> Tolerance:
+    """The tolerance, as far as the original keeps it with itself, and no stricter."""
+    return Tolerance(
+        max_abs=_wider(tolerance.max_abs, floor.max_abs, always=tolerance.exact),
+        max_rel=_wider(tolerance.max_rel, floor.max_rel),
+        mean_abs=_wider(tolerance.mean_abs, floor.mean_abs),
+        cosine=None if tolerance.cosine is None else min(tolerance.cosine, _least_cosine(floor)),
+        sqnr=None if tolerance.sqnr is None else min(tolerance.sqnr, floor.sqnr - _DECIBELS),
+        top1=None if tolerance.top1 is None else min(tolerance.top1, floor.top1),
     )
+
+
+def _wider(limit: float | None, seen: float, *, always: bool = False) -> float | None:
+    return max(limit or 0.0, seen * _ROOM) if limit is not None or always else None
+
+
+def _least_cosine(floor: Noise) -> float:
+    return 1 - _ROOM**2 * (1 - floor.cosine)

@@ -45,12 +45,12 @@ class Seeding:
         """Write the copy with seeds; whether it is certain which node is which."""
         inside = root is not None and model.resolve().is_relative_to(root.resolve())
         with open_model(model, root=root if inside else None) as opened:
-            certain = self.give(opened.proto)
+            certain = self._give(opened.proto)
             large = model.stat().st_size > PROTOBUF_LIMIT
             write_model(opened, target, all_to="seeded.data" if large else "")
         return certain
 
-    def give(self, proto: onnx.ModelProto) -> bool:
+    def _give(self, proto: onnx.ModelProto) -> bool:
         """Give seeds to the nodes of a copy; whether it is certain which is which."""
         fixed = [label(node) for node in seeded(proto) if (node.op_type, *node.output[:1], 0) in self.seeds]
         if fixed:

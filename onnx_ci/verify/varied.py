@@ -1,13 +1,17 @@
-"""Ids and masks as they come in use: white noise over a whole alphabet is but one thing a model reads."""
+"""Values sample by sample in another manner: white noise is but one thing that a model is fed."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnx_ci.verify.dtypes import Array
+from onnx_ci.verify.plausible import speech
 from onnx_ci.verify.wiring import Shape
 
 _NEIGHBOURS = 8  # of so many parts of an alphabet one is used where what is read is of one kind
+_FAINT = 0.1
+_WANDERING = 5.0  # steps that make up one; long rows go no further than about 4
+_HISS = 0.05  # of full scale
 _SHORTEST = 4  # a shorter row is not padded
 
 
@@ -31,6 +35,24 @@ def _filled_up(rng: np.random.Generator, drawn: Array, filler: int) -> Array:
     if drawn.ndim and drawn.shape[-1] >= _SHORTEST:
         drawn[..., int(rng.integers(1, drawn.shape[-1])) :] = filler
     return drawn
+
+
+def numbers(rng: np.random.Generator, shape: Shape, index: int) -> Array:
+    """Floats of which nothing is known: around zero, from 0 to 1, near zero, and in a row that wanders off as
+    spectra and measurements do. Rounding shows on one of these and hardly on another."""
+    manner = index % 4
+    if manner == 1:
+        return rng.random(shape)
+    drawn = rng.standard_normal(shape)
+    if manner == 3 and drawn.ndim:
+        steps = max(_WANDERING, float(np.sqrt(drawn.shape[-1])) / 4)
+        return np.asarray(np.cumsum(drawn, axis=-1) / steps)
+    return _FAINT * drawn if manner == 2 else drawn
+
+
+def sound(rng: np.random.Generator, shape: Shape, index: int) -> Array:
+    """A voice, and in every fourth sample the hiss between words, where a model is less sure of itself."""
+    return _HISS * rng.standard_normal(shape) if index % 4 == 2 else speech(rng, shape)
 
 
 def mask(rng: np.random.Generator, shape: Shape) -> Array:

@@ -264,7 +264,7 @@ class Verifier(Footing):
         outputs = compared.deltas
         problems = [f"output {delta.name!r}: {delta.problem}" for delta in outputs if delta.problem]
         found = self._found("failed" if problems else "passed", _listed(problems))
-        if problems and compared.method != "distribution" and not unexplained(outputs, self.noise):
+        if problems and compared.method != "distribution" and not unexplained(outputs, self.noise, tolerance):
             found = self._unsure(excused(outputs, self.noise, tolerance))
         return replace(found, outputs=outputs, method=compared.method, noise=self.noise)
 

@@ -157,6 +157,16 @@ def test_a_model_that_moved_is_fixed_anew(host: Hosted, proven: dict[str, str]) 
     assert done.report["models"][0]["before"]["size"] == (host.home / "new.onnx").stat().st_size
 
 
+def test_a_policy_that_moved_is_obeyed(host: Hosted, proven: dict[str, str]) -> None:
+    clone, other = host.clone("clone", "--depth=1"), host.clone("other")
+    policy = 'version: 1\\nmodels:\\n  - {path: "*.onnx", ignore: true}\\n'
+    overtake(clone, other, f"printf '{policy}' > .onnx-ci.yaml")
+    done = commit(clone, proven)
+    assert (done.code, done.outputs["committed"]) == ("0", "false"), done.log
+    assert host.log() == ["theirs", "a bloated model", "start"]
+    assert clone.git("status", "--porcelain") == ""
+
+
 def test_attempts_end(host: Hosted, proven: dict[str, str]) -> None:
     clone, other = host.clone("clone"), host.clone("other")
     overtake(clone, other, "date +%N >> theirs.txt", times=99)
@@ -218,6 +228,14 @@ def test_a_fork_is_not_written_to(host: Hosted, proven: dict[str, str]) -> None:
     applies(host, done)
 
 
+def test_the_base_of_a_pull_request_is_not_pushed_to(host: Hosted, proven: dict[str, str]) -> None:
+    event = host.pull_request("feature")
+    done = commit(host.clone("clone"), proven, "pull_request_target", payload=event, all="true")  # type: ignore[arg-type]
+    assert (done.code, done.outputs["committed"]) == ("1", "false")
+    assert "main is checked out, and this run is about feature" in done.log
+    assert host.log() == ["a bloated model", "start"]
+
+
 def test_the_head_of_a_pull_request_is_taken_even_if_it_moved(host: Hosted, proven: dict[str, str]) -> None:
     host.add_model("models/b.onnx", seed=1)
     event = host.pull_request("feature")
@@ -240,7 +258,8 @@ def test_data_that_git_ignores_is_not_left_behind(host: Hosted, proven: dict[str
     host.push("data beside models")
     done = commit(host.clone("clone"), proven)
     assert (done.code, done.outputs["committed"]) == ("1", "false"), done.log
-    assert "Not committed" in done.summary
+    assert "Not committed:** models/a.onnx: " in done.summary, done.summary
+    assert "a.onnx.data" in done.summary.split("\n")[0]
     assert host.log()[0] == "data beside models"
 
 

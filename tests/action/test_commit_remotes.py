@@ -78,3 +78,36 @@ def test_a_model_in_lfs_is_committed_as_a_pointer_and_its_content_sent(tmp_path:
     assert stored.read_bytes() == (clone.root / "models" / "a.onnx").read_bytes()
     assert stored.stat().st_size < 20_000
     assert clone.git("-c", "filter.lfs.clean=git-lfs clean -- %f", "status", "--porcelain") == ""
+
+
+@pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
+def test_without_git_lfs_no_model_is_added_as_it_is(tmp_path: Path) -> None:
+    """The content itself is in the work tree, as after a download by other means."""
+    host = Hosted(tmp_path)
+    host.author.git("lfs", "install", "--local")
+    host.author.git("lfs", "track", "*.onnx")
+    host.add_model()
+    host.push("a bloated model")
+    clone = host.clone("clone")
+    shutil.copyfile(host.author.root / "models" / "a.onnx", clone.root / "models" / "a.onnx")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").symlink_to(str(shutil.which("git")))
+    done = call(clone.root, mode="commit", also={"PATH": str(tmp_path / "bin")})
+    assert (done.code, done.outputs["committed"]) == ("1", "false")
+    assert "belongs to Git LFS, which is not installed here" in done.log
+    assert host.log()[0] == "a bloated model"
+
+
+def test_a_git_that_would_not_see_the_token_is_refused(host: Hosted, tmp_path: Path) -> None:
+    old = tmp_path / "bin" / "git"
+    old.parent.mkdir()
+    real = shutil.which("git")
+    old.write_text(
+        f'#!/bin/sh\ncase "$*" in *version) echo "git version 2.30.2";; *) exec {real} "$@";; esac\n'
+    )
+    old.chmod(0o755)
+    clone = host.clone("clone")
+    done = call(clone.root, mode="commit", also={"PATH": f"{old.parent}:/usr/bin:/bin"})
+    assert done.code == "3"
+    assert "this runner has git 2.30, and mode commit needs 2.31 or later" in done.log
+    assert clone.git("status", "--porcelain") == ""

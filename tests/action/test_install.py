@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import yaml
 from acting import PROJECT, Act, tools
 from calling import call
 
@@ -25,6 +28,19 @@ def test_the_environment_is_there_and_knows_itself(act: Act) -> None:
     assert [path.name for path in tools(act.home / "machine").joinpath("onnx-ci").iterdir()] == [
         act.environment_folder.name
     ]
+
+
+def test_environments_that_nobody_uses_any_more_go(act: Act) -> None:
+    home = act.environment_folder.parent
+    for name, age in (("onnx-ci-0.0.1-old", 61), ("onnx-ci-0.0.2-recent", 59)):
+        (home / name).mkdir()
+        (home / name / "complete").touch()
+        then = time.time() - age * 24 * 3600
+        os.utime(home / name / "complete", (then, then))
+    act.install()
+    assert not (home / "onnx-ci-0.0.1-old").exists()
+    (home / "onnx-ci-0.0.2-recent" / "complete").unlink()
+    (home / "onnx-ci-0.0.2-recent").rmdir()
 
 
 def test_what_is_prepared_depends_on_what_is_asked(tmp_path: Path) -> None:
@@ -71,9 +87,20 @@ def test_an_old_python_is_told_what_to_do(tmp_path: Path) -> None:
     assert "python-version" in done.stdout
 
 
-def test_the_set_up_action_has_the_steps_of_the_action_itself() -> None:
-    import yaml
+def test_inputs_and_outputs_are_those_that_were_promised() -> None:
+    action = yaml.safe_load((PROJECT / "action.yml").read_text())
+    inputs = "mode policy paths since all fail-on comment commit-message push-attempts token python-version"
+    assert list(action["inputs"]) == [*inputs.split(), "cache", "extras"]
+    outputs = "exit-code changed committed commit-sha bytes-before bytes-after report comment-body"
+    assert list(action["outputs"]) == outputs.split()
+    given = {step["id"]: step.get("env", {}) for step in action["runs"]["steps"] if "id" in step}["run"]
+    named = {
+        name.removeprefix("INPUT_").lower().replace("_", "-") for name in given if name.startswith("INPUT_")
+    }
+    assert named == set(action["inputs"]) - {"python-version"}  # which is for another step
 
+
+def test_the_set_up_action_has_the_steps_of_the_action_itself() -> None:
     whole, alone = (
         {step["name"]: step for step in yaml.safe_load((PROJECT / name).read_text())["runs"]["steps"]}
         for name in ("action.yml", "setup/action.yml")

@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import emulated
+import numpy as np
 import onnx
 import pytest
 from acting import PROJECT, REPOSITORY, Act, Ran
 from commenting import finished, surroundings
 from git_repositories import Repository
 from hosting import Hosted
+from onnx import numpy_helper
 from small_models import lean
+from traps.bad_data import with_data
+from traps.hostile import crashes_at_load
 
 LEAN = 16_888  # bytes of the bloated model without its copies
 
@@ -37,10 +41,14 @@ def run(act: Act, host: Hosted, example: str, event: str, payload: dict[str, Any
 
 
 def test_pull_request_check(act: Act, host: Hosted) -> None:
-    """A fork's: with a hostile name, a hostile model, and modules that would be ours if we looked here."""
+    """A fork's: hostile names, hostile models, and modules that would be ours if we looked here."""
     host.add_model()
     host.add_model("models/$(touch pwned)`id`\n::error::pwned.onnx")
-    (host.author.root / "models" / "bomb.onnx").write_bytes(b"\x3a\xff\xff\xff\xff\x0f" + b"\x00" * 64)
+    crashing = crashes_at_load()  # and with something to gain, so that it is run
+    crashing.graph.initializer.append(numpy_helper.from_array(np.zeros((64, 64), np.float32), "unused"))
+    onnx.save(crashing, host.author.root / "crash.onnx")
+    onnx.save(with_data(location=".git/config", length=64), host.author.root / "steal.onnx")
+    (host.author.root / "bomb.onnx").write_bytes(b"\x3a\xff\xff\xff\xff\x0f" + b"\x00" * 64)
     for name in ("onnx_ci", "yaml", "numpy", "sitecustomize", "json"):
         (host.author.root / f"{name}.py").write_text("import pathlib; pathlib.Path('pwned').write_text('x')")
     event = host.pull_request(fork="stranger/models")
@@ -48,7 +56,11 @@ def test_pull_request_check(act: Act, host: Hosted) -> None:
     assert done.code == 1
     report = done.report("onnx-ci-check-models")
     verdicts = {model["path"]: model["verdict"] for model in report["models"]}
-    assert sorted(verdicts.values()) == ["unreadable", "would_shrink", "would_shrink"], done.log
+    assert sorted(verdicts.values()) == ["unreadable", "unreadable", "unverified", *["would_shrink"] * 2]
+    assert verdicts["crash.onnx"] == "unverified"
+    (stolen,) = (finding for m in report["models"] if m["path"] == "steal.onnx" for finding in m["findings"])
+    assert ".git/config" in stolen["message"]
+    assert stolen["code"] == "OCI012"
     assert (done.artifacts / "onnx-ci-check-models" / "report.html").is_file()
     assert "::error file=models/a.onnx,line=1,title=OCI003" in done.log
     assert "no cache is used" in done.log
@@ -60,7 +72,7 @@ def test_pull_request_check(act: Act, host: Hosted) -> None:
         told = run(act, host, "fork-comment.yml", "workflow_run", finished(pull), **surroundings(github))
         assert told.code == 0, told.log
         (comment,) = github.comments(pull["number"])
-    assert "onnx-ci failed: 3 models checked" in comment["body"]
+    assert "onnx-ci failed: 5 models checked" in comment["body"]
     assert "::error::pwned" not in comment["body"].splitlines()
 
 
@@ -74,8 +86,8 @@ def test_a_new_machine_gets_environment_and_results_from_the_cache(
     settings: dict[str, Any] = {"STUB_CACHE": str(tmp_path / "cache"), "PIP_NO_INDEX": "1"}
     settings |= {"UV_OFFLINE": "1", "UV_NO_CACHE": "1"}
     results = []
-    for machine in ("first", "second"):
-        settings["machine"] = tmp_path / machine
+    for machine in (None, tmp_path / "new"):
+        settings["machine"] = machine
         done = run(act, host, "pull-request-check.yml", "pull_request", event, **settings)
         assert done.code == 1, done.log
         results.append(done.report("onnx-ci-check-models")["models"])

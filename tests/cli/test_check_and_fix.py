@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
+from command import call, onnx_ci
 from git_repositories import Repository
 from small_models import bloated, lean
 from traps import FILE_TRAPS, HOSTILE, NAMES, TRAPS, FileTrap
@@ -169,8 +169,8 @@ def test_selection_in_git(tmp_path: Path) -> None:
     assert clean.code == 0
     assert "no model changed" in clean.out
 
-    def checked(*arguments: str, env: dict[str, str] | None = None) -> list[str]:
-        done = onnx_ci("check", "--format", "json", *arguments, cwd=tmp_path, env=env)
+    def checked(*arguments: str) -> list[str]:
+        done = onnx_ci("check", "--format", "json", *arguments, cwd=tmp_path)
         return [model["path"] for model in done.json["models"]]
 
     assert checked("--all") == ["changed.onnx", "old.onnx"]
@@ -185,7 +185,14 @@ def test_selection_in_git(tmp_path: Path) -> None:
     assert checked("--since", first) == ["changed.onnx", "new.onnx"]
     assert checked("--since", "main") == ["changed.onnx", "new.onnx"]
     repository.git("update-ref", "refs/remotes/origin/main", first)
-    assert checked(env={"GITHUB_BASE_REF": "main"}) == ["changed.onnx", "new.onnx"]
+    for name, base in {
+        "GITHUB_BASE_REF": "main",
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": first,
+        "SYSTEM_PULLREQUEST_TARGETBRANCH": "refs/heads/main",
+        "CHANGE_TARGET": "main",
+    }.items():
+        found = call("check", "--format", "json", cwd=tmp_path, env={name: base}).json["models"]
+        assert [model["path"] for model in found] == ["changed.onnx", "new.onnx"]
     assert checked("old.onnx") == ["old.onnx"]
     shutil.rmtree(tmp_path / ".git")
     assert checked() == ["changed.onnx", "new.onnx", "old.onnx"]

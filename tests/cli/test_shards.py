@@ -45,14 +45,14 @@ def place(bare: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(bare, tmp_path / "here"))
 
 
-def sharded(command: str, place: Path, count: int, *arguments: str) -> list[Path]:
+def sharded(command: str, place: Path, count: int, *selection: str) -> list[Path]:
     """Reports of all shards, each made in a copy of its own, as CI jobs do."""
     reports = []
     for index in range(1, count + 1):
         copy = Path(shutil.copytree(place, place.parent / f"job{index}"))
         report = place.parent / f"{index}.json"
         shard = ("--shard", f"{index}/{count}", "--format", "json", "--output", str(report))
-        call(command, "--all", *shard, *arguments, cwd=copy)
+        call(command, *(selection or ["--all"]), *shard, cwd=copy)
         reports.append(report)
     return reports
 
@@ -112,6 +112,21 @@ def test_the_history_of_a_branch_is_judged_once(place: Path) -> None:
     assert codes == [["OCI026"], []]
     found = merge(reports, place).json["findings"]
     assert [(f["code"], f["file"], f["line"]) for f in found] == [("OCI026", ".onnx-ci.yaml", 4)]
+
+
+def test_also_that_of_policies_whose_models_are_in_other_shards(place: Path) -> None:
+    repository = Repository(place)
+    for folder in ("a", "b"):
+        write_policy(place / folder, rest="history: {budget: 1 kB, since: main}\n")
+    repository.git("switch", "--quiet", "--create", "work")
+    models = ["a/new.onnx", "b/new.onnx"]
+    for name, width in zip(models, (80, 40), strict=True):
+        onnx.save(lean(width=width, seed=9), place / name)
+    repository.commit_all("more")
+    reports = sharded("check", place, 2, *models)
+    alone = call("check", *models, "--format", "json", cwd=place).json
+    assert len(alone["findings"]) == 2
+    assert timeless(merge(reports, place).json) == timeless(alone)
 
 
 def test_a_matrix_is_one_line_and_never_empty(place: Path) -> None:

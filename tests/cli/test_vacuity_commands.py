@@ -119,3 +119,22 @@ def test_compare_looks_at_what_only_the_second_model_has(tmp_path: Path) -> None
     found = compare(plain, model(text, stored))
     assert found.verdict == "unverified"
     assert "'A'" in found.findings[0].message
+
+
+def test_compare_takes_what_is_computed_from_other_bytes_for_the_same(folder: Path) -> None:
+    """Half of the bytes, and the same bits when decoded; no input has to reach it to see that."""
+    proto = branch()
+    (stored,) = (tensor for tensor in proto.graph.initializer if tensor.name == "A")
+    exact = weight(64, 64, seed=2).astype(np.float16)
+    stored.CopyFrom(numpy_helper.from_array(exact.astype(np.float32), "A"))
+    onnx.save(proto, folder / "m.onnx")
+    assert shrink(folder, "compact").json["written"]
+    assert "A" not in {t.name for t in tensors(onnx.load(folder / "out.onnx"))}
+    done = call("compare", "m.onnx", "out.onnx", "--samples", "s.npz", "--format", "json", cwd=folder)
+    assert (done.code, done.json["verdict"]) == (0, "ok"), done.out
+    other = onnx.load(folder / "out.onnx")
+    (half,) = (t for t in tensors(other) if t.data_type == onnx.TensorProto.FLOAT16)
+    half.CopyFrom(numpy_helper.from_array(exact * np.float16(2), half.name))
+    onnx.save(other, folder / "out.onnx")
+    done = call("compare", "m.onnx", "out.onnx", "--samples", "s.npz", "--format", "json", cwd=folder)
+    assert (done.code, done.json["verdict"]) == (1, "unverified")

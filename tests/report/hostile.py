@@ -6,6 +6,8 @@ HOSTILE = (
     "\n::error::owned",
     "\r\n::set-output name=a::b",
     "##[error]owned",
+    "x ##vso[task.setvariable variable=PATH]owned ##teamcity[buildStop]",
+    "  ::error::owned",
     "%0A::warning::owned",
     "::stop-commands::x",
     "a,line=9::owned",

@@ -98,6 +98,15 @@ def test_what_matters_least_is_left_out_first(limit: int) -> None:
     assert counts.get("row", 0) == 60 - kept[1]
 
 
+def test_rows_of_models_with_findings_stay_longest() -> None:
+    fine = [Outcome(path=f"models/fine{n}.onnx", verdict="ok") for n in range(60)]
+    report = replace(run_report(), outcomes=(*fine, *run_report().outcomes))
+    document = render_run(report, 3_000)
+    assert "| <code>models/broken.onnx</code> |" in document
+    assert "<code>models/fine59.onnx</code>" not in document
+    assert re.search(r"\d+ passing rows", document)
+
+
 def test_what_fits_is_left_as_it_is() -> None:
     assert "Shortened" not in render_run(run_report())
     assert render_run(run_report()) == render_run(run_report())

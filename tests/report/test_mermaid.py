@@ -68,13 +68,13 @@ def test_a_browser_draws_what_is_in_the_report(tmp_path: Path) -> None:
     ]
     seen = drawn(pictures, tmp_path)
     assert [one["links"] for one in seen] == [0, 0, 0]
-    assert "kB before (grey) and after (blue)" in seen[0]["texts"]
+    assert "kB before (grey), after (blue)" in seen[0]["texts"]
     assert {"m.onnx", "grown.onnx"} <= set(seen[0]["texts"])
     (m, grown), (m_now, grown_now) = seen[0]["bars"]
     assert m == pytest.approx(4 * m_now, rel=0.1)
     assert grown < grown_now < m
     assert [len(bars) for bars in seen[2]["bars"]] == [SHOWN, SHOWN]
-    assert f"MB before (grey) and could be (blue), the {SHOWN} largest" in seen[2]["texts"]
+    assert f"MB before (grey), could be (blue), the {SHOWN} largest" in seen[2]["texts"]
 
 
 def drawn(pictures: list[str], folder: Path) -> Any:

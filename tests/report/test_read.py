@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from example_reports import outcome, run_report
+from example_reports import delta, outcome, run_report
 from hostile import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +20,16 @@ from onnx_ci.report import github, gitlab, html, junit, markdown, sarif, text
 from onnx_ci.report.json import render_run
 from onnx_ci.report.read import LARGEST_FILE, parse_report, read_report
 from onnx_ci.report.style import Style
-from onnx_ci.results import GroupSize, RunReport, Shard, Verification
+from onnx_ci.results import (
+    GroupSize,
+    Noise,
+    OpCount,
+    Optimized,
+    RunReport,
+    RuntimeRun,
+    Shard,
+    Verification,
+)
 
 
 def document() -> Any:
@@ -37,7 +46,15 @@ def test_a_report_is_the_same_again(name: str) -> None:
     refused = Verification(status="not_run", reason="why", code="OCI005", hint="do")
     placed = replace(report.findings[0], file="sub/.onnx-ci.yaml", line=7)
     other = replace(outcome(), file="sub/m.onnx", rule_file="sub/.onnx-ci.yaml", verification=refused)
-    full = replace(report, outcomes=(*report.outcomes, other), findings=(placed,))
+    checked = Verification(
+        status="passed",
+        method="seeded",
+        runtimes=(RuntimeRun(version="1.20", optimizations="disabled", status="passed", cosine=1.0),),
+        optimized=Optimized(nodes_before=3, nodes_after=4, lost=(OpCount(op=name, before=1, after=0),)),
+        noise=(Noise(**asdict(delta(name)), source="threads"),),
+    )
+    third = replace(outcome(f"other {name}"), verification=checked)
+    full = replace(report, outcomes=(*report.outcomes, other, third), findings=(placed,))
     group = GroupSize(name=name, policy="p", limit=1, members=2, before=5, after=4)
     part = replace(full, shard=Shard(index=1, count=2, split="0a"), groups=(group,))
     assert parse_report(render_run(part).encode(), "r.json") == part

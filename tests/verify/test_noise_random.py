@@ -271,6 +271,30 @@ def test_exact_methods_leave_random_nodes_alone(runner: Runner, tmp_path: Path, 
     assert (found.status, found.reason, found.method) == ("passed", "", "seeded")
 
 
+@pytest.mark.parametrize(
+    ("body", "outputs"),
+    [
+        (
+            "a = Mul(h, r) l = Mul(a, r) p = Sigmoid(l) k = Bernoulli(p) y = Tanh(h)",
+            "float[4,16] y, float[4,16] k",
+        ),
+        ("l = Mul(h, r) k = Multinomial<sample_size=8>(l) y = Tanh(h)", "float[4,16] y, int32[4,8] k"),
+    ],
+)
+def test_throws_that_rounding_turns_are_compared_by_how_often_they_fall(check, body: str, outputs: str):
+    original = made(body, outputs=outputs)
+    assert check(original, original).method == "seeded"
+    rounded = made(body, outputs=outputs, scale=1.02)
+    found = check(original, rounded)
+    assert (found.status, found.reason, found.method) == ("passed", "", "distribution")
+    assert found.outputs[0].sqnr > 30  # what is no throw is compared number by number
+    assert check(original, made(body, outputs=outputs, bent=True)).status == "failed"
+    only = outputs.split(", ")[1]
+    bent = made(body.replace(" y = Tanh(h)", ""), outputs=only, bent=True)
+    found = check(made(body.replace(" y = Tanh(h)", ""), outputs=only), bent)
+    assert (found.status, found.method) == ("failed", "distribution")
+
+
 @pytest.fixture
 def stranger(runner: Runner, tmp_path: Path):
     """A verifier for a model whose noise comes from a node that nobody knows how to seed, as of a library."""

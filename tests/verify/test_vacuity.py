@@ -103,6 +103,19 @@ def test_one_name_in_two_branches_is_two_tensors(prove: Prove) -> None:
     assert (seen.coverage.changed, seen.coverage.noticed) == (2, 1)
 
 
+def test_weights_that_a_library_fused_unseen_are_no_pass(prove: Prove) -> None:
+    """Two products became one in a branch that is not taken: other names, other values."""
+    text = BRANCH.replace("a = MatMul(h, A)", "k = MatMul(h, A) a = MatMul(k, B)")
+    first, second = weight(64, 64, seed=2), weight(64, 64, seed=3)
+    original = model(text, {"W": weight(64, 64, seed=1), "A": first, "B": second})
+    fused = model(BRANCH.replace("A)", "fused)"), {"W": weight(64, 64, seed=1), "fused": first @ second})
+    hidden = prove(original, fused, {"x": x(), "c": np.array(False)})
+    assert hidden.status == "not_run"
+    assert hidden.coverage is not None
+    assert hidden.coverage.unseen == ("A", "B")
+    assert prove(original, fused, {"x": x(), "c": np.array(True)}).status == "passed"
+
+
 KINDS = {
     "echo": "g (float[2,64] x) => (float[2,64] y, float[2,64] z) { y = MatMul(x, W) z = Identity(x) }",
     "constant": "g (float[2,64] x) => (float[2,64] y, float[2,64] z) { y = MatMul(x, W) z = Mul(x, zero) }",

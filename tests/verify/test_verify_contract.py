@@ -41,6 +41,10 @@ def forget(proto: onnx.ModelProto) -> None:
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
 
 
+def say(proto: onnx.ModelProto) -> None:
+    proto.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 1
+
+
 def fix(proto: onnx.ModelProto) -> None:
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
 
@@ -98,6 +102,7 @@ def drop_function(proto: onnx.ModelProto) -> None:
         (retype, "outputs", "output 'y' was float[N,4] and is now float16[N,4]"),
         (reshape, "dims", "input 'x' was float[N,4] and is now float[batch,4]"),
         (forget, "dims", "input 'x' was float[N,4] and is now float[-1,4]"),
+        (say, "dims", "output 'y' was float[N,4] and is now float[1,4]"),
         (fix, "inputs", "input 'x' was float[N,4] and is now float[1,4]"),
         (reorder, "outputs", "the order of the outputs changed: y, z became z, y"),
         (drop_output, "outputs", "output 'z' is gone"),

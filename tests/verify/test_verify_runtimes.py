@@ -12,7 +12,9 @@ from small_models import bloated
 from verify_models import model, save
 
 from onnx_ci.errors import EnvironmentFault
+from onnx_ci.policy.schema import Limits
 from onnx_ci.verify import environments
+from onnx_ci.verify.client import Runner
 from onnx_ci.verify.environments import is_installed, packages_of, requirements, version_in
 
 OTHER = "1.21" if is_installed("1.20") else "1.20"
@@ -173,6 +175,15 @@ def test_of_two_that_install_at_once_one_wins(own_cache: Path, monkeypatch: pyte
     found = packages_of("1.22")
     assert [path.name for path in found.iterdir()] == ["theirs"]
     assert list((own_cache / "runtimes").iterdir()) == [found]
+
+
+def test_packages_of_ours_are_not_seen_there(tmp_path: Path) -> None:
+    path = save(model(PLAIN), tmp_path / "m.onnx")
+    (tmp_path / "packages").mkdir()
+    with Runner(tmp_path / "packages") as runner, pytest.raises(EnvironmentFault) as caught:
+        runner.run(path, [{}], limits=Limits(seconds=30))
+    assert "No module named 'onnxruntime'" in caught.value.message
+    assert str(tmp_path / "packages") in caught.value.hint
 
 
 def test_versions_before_numpy_2_get_numpy_1() -> None:

@@ -27,6 +27,16 @@ def test_samples_are_of_several_kinds():
     assert drawn[3][0, -1] == 999
 
 
+def test_floats_are_of_several_kinds():
+    plain, positive, faint, wandering = (
+        varied.numbers(np.random.default_rng(0), (2, 400), index) for index in range(4)
+    )
+    assert plain.min() < 0 <= positive.min()
+    assert np.abs(faint).max() < np.abs(plain).max() / 5
+    assert np.abs(np.diff(wandering)).max() < np.ptp(wandering) / 2  # neighbours are near each other
+    assert varied.numbers(np.random.default_rng(0), (), 3).shape == ()
+
+
 def test_a_lost_mask_is_noticed():
     """With a mask of ones only, a model that ignores it is the same model."""
     text = (

@@ -48,6 +48,8 @@ def refusal(event: Event, root: Path) -> str:
         return "this is a merge queue: its branch is merged as it is, and a commit would not get anywhere"
     if event.ref.startswith("refs/tags/") and not checked_out(root):
         return f"this run is for the tag {event.ref.removeprefix('refs/tags/')}, and a tag stays what it is"
+    if checked_out(root) == event.base != event.branch and event.base:
+        return f"{event.base} is checked out, and this run is about {event.branch}: set `ref` of the checkout"
     if not checked_out(root) and not _belongs(event, root):
         return (
             "no branch is checked out (HEAD is detached), and the event names none: set `ref` of the checkout"

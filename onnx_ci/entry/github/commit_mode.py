@@ -8,7 +8,7 @@ from pathlib import Path
 from onnx_ci.entry.github.branch import Branch, refusal, take_branch
 from onnx_ci.entry.github.changed import changed_files, work_tree
 from onnx_ci.entry.github.event import Event
-from onnx_ci.entry.github.git_settings import credentials, git_settings, identity
+from onnx_ci.entry.github.git_settings import credentials, git_settings, identity, require_git
 from onnx_ci.entry.github.inputs import Inputs
 from onnx_ci.entry.github.judged import NO_CHECKOUT, judged
 from onnx_ci.entry.github.message import commit_message, is_our_own
@@ -125,4 +125,5 @@ def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> Told:
     root = find_root(here)
     if root is None:
         raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
+    require_git(root)
     return Committing(inputs=inputs, event=event, root=root, folder=folder).run()

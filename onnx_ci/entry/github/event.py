@@ -60,6 +60,13 @@ class Event:
         return self.ref.removeprefix("refs/heads/") if self.ref.startswith("refs/heads/") else ""
 
     @property
+    def base(self) -> str:
+        """The branch that the event's branch is to be merged into, or that its workflow was taken from."""
+        if self.is_pull:
+            return self.text("pull_request", "base", "ref")
+        return self.text("repository", "default_branch") if self.name == "workflow_run" else ""
+
+    @property
     def head(self) -> str:
         """The commit the branch was at."""
         if self.is_pull:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from onnx_ci.errors import EnvironmentFault
 from onnx_ci.targets.git import run_git
 
 Settings = Sequence[tuple[str, str]]
+LEAST_GIT = (2, 31)
 BOT = "github-actions[bot]"
 BOT_ADDRESS = "41898282+github-actions[bot]@users.noreply.github.com"
 
@@ -41,6 +44,15 @@ def credentials(token: str) -> Settings:
     key = f"http.{server.rstrip('/')}/.extraheader"
     secret = base64.b64encode(f"x-access-token:{token}".encode()).decode()
     return ((key, ""), (key, f"AUTHORIZATION: basic {secret}"))
+
+
+def require_git(root: Path) -> None:
+    """Older ones do not look for settings in the environment, and would push without the token."""
+    found = re.search(r"(\d+)\.(\d+)", run_git(root, "version") or "")
+    if found and (int(found[1]), int(found[2])) < LEAST_GIT:
+        raise EnvironmentFault(
+            f"this runner has git {found[0]}, and mode commit needs 2.31 or later", hint="install a newer git"
+        )
 
 
 def ownership(root: Path) -> Settings:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from onnx_ci.version import __version__
 
 HOME = Path(__file__).resolve().parents[3]  # where the action is: our own source
 MARKER = "complete"
+_UNUSED_SECONDS = 60 * 24 * 3600
 _LAUNCHER = '#!/bin/sh\nexec "$(dirname "$0")/../{python}" -I -m onnx_ci "$@"\n'
 _LAUNCHER_WINDOWS = '@"%~dp0..\\Scripts\\python.exe" -I -m onnx_ci %*\r\n'
 
@@ -59,6 +61,8 @@ def install(inputs: Inputs, environment: Mapping[str, str]) -> None:
             _fill(made, inputs.extras)
             shutil.rmtree(folder, ignore_errors=True)
             _take_place(made, folder)
+    os.utime(folder / MARKER)
+    _forget_unused(folder.parent)
     _add_to_path(folder, environment)
 
 
@@ -164,6 +168,13 @@ def _take_place(made: Path, folder: Path) -> None:
     except OSError:
         if not is_complete(folder):  # another job was faster, and then it is
             raise
+
+
+def _forget_unused(home: Path) -> None:
+    """On a machine that is kept, every version would leave an environment behind."""
+    for marker in home.glob(f"onnx-ci-*/{MARKER}"):
+        if time.time() - marker.stat().st_mtime > _UNUSED_SECONDS:
+            shutil.rmtree(marker.parent, ignore_errors=True)
 
 
 def _write_launcher(folder: Path) -> None:
