@@ -7,6 +7,9 @@ import numpy as np
 from onnx_ci.verify.dtypes import Array
 from onnx_ci.verify.wiring import Shape
 
+_RATE = 16000
+_OVERTONES = 30
+_VOWELS = 6.0  # in a second
 _CELLS = 7  # blobs across a picture
 _LETTER = (8, 28)  # least and greatest height of a letter in pixels
 
@@ -25,13 +28,26 @@ def picture(rng: np.random.Generator, shape: Shape, *, channels_last: bool) -> A
 
 
 def speech(rng: np.random.Generator, shape: Shape) -> Array:
-    """A gliding tone with overtones and a breathing loudness, in [-0.5, 0.5], along the last axis."""
-    seconds = np.arange(shape[-1]) / 16000.0
-    pitch = 110.0 + 60.0 * rng.random()
-    phase = 2 * np.pi * (pitch * seconds + 15.0 * seconds * seconds)
-    voice = sum(np.sin(k * phase) / k for k in range(1, 9))
-    loudness = 0.5 + 0.5 * np.sin(2 * np.pi * 3.0 * seconds)
-    return 0.2 * voice * loudness + 0.01 * rng.standard_normal(shape)
+    """Vowels that glide into each other at a wavering pitch, louder and softer, about in [-0.5, 0.5], along
+    the last axis: detectors take it for a voice, which they do not take a chord for."""
+    seconds = np.arange(shape[-1]) / _RATE
+    pitch = (95.0 + 90.0 * rng.random()) * (1.0 + 0.08 * np.sin(2 * np.pi * (2.0 * seconds + rng.random())))
+    phase = 2 * np.pi * np.cumsum(pitch) / _RATE
+    low, high = _glide(rng, seconds, 300.0, 750.0), _glide(rng, seconds, 900.0, 2300.0)
+    voice = np.zeros(shape[-1])
+    for overtone in range(1, _OVERTONES):
+        at = overtone * pitch
+        voice += (1 / (1 + ((at - low) / 90) ** 2) + 0.5 / (1 + ((at - high) / 140) ** 2)) * np.sin(
+            overtone * phase
+        )
+    loudness = 0.6 + 0.4 * np.sin(2 * np.pi * (3.0 * seconds + rng.random()))
+    return 0.15 * voice * loudness + 0.005 * rng.standard_normal(shape)
+
+
+def _glide(rng: np.random.Generator, seconds: Array, low: float, high: float) -> Array:
+    """From one value to the next, several in a second."""
+    count = 2 + int(_VOWELS * len(seconds) / _RATE)
+    return np.interp(seconds * _VOWELS, np.arange(count), rng.uniform(low, high, count))
 
 
 def _writing(rng: np.random.Generator, height: int, width: int) -> Array:
