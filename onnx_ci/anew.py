@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ from onnx_ci.findings import Finding
 from onnx_ci.gate import Gate
 from onnx_ci.job import Choice, Staged
 from onnx_ci.methods.catalogue import METHODS, method
-from onnx_ci.model.container import values_beside
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import Receipt
@@ -132,14 +130,8 @@ class AnewGate(Gate):
         path.parent.mkdir()
         write_model(self.model, path)
         changes = [topic for m in METHODS if m.name in receipt.names for topic in m.changes]
-        extra = values_beside(self.model)
-        tolerance, began = self.job.rule.tolerance, time.monotonic()
-        prover = source.prover
-        found = prover.verifier.check(path, self.model.proto, tolerance, allow=changes, extra=extra)
-        if found.status != "passed":
-            return found
-        pair, seconds = (source.model, self.model), time.monotonic() - began
-        return prover.doubted(found, self.model, tolerance, pair, seconds=seconds)
+        pair = (source.model, self.model)
+        return source.prover.verified(path, self.model, bitwise=False, changes=changes, rounded=pair)
 
     def _derived(self, receipt: Receipt) -> Finding:
         return self._finding("note", f"{_shrunk(receipt)}; derived anew from its original")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -49,27 +48,36 @@ class Prover:
         rounded: tuple[Model, Model] | None = None,
     ) -> Proof:
         """`rounded` is the model before and after what is not exact by construction."""
-        began = time.monotonic()
-        tolerance = exact_tolerance(self.rule.tolerance) if bitwise else self.rule.tolerance
-        extra = values_beside(candidate)
-        verification = self.verifier.check(path, candidate.proto, tolerance, allow=changes, extra=extra)
-        if verification.status == "passed" and not bitwise:
-            verification = self._elsewhere(verification, path, candidate, changes, extra)
-        if verification.status == "passed":
-            seconds = time.monotonic() - began
-            pair = None if bitwise else rounded or (self.original, candidate)
-            verification = self.doubted(verification, candidate, tolerance, pair, seconds=seconds)
-        if verification.status == "passed":
-            verification = self.runtimes.check(
-                verification, path, candidate.proto, tolerance, allow=changes, extra=extra
-            )
+        verification = self.verified(path, candidate, bitwise=bitwise, changes=changes, rounded=rounded)
         if verification.status != "passed":
             return Proof(accepted=False, verification=verification)
-        proof = self._scored(path, verification, extra)
+        proof = self._scored(path, verification, values_beside(candidate))
         if not proof.accepted:
             return proof
         optimized = self.fusions.against(path)
         return replace(proof, verification=replace(proof.verification, optimized=optimized))
+
+    def verified(
+        self,
+        path: Path,
+        candidate: Model,
+        *,
+        bitwise: bool,
+        changes: Collection[str],
+        rounded: tuple[Model, Model] | None = None,
+    ) -> Verification:
+        """What running it shows, whether that means anything, and whether it holds in every runtime."""
+        tolerance = exact_tolerance(self.rule.tolerance) if bitwise else self.rule.tolerance
+        extra = values_beside(candidate)
+        found = self.verifier.check(path, candidate.proto, tolerance, allow=changes, extra=extra)
+        if found.status == "passed" and not bitwise:
+            found = self._elsewhere(found, path, candidate, changes, extra)
+        if found.status == "passed":
+            pair = None if bitwise else rounded or (self.original, candidate)
+            found = self._doubted(found, candidate, tolerance, pair)
+        if found.status == "passed":
+            found = self.runtimes.check(found, path, candidate.proto, tolerance, allow=changes, extra=extra)
+        return found
 
     def feeds(self) -> Sequence[Mapping[str, Any]]:
         """The inputs that verification uses, for methods that calibrate."""
@@ -146,21 +154,19 @@ class Prover:
         seed = self.rule.inputs.seed + OTHER_SEED
         return self._make(replace(self.rule.inputs, count=count, seed=seed), self.verifier)
 
-    def doubted(
+    def _doubted(
         self,
         passed: Verification,
         candidate: Model,
         tolerance: Tolerance,
         rounded: tuple[Model, Model] | None,
-        *,
-        seconds: float,
     ) -> Verification:
         """The pass, if it means anything: damage to the candidate is noticed, and to every tensor that is not
-        what it was, for which there are so many seconds."""
+        what it was."""
         found = self.doubt.as_a_whole(passed, candidate, tolerance)
         if found.status != "passed" or rounded is None:
             return found
-        return self.doubt.tensor_by_tensor(found, *rounded, tolerance, seconds=seconds)
+        return self.doubt.tensor_by_tensor(found, *rounded, tolerance)
 
     @cached_property
     def doubt(self) -> Doubt:

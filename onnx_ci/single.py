@@ -5,7 +5,6 @@ from __future__ import annotations
 import filecmp
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -229,11 +228,9 @@ def verified(verifier: Verifier, before: Model, after: Model, rule: Rule, scratc
 
     extra = values_beside(after)
     allow = (*OWN_AFFAIRS, "inputs") if extra or before.beside else OWN_AFFAIRS
-    began = time.monotonic()
     found = verifier.check(after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
     if found.status == "passed":
-        doubt, seconds = Doubt(verifier, scratch), time.monotonic() - began
-        found = doubted(doubt, found, before, after, rule.tolerance, seconds=seconds)
+        found = doubted(Doubt(verifier, scratch), found, before, after, rule.tolerance)
     if found.status == "passed":
         everywhere = Runtimes(verifier, rule.runtimes)
         found = everywhere.check(found, after.path, after.proto, rule.tolerance, allow=allow, extra=extra)

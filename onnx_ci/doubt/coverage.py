@@ -11,6 +11,7 @@ from pathlib import Path
 from onnx_ci.doubt.stored import Stored
 from onnx_ci.doubt.trials import Damage, Key, Outputs, Trials
 from onnx_ci.model.container import Model
+from onnx_ci.model.layout import lay_out
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.verify.bench import Bench
 from onnx_ci.verify.client import Feeds, RunFailed
@@ -19,8 +20,9 @@ from onnx_ci.verify.damage import randomly, strongly
 from onnx_ci.verify.verifier import Verifier
 
 MOST = 128  # runs with a single sample; where there are more tensors, some are damaged with their neighbours
-LEAST = 12  # such runs, however slow the model is
-SHARE = 0.6  # of the time that the proof itself took, which such runs may take
+LEAST = 12  # such runs, however large the model is
+WORK = 4 * 10**9  # bytes that all such runs together may read of the model: a number, not a clock, decides
+PATIENCE = 120.0  # seconds after which that is given up; what is found then may be otherwise elsewhere
 LONG = 20.0  # seconds by which a damaged model may be slower
 DEATHS = 3  # damaged models that hang or crash, before it is given up
 NOTICED, FAINT, UNSEEN = "noticed", "faint", "unseen"
@@ -40,22 +42,22 @@ class Coverage:
         self.states: States = {}
         self.runs = 0
         self.alone = True
+        self.hurried = False  # the clock had a say
 
-    def ask(self, items: Sequence[Stored], tolerance: Tolerance, *, seconds: float) -> States:
+    def ask(self, items: Sequence[Stored], tolerance: Tolerance) -> States:
         """ "noticed", "faint" (it moves outputs, but not beyond the tolerance) or "unseen", by tensor."""
         new = [item for item in items if item.key not in self.states]
         if new:
             with Trials(self.model, new, self.verifier, self.folder) as trials:
-                self._ask(trials, new, tolerance, seconds)
+                self._ask(trials, new, tolerance)
                 self.runs += trials.runs
         return {item.key: self.states[item.key] for item in items}
 
-    def _ask(self, trials: Trials, items: Sequence[Stored], tolerance: Tolerance, seconds: float) -> None:
+    def _ask(self, trials: Trials, items: Sequence[Stored], tolerance: Tolerance) -> None:
         """First with one sample; what that leaves open with all there are, and with other damage."""
         feeds = self.verifier.feeds()
         first = _Round(trials, feeds[:1], tolerance)
-        until = time.monotonic() + SHARE * seconds
-        for group in _in_time(list(grouped(items, first.affordable(SHARE * seconds))), until):
+        for group in self._in_time(list(grouped(items, self._affordable))):
             self._note(group, first.state(group, strongly))
             self.alone = self.alone and len(group) == 1
         left = [item for item in items if self.states[item.key] == UNSEEN]
@@ -64,6 +66,21 @@ class Coverage:
             for found in grouped(left, 1):
                 self._settle(every, found, how)
             left = [item for item in left if self.states[item.key] == UNSEEN]
+
+    @property
+    def _affordable(self) -> int:
+        """The same for a model wherever it is asked, so that a slow machine finds what a fast one does."""
+        return max(LEAST, min(MOST, WORK // lay_out(self.model).size))
+
+    def _in_time(self, groups: Sequence[list[Stored]]) -> Iterator[list[Stored]]:
+        """When patience is at its end, what is left of each graph goes together."""
+        until = time.monotonic() + PATIENCE
+        for number, group in enumerate(groups):
+            if number >= LEAST and time.monotonic() > until:
+                self.hurried = True
+                yield from grouped([item for left in groups[number:] for item in left], 1)
+                return
+            yield group
 
     def _settle(self, every: _Round, items: Sequence[Stored], how: Damage) -> None:
         """Halved as long as something shows; what does not show together does not show alone."""
@@ -104,9 +121,6 @@ class _Round:
         """Seconds that a damaged model may take: one that does not come to an end is not waited for."""
         return min(self.bench.limits.seconds, LONG + 10 * self.cost)
 
-    def affordable(self, seconds: float) -> int:
-        return max(LEAST, min(MOST, int(seconds / max(self.cost, 1e-6))))
-
     def state(self, items: Sequence[Stored], how: Damage) -> str:
         """A model that no longer runs is noticed as well: it would be refused."""
         try:
@@ -119,15 +133,6 @@ class _Round:
         if leaves(self.before, outputs, self.tolerance):
             return NOTICED
         return FAINT if self.steady and not same_outputs(self.before, outputs) else UNSEEN
-
-
-def _in_time(groups: Sequence[list[Stored]], until: float) -> Iterator[list[Stored]]:
-    """When time is up, what is left of each graph goes together."""
-    for number, group in enumerate(groups):
-        if number >= LEAST and time.monotonic() > until:
-            yield from grouped([item for left in groups[number:] for item in left], 1)
-            return
-        yield group
 
 
 def grouped(items: Sequence[Stored], most: int) -> Iterator[list[Stored]]:

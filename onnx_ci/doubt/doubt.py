@@ -23,7 +23,6 @@ from onnx_ci.verify.evidence import kind_of
 from onnx_ci.verify.verifier import Verifier
 
 SHOWN = 3  # names in a reason
-LEAST_SECONDS = 5.0  # to find out which tensors outputs tell of, however short the rest was
 _SAMPLES = "give inputs that matter: inputs: {samples: [...]}"
 Shown = Mapping[str, str]
 
@@ -64,7 +63,6 @@ class Doubt:
         after: Model,
         tolerance: Tolerance,
         *,
-        seconds: float,
         known: Collection[str] = (),
     ) -> Verification:
         """Every tensor of `before` that `after` does not hold any more has to be one that outputs tell of,
@@ -77,7 +75,7 @@ class Doubt:
         if not items:
             return replace(passed, coverage=Covered(changed=0))
         try:
-            states = whole.ask(items, tolerance, seconds=max(seconds, LEAST_SECONDS))
+            states = whole.ask(items, tolerance)
         except RunFailed as error:
             return _unsure(passed, f"whether it shows anything could not be found out: {error.message}", "")
         hidden = [item for item in items if states[item.key] == UNSEEN]
@@ -166,6 +164,7 @@ def _covered(items: Sequence[Stored], states: States, whole: Coverage) -> Covere
         unseen=named(UNSEEN),
         runs=whole.runs,
         alone=whole.alone,
+        hurried=whole.hurried,
     )
 
 

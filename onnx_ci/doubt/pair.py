@@ -14,7 +14,7 @@ from onnx_ci.results import Coverage, Verification
 
 
 def doubted(
-    doubt: Doubt, passed: Verification, before: Model, after: Model, tolerance: Tolerance, *, seconds: float
+    doubt: Doubt, passed: Verification, before: Model, after: Model, tolerance: Tolerance
 ) -> Verification:
     """Tensors that only one of the two stores are damaged in the one that has them."""
     if _content(before) == _content(after):
@@ -24,7 +24,7 @@ def doubted(
     for one, other in ((before, after), (after, before)):
         if found.status == "passed":
             parts = doubt.parts if one is after else ()
-            found = doubt.tensor_by_tensor(found, one, other, tolerance, seconds=seconds, known=parts)
+            found = doubt.tensor_by_tensor(found, one, other, tolerance, known=parts)
             covered = _both(covered, found.coverage)
     return replace(found, coverage=covered)
 
@@ -49,4 +49,5 @@ def _both(one: Coverage | None, other: Coverage | None) -> Coverage | None:
         unseen=(*one.unseen, *other.unseen),
         runs=one.runs + other.runs,
         alone=one.alone and other.alone,
+        hurried=one.hurried or other.hurried,
     )

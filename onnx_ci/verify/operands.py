@@ -37,6 +37,7 @@ WISHES: Mapping[tuple[str, int], Maker] = {
     ("Pad", 1): shapes.pads,
     ("Pad", 3): counting,
     ("CumSum", 1): exactly(-1.0),
+    ("CumProd", 1): exactly(-1.0),
     ("Trilu", 1): exactly(0.0),
     ("Loop", 0): exactly(3.0),
     ("Resize", 1): indices.region,

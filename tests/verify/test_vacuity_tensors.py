@@ -63,7 +63,7 @@ def states(runner: Runner, tmp_path: Path) -> Callable[..., dict[str, str]]:
             )
             whole = Coverage(plain, verifier, lambda: None, tmp_path / "scratch")
             items = [item for item in stored(plain) if item.name in names]
-            told = whole.ask(items, Tolerance(cosine=0.999), seconds=2.0)
+            told = whole.ask(items, Tolerance(cosine=0.999))
             return {item.name: told[item.key] for item in items}
 
     return states
