@@ -16,15 +16,13 @@ from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import InputSpec, Rule, Tolerance
 from onnx_ci.results import Latency, Proof, Verification
 from onnx_ci.verify.client import RunFailed, Runner
-from onnx_ci.verify.compare import worse_of
 from onnx_ci.verify.evaluate import evaluate
+from onnx_ci.verify.further import SOME, Further
 from onnx_ci.verify.fusions import Fusions
 from onnx_ci.verify.libraries import Libraries
 from onnx_ci.verify.runtimes import Runtimes
 from onnx_ci.verify.verifier import Verifier
 
-FURTHER, MANY = 4, 32  # inputs that had no part in choosing a candidate
-OTHER_SEED = 7919  # where those start
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
 
@@ -71,7 +69,7 @@ class Prover:
         extra = values_beside(candidate)
         found = self.verifier.check(path, candidate.proto, tolerance, allow=changes, extra=extra)
         if found.status == "passed" and not bitwise:
-            found = self._elsewhere(found, path, candidate, changes, extra)
+            found = self.further.check(found, path, candidate.proto, tolerance, allow=changes, extra=extra)
         if found.status == "passed":
             pair = None if bitwise else rounded or (self.original, candidate)
             found = self._doubted(found, candidate, tolerance, pair)
@@ -118,41 +116,17 @@ class Prover:
         write_model(self.original, path, all_to="" if small else "original.data")
         return path
 
-    def _elsewhere(
-        self,
-        passed: Verification,
-        path: Path,
-        candidate: Model,
-        changes: Collection[str],
-        extra: Mapping[str, Any],
-    ) -> Verification:
-        """The same on inputs that had no part in choosing the candidate, where inputs are made up."""
-        other = self.held_out
-        if other is None:
-            return passed
-        found = other.check(path, candidate.proto, self.rule.tolerance, allow=changes, extra=extra)
-        if found.status == "not_run":
-            return passed
-        outputs = worse_of(passed.outputs, found.outputs)
-        reason = f"on further inputs, {found.reason}" if found.reason else ""
-        return replace(found, outputs=outputs, samples=passed.samples + found.samples, reason=reason)
-
     @cached_property
     def planning(self) -> Verifier:
         """What plans are made on: somewhat more inputs than one candidate is first looked at with."""
         if self.rule.inputs.samples:
             return self.verifier
-        more = replace(self.rule.inputs, count=max(FURTHER, self.rule.inputs.count))
+        more = replace(self.rule.inputs, count=max(SOME, self.rule.inputs.count))
         return self._make(more, self.verifier)
 
     @cached_property
-    def held_out(self) -> Verifier | None:
-        """Makes other inputs than the verifier does; many where outputs have no distance, only equality."""
-        if self.rule.inputs.samples:
-            return None
-        count = max(FURTHER if self.verifier.is_graded else MANY, self.rule.inputs.count)
-        seed = self.rule.inputs.seed + OTHER_SEED
-        return self._make(replace(self.rule.inputs, count=count, seed=seed), self.verifier)
+    def further(self) -> Further:
+        return Further(self.verifier)
 
     def _doubted(
         self,
@@ -170,7 +144,7 @@ class Prover:
 
     @cached_property
     def doubt(self) -> Doubt:
-        return Doubt(self.verifier, self.scratch, lambda: self.held_out)
+        return Doubt(self.verifier, self.scratch, lambda: self.further.some)
 
     def _scored(self, path: Path, passed: Verification, extra: Mapping[str, Any]) -> Proof:
         allowed = self.rule.budget.latency

@@ -224,11 +224,16 @@ def verified(verifier: Verifier, before: Model, after: Model, rule: Rule, scratc
     """What running both shows, whether that means anything, and whether it holds in every runtime."""
     from onnx_ci.doubt.doubt import Doubt
     from onnx_ci.doubt.pair import doubted
+    from onnx_ci.verify.further import Further
     from onnx_ci.verify.runtimes import Runtimes
 
     extra = values_beside(after)
     allow = (*OWN_AFFAIRS, "inputs") if extra or before.beside else OWN_AFFAIRS
     found = verifier.check(after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
+    if found.status == "passed":
+        found = Further(verifier).check(
+            found, after.path, after.proto, rule.tolerance, allow=allow, extra=extra, always=False
+        )
     if found.status == "passed":
         found = doubted(Doubt(verifier, scratch), found, before, after, rule.tolerance)
     if found.status == "passed":

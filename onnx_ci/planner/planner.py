@@ -15,13 +15,13 @@ from onnx_ci.methods.probe import probe
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, Draft
 from onnx_ci.planner.forms import forms_of
-from onnx_ci.planner.margin import least_sqnr, with_margin
 from onnx_ci.planner.search import Search
 from onnx_ci.planner.shelf import Shelf
 from onnx_ci.planner.trials import Mix, OutOfTime, Trials, Tried
 from onnx_ci.policy.schema import MethodChoice, Rule
 from onnx_ci.prove import Prover
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
+from onnx_ci.verify.margin import least_sqnr, with_margin
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 NO_TIME = "there was no time to plan"

@@ -1,0 +1,58 @@
+"""What holds on some inputs is tried on others, on many where it was near the limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from onnx_ci import compare
+
+
+def network(*, off: float = 0.0, seed: int = 4) -> onnx.ModelProto:
+    rng = np.random.default_rng(seed)
+    first, second = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, 64), (64, 32)))
+    second = second + off * rng.standard_normal(second.shape).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "first"], ["hidden"]),
+            helper.make_node("Relu", ["hidden"], ["kept"]),
+            helper.make_node("MatMul", ["kept", "second"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32])],
+        [numpy_helper.from_array(first, "first"), numpy_helper.from_array(second, "second")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_what_is_near_the_limit_has_to_hold_on_many_more_inputs(tmp_path: Path) -> None:
+    for name, off in (("a", 0.0), ("b", 0.03)):
+        onnx.save(network(off=off), tmp_path / f"{name}.onnx")
+    pair = (tmp_path / "a.onnx", tmp_path / "b.onnx")
+    loose = compare(*pair, tolerance={"cosine": 0.5})
+    assert loose.verdict == "ok"
+    seen = loose.verification.outputs[0].cosine
+    assert loose.verification.samples < 20
+
+    near = compare(*pair, tolerance={"cosine": seen - 1e-7})
+    assert near.verdict == "outputs_changed"
+    assert near.verification.reason.startswith("on further inputs, output 'y': cosine")
+    assert near.verification.samples > 40
+
+    far = compare(*pair, tolerance={"cosine": 1 - 8 * (1 - seen)})
+    assert (far.verdict, far.verification.samples) == ("ok", loose.verification.samples)
+
+
+def test_samples_of_the_user_are_all_there_is(tmp_path: Path) -> None:
+    for name, off in (("a", 0.0), ("b", 0.03)):
+        onnx.save(network(off=off), tmp_path / f"{name}.onnx")
+    np.savez(tmp_path / "s.npz", x=np.random.default_rng(1).standard_normal((1, 16)).astype(np.float32))
+    given = {"samples": [str(tmp_path / "s.npz")]}
+    found = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", tolerance={"cosine": 0.5}, **given)
+    limit = found.verification.outputs[0].cosine - 1e-7
+    near = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", tolerance={"cosine": limit}, **given)
+    assert (near.verdict, near.verification.samples) == ("ok", 1)
