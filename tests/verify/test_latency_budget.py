@@ -24,20 +24,20 @@ KEYS = {
 
 
 def slowed(width: int = 64, wide: int = 1024) -> onnx.ModelProto:
-    """The same function, and a large product beside it that comes to nothing."""
+    """The same function, and a large product beside it that comes to next to nothing."""
     model = lean(width=width)
     random = np.random.default_rng(0)
     for name, shape in (("up", (width, wide)), ("across", (wide, wide)), ("down", (wide, width))):
         weight = (random.standard_normal(shape) / 100).astype(np.float32)
         model.graph.initializer.append(numpy_helper.from_array(weight, name))
-    model.graph.initializer.append(numpy_helper.from_array(np.zeros(1, np.float32), "nothing"))
+    model.graph.initializer.append(numpy_helper.from_array(np.full(1, 1e-5, np.float32), "little"))
     model.graph.node[-1].output[0] = "fast"
     model.graph.node.extend(
         [
             helper.make_node("MatMul", ["x", "up"], ["a"]),
             *(helper.make_node("MatMul", ["abcde"[n], "across"], ["bcdef"[n]]) for n in range(5)),
             helper.make_node("MatMul", ["f", "down"], ["g"]),
-            helper.make_node("Mul", ["g", "nothing"], ["h"]),
+            helper.make_node("Mul", ["g", "little"], ["h"]),
             helper.make_node("Add", ["fast", "h"], ["y"]),
         ]
     )
