@@ -12,8 +12,9 @@ from onnx_ci.job import Job
 from onnx_ci.model.container import display_path
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import Override, Rule
-from onnx_ci.results import NOT_RUN, Measure, Outcome
+from onnx_ci.results import Measure, Outcome
 from onnx_ci.shell import shell_path
+from onnx_ci.shown import NOT_RUN
 from onnx_ci.sources import Part, Source
 from onnx_ci.targets.dvc import ENDING
 

@@ -16,7 +16,8 @@ from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import Receipt
 from onnx_ci.model.save import write_model
 from onnx_ci.original import Original, find_original
-from onnx_ci.results import NOT_RUN, Outcome, Verification
+from onnx_ci.results import Outcome
+from onnx_ci.shown import NOT_RUN, Verification
 from onnx_ci.sizes import format_size
 
 

@@ -17,7 +17,8 @@ from onnx_ci.errors import UsageError
 from onnx_ci.methods.catalogue import method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, Tolerance
 from onnx_ci.request import Request
-from onnx_ci.results import Outcome, RunReport, Verification
+from onnx_ci.results import Outcome, RunReport
+from onnx_ci.shown import Verification
 from onnx_ci.single import compare_files, shrink_file
 from onnx_ci.targets.select import Wanted
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from onnx_ci.findings import Finding
 from onnx_ci.policy.schema import Override, Rule
-from onnx_ci.results import Alternative, Latency, Measure, Verification, gain
+from onnx_ci.results import Alternative, Measure, gain
+from onnx_ci.shown import Latency, Verification
 from onnx_ci.sizes import format_percent, format_size
 
 # What a limit is called, and the finding it leads to when it is broken.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onnx_ci.findings import Finding
-from onnx_ci.results import OpCount, Verification
+from onnx_ci.shown import OpCount, Verification
 
 HINT = (
     "its outputs hold, it may only be slower: `onnx-ci compare` times it, budget: {latency: 110%} bounds it;"

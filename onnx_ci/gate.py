@@ -24,8 +24,9 @@ from onnx_ci.model.ownership import other_users, sharers
 from onnx_ci.model.replace import left_behind
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override
-from onnx_ci.results import NOT_RUN, Alternative, Measure, Outcome, Planned, Proof, Verification
+from onnx_ci.results import Alternative, Measure, Outcome, Planned
 from onnx_ci.shell import shell_word
+from onnx_ci.shown import NOT_RUN, Proof, Verification
 from onnx_ci.workbench import Workbench
 
 RAN_OUT = "OCI013"  # what a machine under load, or with less memory, may do otherwise

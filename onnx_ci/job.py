@@ -14,8 +14,9 @@ from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.replace import replace_model, write_new
 from onnx_ci.plan import Candidate
 from onnx_ci.policy.schema import Policy, Rule
-from onnx_ci.results import Alternative, Latency, Measure, Planned, Verification
+from onnx_ci.results import Alternative, Measure, Planned
 from onnx_ci.shell import option_free, shell_word
+from onnx_ci.shown import Latency, Verification
 
 Say = Callable[[str], None]
 Write = Callable[[Model, Model, str], Path]  # candidate, original, the candidate's digest: where it now is

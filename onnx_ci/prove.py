@@ -14,7 +14,7 @@ from onnx_ci.model.container import Model, values_beside
 from onnx_ci.model.embed import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import InputSpec, Rule, Tolerance
-from onnx_ci.results import Latency, Proof, Verification
+from onnx_ci.shown import Latency, Proof, Verification
 from onnx_ci.verify.client import RunFailed, Runner
 from onnx_ci.verify.evaluate import evaluate
 from onnx_ci.verify.further import SOME, Further

@@ -29,7 +29,8 @@ from onnx_ci.policy.schema import (
     Tolerance,
 )
 from onnx_ci.request import Request
-from onnx_ci.results import Outcome, Verification
+from onnx_ci.results import Outcome
+from onnx_ci.shown import Verification
 from onnx_ci.whole import whole
 
 if TYPE_CHECKING:

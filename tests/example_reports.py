@@ -6,21 +6,16 @@ from onnx_ci.findings import Finding
 from onnx_ci.results import (
     Alternative,
     KeptTensor,
-    Latency,
     Measure,
     ModelInfo,
-    OpCount,
-    Optimized,
     Outcome,
-    OutputDelta,
     Planned,
     Point,
     RunReport,
-    RuntimeRun,
     Step,
     TensorInfo,
-    Verification,
 )
+from onnx_ci.shown import Latency, OpCount, Optimized, OutputDelta, RuntimeRun, Verification
 
 
 def points() -> tuple[Point, ...]:

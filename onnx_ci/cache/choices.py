@@ -21,7 +21,8 @@ from onnx_ci.model.hashing import BackgroundHash, file_state
 from onnx_ci.model.load import adopt_model
 from onnx_ci.model.measure import files_of
 from onnx_ci.plan import Candidate
-from onnx_ci.results import NOT_RUN, Measure, Step
+from onnx_ci.results import Measure, Step
+from onnx_ci.shown import NOT_RUN
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from onnx_ci.doubt.stored import Stored, plainly
 from onnx_ci.model.container import Model, values_beside
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import KINDS, OutputDelta, Verification
-from onnx_ci.results import Coverage as Covered
+from onnx_ci.shown import KINDS, OutputDelta, Verification
+from onnx_ci.shown import Coverage as Covered
 from onnx_ci.verify.client import RunFailed
 from onnx_ci.verify.damage import DAMAGES, blurred, damaged
 from onnx_ci.verify.dtypes import is_float

@@ -10,7 +10,7 @@ from onnx_ci.methods.options import NoOptions
 from onnx_ci.model.container import Model
 from onnx_ci.model.digest import model_digest
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import Coverage, Verification
+from onnx_ci.shown import Coverage, Verification
 
 
 def doubted(

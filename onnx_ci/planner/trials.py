@@ -9,7 +9,7 @@ from pathlib import Path
 
 from onnx_ci.planner.shelf import Shelf
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import OutputDelta
+from onnx_ci.shown import OutputDelta
 from onnx_ci.verify.bench import Bench
 from onnx_ci.verify.client import RunFailed
 from onnx_ci.verify.compare import Outputs, compare_outputs, outside, same_outputs

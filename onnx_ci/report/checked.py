@@ -12,7 +12,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import one_line
 from onnx_ci.report.words import WORDS as VERDICTS
-from onnx_ci.results import Noise, Outcome, RunReport, RuntimeRun, Verification
+from onnx_ci.results import Outcome, RunReport
+from onnx_ci.shown import Noise, RuntimeRun, Verification
 
 LONGEST_TEXT = 20_000  # characters
 LONGEST_LIST = 100_000

@@ -18,7 +18,8 @@ from onnx_ci.report.words import (
     runtime_row,
     verdict_word,
 )
-from onnx_ci.results import Latency, Measure, Outcome, Step, Verification
+from onnx_ci.results import Measure, Outcome, Step
+from onnx_ci.shown import Latency, Verification
 from onnx_ci.sizes import format_size
 
 KINDS = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnx_ci.report.style import one_line
-from onnx_ci.results import Noise, Verification
+from onnx_ci.shown import Noise, Verification
 
 _METHODS = {
     "seeded": "its random nodes were given the same seeds in copies of both models, made to be run",

@@ -19,13 +19,8 @@ from onnx_ci.report.words import (
     runtime_row,
     saved_words,
 )
-from onnx_ci.results import (
-    Alternative,
-    Latency,
-    Measure,
-    Outcome,
-    RunReport,
-)
+from onnx_ci.results import Alternative, Measure, Outcome, RunReport
+from onnx_ci.shown import Latency
 from onnx_ci.sizes import format_size
 
 COLOURS = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}

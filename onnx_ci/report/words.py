@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from onnx_ci.report.style import one_line
-from onnx_ci.results import KINDS, Outcome, OutputDelta, RunReport, RuntimeRun, Verification, gain
+from onnx_ci.results import Outcome, RunReport, gain
+from onnx_ci.shown import KINDS, OutputDelta, RuntimeRun, Verification
 from onnx_ci.sizes import format_percent, format_size
 
 WORDS = {

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import OutputDelta
+from onnx_ci.shown import OutputDelta
 from onnx_ci.verify.batches import members
 from onnx_ci.verify.dtypes import Array, is_complex, is_float, is_text, type_name
 from onnx_ci.verify.metrics import (

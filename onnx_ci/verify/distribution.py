@@ -17,7 +17,7 @@ import numpy as np
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import OutputDelta
+from onnx_ci.shown import OutputDelta
 from onnx_ci.verify.compare import compare_outputs
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.metrics import identical

@@ -4,6 +4,7 @@ by their distribution over many runs."""
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Limits, Tolerance
-from onnx_ci.results import Noise, OutputDelta
+from onnx_ci.shown import Noise, OutputDelta
 from onnx_ci.verify.batches import batched
 from onnx_ci.verify.bench import Bench
 from onnx_ci.verify.client import Feeds, RunFailed, Runner
@@ -42,7 +43,7 @@ class Compared:
         return tuple(one.delta for one in self.told)
 
 
-class Footing:
+class Footing(ABC):
     """The original as it is run. A seeded copy of it stands in where its nodes draw random numbers."""
 
     def __init__(
@@ -66,15 +67,17 @@ class Footing:
         self.seeding = Seeding(proto, offset)
         self._distributions: dict[tuple[Runner, Tolerance], Distribution | Unclear] = {}
 
+    @abstractmethod
     def reference(self) -> list[dict[str, Array]]:
-        raise NotImplementedError
+        """The outputs of the original."""
 
+    @abstractmethod
     def feeds(self) -> Sequence[Feeds]:
-        raise NotImplementedError
+        """The inputs they are of."""
 
+    @abstractmethod
     def fed(self, extra: Feeds | None) -> tuple[Sequence[Feeds], Collection[str]]:
         """Feeds for either model, and the names of those that only one of them may ask for."""
-        raise NotImplementedError
 
     @cached_property
     def own(self) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import Verification
+from onnx_ci.shown import Verification
 from onnx_ci.verify.client import Feeds
 from onnx_ci.verify.compare import outside, worse_of
 from onnx_ci.verify.margin import with_margin

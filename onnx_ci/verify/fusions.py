@@ -12,7 +12,7 @@ from pathlib import Path
 from onnx_ci.model.graphs import subgraphs
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
 from onnx_ci.policy.schema import Limits
-from onnx_ci.results import OpCount, Optimized
+from onnx_ci.shown import OpCount, Optimized
 from onnx_ci.verify.client import RunFailed, Runner
 
 _LARGEST = 1 << 28  # bytes of a graph without its weights

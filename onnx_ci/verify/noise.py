@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import Noise, OutputDelta
+from onnx_ci.shown import Noise, OutputDelta
 from onnx_ci.verify.compare import Outputs, compare_outputs, outside, same_outputs
 
 OTHER_DRAWS = 1  # the seed of random nodes in a second session; the first had 0

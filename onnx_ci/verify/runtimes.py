@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import RuntimeRun, Verification
+from onnx_ci.shown import RuntimeRun, Verification
 from onnx_ci.verify.client import Feeds
 from onnx_ci.verify.environments import installed
 from onnx_ci.verify.verifier import Verifier

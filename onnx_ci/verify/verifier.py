@@ -12,7 +12,7 @@ import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import Latency, Verification
+from onnx_ci.shown import Latency, Verification
 from onnx_ci.verify.client import Feeds, Load, RunFailed
 from onnx_ci.verify.contract import contract_breaks
 from onnx_ci.verify.distribution import Unclear

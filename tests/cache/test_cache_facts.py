@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from math import inf
 
 from onnx_ci.cache.facts import plain, read
-from onnx_ci.results import Alternative, OutputDelta, Verification
+from onnx_ci.results import Alternative
+from onnx_ci.shown import OutputDelta, Verification
 
 
 @dataclass(frozen=True)

@@ -20,16 +20,8 @@ from onnx_ci.report import github, gitlab, html, junit, markdown, sarif, text
 from onnx_ci.report.json import render_run
 from onnx_ci.report.read import LARGEST_FILE, parse_report, read_report
 from onnx_ci.report.style import Style
-from onnx_ci.results import (
-    GroupSize,
-    Noise,
-    OpCount,
-    Optimized,
-    RunReport,
-    RuntimeRun,
-    Shard,
-    Verification,
-)
+from onnx_ci.results import GroupSize, RunReport, Shard
+from onnx_ci.shown import Noise, OpCount, Optimized, RuntimeRun, Verification
 
 
 def document() -> Any:

@@ -14,7 +14,7 @@ from small_models import bloated, lean
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import Budget, Rule
 from onnx_ci.prove import Prover, slowness
-from onnx_ci.results import Latency, Proof
+from onnx_ci.shown import Latency, Proof
 from onnx_ci.verify.client import Runner
 
 KEYS = {

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from onnx_ci.results import Latency
+from onnx_ci.shown import Latency
 from onnx_ci.verify import timing
 from onnx_ci.verify.timing import Ratio, ratio_of, take_turns
 
