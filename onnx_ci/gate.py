@@ -248,7 +248,7 @@ class Gate(Workbench):
 def _unseen(proof: Proof) -> tuple[str, ...]:
     """The changed tensors that a proof does not speak for."""
     coverage = proof.verification.coverage
-    return coverage.unseen if coverage else ()
+    return (*coverage.unseen, *coverage.blind) if coverage else ()
 
 
 def _about_unseen(job: Job, plan: Planned | None) -> Iterator[Finding]:

@@ -232,8 +232,9 @@ def verified(verifier: Verifier, before: Model, after: Model, rule: Rule, scratc
     allow = (*OWN_AFFAIRS, "inputs") if extra or before.beside else OWN_AFFAIRS
     found = verifier.check(after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
     if found.status == "passed":
-        found = Further(verifier).check(
-            found, after.path, after.proto, rule.tolerance, allow=allow, extra=extra, always=False
+        further, always = Further(verifier), not verifier.is_graded
+        found = further.check(
+            found, after.path, after.proto, rule.tolerance, allow=allow, extra=extra, always=always
         )
     if found.status == "passed":
         found = doubted(Doubt(verifier, scratch), found, before, after, rule.tolerance)

@@ -104,6 +104,7 @@ def coverage_words(verification: Verification) -> str:
     how = "each damaged on purpose" if found.alone else "damaged on purpose, some with their neighbours"
     told = [f"{found.noticed} noticed"]
     told += [f"{len(found.faint)} seen but within the tolerance"] if found.faint else []
+    told += [f"{len(found.blind)} that may be anything within the tolerance"] if found.blind else []
     told += [f"{len(found.unseen)} not seen by any output"] if found.unseen else []
     count = f"{found.changed} changed tensor{'s'[: found.changed != 1]}"
     return f"{count}, {how}: {', '.join(told)} ({found.runs} runs)"

@@ -57,14 +57,17 @@ class Feeding(Footing):
         self._outputs: list[dict[str, Array]] | None = None
         self._untaken: Sequence[Side] | None = None
         self._failure: ModelError | None = None
+        self.took = 0.0  # seconds to find inputs and run them
 
     def reference(self) -> list[dict[str, Array]]:
         """The original's outputs. The first failure is final: a second search would find the same."""
         if self._failure is not None:
             raise self._failure
         if self._outputs is None:
+            began = time.monotonic()
             try:
                 self._feeds, self._outputs = self._found_feeds()
+                self.took = time.monotonic() - began
             except ModelError as error:
                 self._failure = error
                 raise
