@@ -70,6 +70,7 @@ class Gate(Workbench):
                 *self.about_lineage(verdict),
                 *self._about_sharers(),
                 *self._failures(),
+                *_about_dims(self.job, self.model),
                 *_about_unseen(self.job, choice.plan),
                 *about_fusions(self.job.name, choice.verification),
                 *findings,
@@ -262,6 +263,23 @@ def _about_unseen(job: Job, plan: Planned | None) -> Iterator[Finding]:
             message=f"{job.name}: {count} tensor{'s'[: count != 1]} left as they are, since no output moves"
             f" whatever is done to them: {names}",
             hint="give inputs that reach them: inputs: {samples: [...]}",
+        )
+
+
+def _about_dims(job: Job, model: Model) -> Iterator[Finding]:
+    """Names that mean nothing here. A rule for many models may name what only some of them have."""
+    if not job.rule.inputs.dims:
+        return
+    from onnx_ci.verify.open_dims import unknown_dims
+
+    wrong = unknown_dims(model.proto, job.rule.inputs.dims)
+    if wrong:
+        alone = job.rule.pattern.lstrip("/") == job.matched
+        yield Finding(
+            code="OCI005",
+            severity="warning" if alone else "note",
+            message=f"{job.name}: inputs.dims of its rule: {wrong}",
+            hint="correct the name, or leave it out" if alone else "",
         )
 
 
