@@ -62,3 +62,9 @@ def test_hints_name_flags(here: Path) -> None:
     done = call("compare", "a.onnx", "c.onnx", "--samples", "zeros.npz", cwd=here)
     assert "give inputs that matter: --samples F.npz" in done.out
     assert "inputs: {" not in done.out
+
+
+def test_one_sample_is_one_sample(here: Path) -> None:
+    np.savez(here / "one.npz", x=np.random.default_rng(0).normal(size=(1, 64)).astype(np.float32))
+    done = call("compare", "a.onnx", "a.onnx", "--samples", "one.npz", cwd=here)
+    assert "verification passed on 1 sample\n" in done.out
