@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -86,7 +87,8 @@ class Deriver:
         return [self._sample(attempt, index, shapes, self.plan(attempt, index)) for index, shapes in samples]
 
     def towards(self, goal: Goal, attempt: Attempt, index: int) -> dict[str, Value] | None:
-        """A sample in which some sizes and values are given; None where they can't be."""
+        """A sample in which some sizes and values are given; None where they can't be. In samples after the
+        first, given floats differ around their value, and have it on average."""
         plan = self.plan(attempt, index)
         for (name, axis), size in goal.sizes.items():
             dim = next(ranked(one, plan)[axis] for one in self.inputs if one.name == name)
@@ -100,7 +102,9 @@ class Deriver:
         sample = self._sample(attempt, index, shapes, plan)
         for one in self.inputs:
             if one.name in goal.values and not one.wraps and not is_text(one.dtype):
-                sample[one.name] = cast(np.full(shapes[one.name], goal.values[one.name]), one.dtype)
+                around = _around_zero(sample[one.name]) if index and is_float(one.dtype) else 0.0
+                alike = np.full(shapes[one.name], goal.values[one.name])
+                sample[one.name] = cast(alike + around, one.dtype)
         return sample
 
     def reasons(self, attempt: Attempt) -> dict[str, str]:
@@ -241,6 +245,11 @@ def _too_large(inputs: Sequence[Input], shapes: dict[str, Shape]) -> ModelError 
 
 def _is_guess(one: Input, role: Role) -> bool:
     return one.dtype.kind in "iu" and role == Role()
+
+
+def _around_zero(drawn: Value) -> Any:
+    numbers = np.asarray(drawn, np.float64)
+    return numbers - numbers.mean() if numbers.size else numbers
 
 
 def _length(inputs: Sequence[Input], plan: Plan, shapes: dict[str, Shape]) -> int:
