@@ -61,6 +61,17 @@ def sound(rng: np.random.Generator, shape: Shape, index: int) -> Array:
     return _HISS * rng.standard_normal(shape) if index % 4 == 2 else speech(rng, shape)
 
 
+def padding(rng: np.random.Generator, shape: Shape) -> Array:
+    """True from the middle of a row or later on; nowhere in the first row of several."""
+    if not shape or shape[-1] < 2:
+        return np.zeros(shape, np.bool_)
+    starts = rng.integers(shape[-1] // 2, shape[-1], size=(*shape[:-1], 1))
+    found: Array = np.arange(shape[-1]) >= starts
+    if len(shape) > 1 and shape[0] > 1:
+        found[0] = False
+    return found
+
+
 def mask(rng: np.random.Generator, shape: Shape) -> Array:
     """All ones for the first of a batch; the others are shorter, and filled up to the same length."""
     ones = np.ones(shape)

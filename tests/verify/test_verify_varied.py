@@ -99,3 +99,24 @@ def test_a_lost_mask_is_noticed():
     before, after = onnx.parser.parse_model(whole), onnx.parser.parse_model(lost)
     assert compare(before, before).verdict == "ok"
     assert compare(before, after).verdict == "outputs_changed"
+
+
+@pytest.mark.parametrize(("name", "batch"), [("padding_mask", "B"), ("mask", "B"), ("hiddenMask", "1")])
+def test_a_mask_that_hides_what_is_true_leaves_something_to_see(name, batch):
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        f" g (float[{batch},6,2] x, bool[{batch},6] {name}) => (float[{batch},6,2] y)"
+        f" <int64[1] last = {{-1}}, float none = {{0}}, float[2] w = {{%s}}>"
+        f" {{ wide = Unsqueeze ({name}, last) product = Mul (x, w) y = Where (wide, none, product) }}"
+    )
+    before, after = (onnx.parser.parse_model(text % weights) for weights in ("3, 4", "4, 3"))
+    assert compare(before, after).verdict == "outputs_changed"
+
+
+def test_a_padding_mask_is_true_where_there_is_padding():
+    drawn = varied.padding(np.random.default_rng(0), (3, 8))
+    assert not drawn[0].any()
+    assert not drawn[:, :4].any()
+    assert drawn[1:, -1].all()
+    assert not varied.padding(np.random.default_rng(0), (2, 1)).any()
+    assert varied.padding(np.random.default_rng(0), ()).shape == ()
