@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Limits
@@ -93,6 +95,7 @@ class Way(NamedTuple):
 
     goal: Goal
     attempt: Attempt
+    first: Feeds
 
 
 class Search:
@@ -112,12 +115,12 @@ class Search:
         found: list[tuple[Way, set[tuple[str, bool]]]] = []
         for branch in self.deriver.wiring.branches:
             for holds in (True, False):
-                for way, sample in self._samples(branch, holds):
+                for way in self._ways(branch, holds):
                     if (branch.key, holds) in taken or self._is_over:
                         break
-                    new = self._try({**sample, **stored}) - taken
+                    new = self._try({**way.first, **stored}) - taken
                     if new:
-                        more.append({**sample, **stored})
+                        more.append({**way.first, **stored})
                         found.append((way, new))
                     taken |= new
         more += self._alike(found, stored)
@@ -132,10 +135,12 @@ class Search:
         for index in range(1, min(self.deriver.spec.count, _ALIKE)):
             for way, sides in found:
                 sample = None if self._is_over else self.deriver.towards(way.goal, way.attempt, index)
-                if sample is not None and self._try({**sample, **stored}) & sides:
+                if sample is None or _is_same(sample, way.first):
+                    continue
+                if self._try({**sample, **stored}) & sides:
                     yield {**sample, **stored}
 
-    def _samples(self, branch: Branch, holds: bool) -> Iterator[tuple[Way, Feeds]]:
+    def _ways(self, branch: Branch, holds: bool) -> Iterator[Way]:
         goals = self.goals.all_of([*branch.under, (branch.condition, holds)])
         if not self.goals.reach(branch.condition, float(holds)):
             return  # nothing to go by, and what leads here alone was tried with the If around it
@@ -145,7 +150,7 @@ class Search:
                 attempt = Attempt(step=variant // 2, past=variant % 2, varied=False)
                 sample = self.deriver.towards(goal, attempt, 0)
                 if sample is not None:
-                    yield Way(goal, attempt), sample
+                    yield Way(goal, attempt, sample)
 
     def _try(self, sample: Feeds) -> set[tuple[str, bool]]:
         self.left -= 1
@@ -154,6 +159,16 @@ class Search:
         except RunFailed as error:
             self.failures += error.kind != "error"
             return set()
+
+
+def _is_same(sample: Feeds, other: Feeds) -> bool:
+    """Whether the way there leaves nothing open: all is given, or absent."""
+    pairs = [(sample[name], other[name]) for name in sample]
+    return all(
+        one is two
+        or (isinstance(one, np.ndarray) and isinstance(two, np.ndarray) and np.array_equal(one, two))
+        for one, two in pairs
+    )
 
 
 def both_ways(

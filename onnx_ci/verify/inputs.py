@@ -105,6 +105,8 @@ class Deriver:
                 around = _around_zero(sample[one.name]) if index and is_float(one.dtype) else 0.0
                 alike = np.full(shapes[one.name], goal.values[one.name])
                 sample[one.name] = cast(alike + around, one.dtype)
+            elif one.name in goal.absent and "optional" in one.wraps:
+                sample[one.name] = None
         return sample
 
     def reasons(self, attempt: Attempt) -> dict[str, str]:

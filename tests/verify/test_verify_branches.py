@@ -155,3 +155,17 @@ def test_samples_of_the_user_are_watched_too(runner: Runner, tmp_path: Path):
     made = verifier(runner, proto, tmp_path, samples=("a.npz",))
     assert [side.holds for side in made.untaken] == [False]
     assert len(made.feeds()) == 1
+
+
+def test_an_optional_input_is_left_out_where_an_if_asks_for_it(runner: Runner, tmp_path: Path):
+    text = (
+        "g (optional(float[2,3]) x) => (float[2,3] y) <float[3] p = {1,2,3}, float[2,3] q = {4,5,6,7,8,9}>"
+        " { k = OptionalHasElement(x) y = If(k) <then_branch = a () => (float[2,3] u)"
+        " { e = OptionalGetElement(x) u = Mul(e, p) }, else_branch = b () => (float[2,3] v)"
+        " { v = Identity(q) }> }"
+    )
+    proto = model(text)
+    made = verifier(runner, proto, tmp_path)
+    assert list(made.untaken) == []
+    assert [sample["x"] is None for sample in made.feeds()] == [False, False, True]
+    assert _notices(made, proto, "q", tmp_path)
