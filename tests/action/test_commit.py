@@ -93,7 +93,6 @@ def test_nothing_to_do_is_no_commit(host: Hosted, proven: dict[str, str]) -> Non
     commit(clone, proven)
     again = commit(clone, proven)
     assert (again.outputs["committed"], again.outputs["changed"], again.code) == ("false", "false", "0")
-    assert "one of our own" in again.log
     (host.author.root / "readme").write_text("x")
     host.author.git("pull", "--quiet", "--rebase", "origin", "main")
     host.push("not about models")
@@ -102,19 +101,50 @@ def test_nothing_to_do_is_no_commit(host: Hosted, proven: dict[str, str]) -> Non
     assert host.log() == ["not about models", "Shrink ONNX models", "a bloated model", "start"]
 
 
-def test_it_never_builds_on_its_own_commit(host: Hosted, proven: dict[str, str]) -> None:
-    host.add_model("models/b.onnx", seed=1)
+def our_own(host: Hosted, message: str) -> None:
+    """A commit as the action makes them, with what is in the author's folder."""
     host.author.git("add", "--all")
-    message = "b\n\nShrunk-by: onnx-ci 0.0.9"
-    host.author.git("commit", "--quiet", "-m", message, "--author", f"{BOT} <{BOT_ADDRESS}>")
+    marked = f"{message}\n\nShrunk-by: onnx-ci 0.0.9"
+    host.author.git("commit", "--quiet", "-m", marked, "--author", f"{BOT} <{BOT_ADDRESS}>")
     host.author.git("push", "--quiet", "origin", "HEAD:main")
-    done = commit(host.clone("clone"), proven)
-    assert (done.code, done.outputs["committed"], done.outputs["changed"]) == ("1", "false", "false")
-    assert "one of our own" in done.log
-    assert "OCI003" in done.log
+
+
+@pytest.mark.parametrize("depth", [(), ("--depth=1",)])
+def test_what_its_own_commit_changed_is_not_changed_again(
+    host: Hosted, proven: dict[str, str], depth: tuple[str, ...]
+) -> None:
+    """Else a method that always finds something would lead from one run to the next."""
+    (host.author.root / "models" / "a.onnx").unlink()
+    host.push("without it")
+    host.add_model("models/b.onnx", seed=1)
+    our_own(host, "b")
+    (host.author.root / "notes.txt").write_text("x")
+    our_own(host, "another on top")
+    done = commit(host.clone("clone", *depth), proven)
+    assert (done.code, done.outputs["committed"]) == ("1", "false")
+    assert "models/b.onnx was changed by the last commit, one of our own" in done.log
+    assert done.patch.is_file()
     host.author.git("commit", "--quiet", "--amend", "--reset-author", "--no-edit")  # squashed by somebody
     host.author.git("push", "--quiet", "--force", "origin", "HEAD:main")
-    assert commit(host.clone("squashed"), proven).outputs["committed"] == "true"
+    assert commit(host.clone("squashed", *depth), proven).outputs["committed"] == "true"
+
+
+@pytest.mark.parametrize("depth", [(), ("--depth=1",)])
+def test_a_push_below_its_own_commit_is_fixed_too(
+    host: Hosted, proven: dict[str, str], depth: tuple[str, ...]
+) -> None:
+    """While the first model was fixed somebody pushed a second: its run comes when ours is on top."""
+    clone, other = host.clone("clone"), host.clone("other")
+    onnx.save(bloated(seed=1), host.home / "new.onnx")
+    overtake(clone, other, f"cp '{host.home}/new.onnx' models/b.onnx")
+    assert commit(clone, proven).outputs["committed"] == "true"
+    assert host.log()[:2] == ["Shrink ONNX models", "theirs"]
+    assert host.size("models/b.onnx") > 60_000
+    done = commit(host.clone("second", *depth), proven)
+    assert (done.code, done.outputs["committed"]) == ("0", "true"), done.log
+    assert host.size("models/b.onnx") < 20_000
+    third = commit(host.clone("third", *depth), proven)
+    assert (third.code, third.outputs["committed"]) == ("0", "false")
 
 
 def test_who_is_configured_commits_and_signs(host: Hosted, proven: dict[str, str]) -> None:
@@ -250,6 +280,40 @@ def test_the_head_of_a_pull_request_is_taken_even_if_it_moved(host: Hosted, prov
     assert done.outputs["committed"] == "true", done.log
     assert host.log("feature")[:3] == ["Shrink ONNX models", "later", "a change"]
     assert [model["path"] for model in done.report["models"]] == ["models/b.onnx"]
+
+
+def test_a_branch_that_was_deleted_is_not_made_anew(host: Hosted, proven: dict[str, str]) -> None:
+    event = host.pull_request("feature")
+    early, late = host.clone("early", branch="feature"), host.clone("late", branch="feature")
+    detached = host.clone("detached")
+    detached.git("checkout", "--quiet", "--detach", "origin/feature")
+    detached.git("branch", "--quiet", "--delete", "--remotes", "origin/feature")
+    delete = f"git -C '{host.origin.root}' update-ref -d refs/heads/feature"
+    hook(late.root / ".git", "pre-push", f"unset GIT_DIR; {delete}")
+    for clone in (late, early, detached):  # while the first is pushing it goes
+        done = commit(clone, proven, "pull_request", payload=event, all="true")  # type: ignore[arg-type]
+        assert (done.code, done.outputs["committed"]) == ("1", "false"), done.log
+        assert "feature" in done.summary.split("\n")[0]
+        assert done.patch.stat().st_size > 0
+        assert "feature" not in host.origin.git("branch", "--list")
+    assert "the branch feature is not there any more" in done.summary
+
+
+def test_a_branch_that_this_job_made_is_pushed(host: Hosted, proven: dict[str, str]) -> None:
+    clone = host.clone("clone", "--depth=1")
+    clone.git("checkout", "--quiet", "-b", "shrunk")
+    (clone.root / "notes.txt").write_text("x")
+    clone.commit_all("by an earlier step")
+    assert commit(clone, proven).outputs["committed"] == "true"
+    assert host.log("shrunk")[:2] == ["Shrink ONNX models", "by an earlier step"]
+
+
+def test_commits_of_an_earlier_step_are_pushed_with_it(host: Hosted, proven: dict[str, str]) -> None:
+    clone = host.clone("clone", "--depth=1")
+    (clone.root / "notes.txt").write_text("x")
+    clone.commit_all("by an earlier step")
+    assert commit(clone, proven).outputs["committed"] == "true"
+    assert host.log()[:3] == ["Shrink ONNX models", "by an earlier step", "a bloated model"]
 
 
 def test_data_that_git_ignores_is_not_left_behind(host: Hosted, proven: dict[str, str]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from onnx_ci.entry.github.branch import checked_out
+from onnx_ci.entry.github.branch import checked_out, parents_of
 from onnx_ci.entry.github.event import Event
 from onnx_ci.errors import UsageError
 from onnx_ci.targets.base import merge_base
-from onnx_ci.targets.git import commit_of, run_git
+from onnx_ci.targets.git import commit_of
 
 
 def refuse_other_checkout(event: Event, root: Path) -> None:
@@ -33,7 +33,7 @@ def _has(event: Event, head: str, root: Path) -> bool:
     known = [head, event.text("pull_request", "merge_commit_sha")]
     if event.name != "pull_request_target":  # there it is the commit of the base
         known.append(event.sha)
-    if at in known or head in _parents(root):
+    if at in known or head in parents_of(root):
         return True
     if not event.is_fork and checked_out(root) == event.branch:  # pushed to since, perhaps by force
         return True
@@ -41,9 +41,3 @@ def _has(event: Event, head: str, root: Path) -> bool:
         return merge_base(root, head) == head
     except UsageError:  # it can't even be fetched
         return False
-
-
-def _parents(root: Path) -> list[str]:
-    """As the commit itself names them: a shallow clone pretends that there are none."""
-    top = (run_git(root, "cat-file", "commit", "HEAD") or "").partition("\n\n")[0]
-    return [line.removeprefix("parent ") for line in top.splitlines() if line.startswith("parent ")]
