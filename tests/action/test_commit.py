@@ -316,6 +316,23 @@ def test_commits_of_an_earlier_step_are_pushed_with_it(host: Hosted, proven: dic
     assert host.log()[:3] == ["Shrink ONNX models", "by an earlier step", "a bloated model"]
 
 
+def test_models_that_git_does_not_have_stay_out(host: Hosted, proven: dict[str, str]) -> None:
+    """An earlier step has downloaded one, and built another with its data outside."""
+    clone = host.clone("clone", "--depth=1")
+    (clone.root / "build").mkdir()
+    onnx.save(bloated(seed=1), clone.root / "build" / "downloaded.onnx")
+    save_outside(bloated(seed=5), clone.root / "build" / "built.onnx")
+    done = commit(clone, proven)
+    assert (done.code, done.outputs["committed"]) == ("0", "true"), done.log
+    assert host.origin.git("show", "--format=", "--name-only", "main").split() == ["models/a.onnx"]
+    message = host.origin.git("log", "-1", "--format=%B", "main")
+    assert "build/" not in message
+    assert "left out of the commit" in done.summary
+    assert "build/downloaded.onnx" in done.log
+    again = commit(clone, proven)
+    assert (again.code, again.outputs["committed"]) == ("0", "false")
+
+
 def test_data_that_git_ignores_is_not_left_behind(host: Hosted, proven: dict[str, str]) -> None:
     policy = host.author.root / ".onnx-ci.yaml"
     policy.write_text(policy.read_text().replace("[dedupe", "[{external-data: {threshold: 1 kB}}, dedupe"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onnx_ci.entry.github.branch import Branch, branch_of, gone, refusal, take
-from onnx_ci.entry.github.changed import changed_files, work_tree
+from onnx_ci.entry.github.changed import changed_files, of_models_in_git, work_tree
 from onnx_ci.entry.github.event import Event
 from onnx_ci.entry.github.git_settings import credentials, git_settings, require_git
 from onnx_ci.entry.github.inputs import Inputs
@@ -25,6 +25,8 @@ NO_NEW_RUN = (
     "pushed with the workflow's own token: GitHub starts no workflow for such a push, so required checks do"
     " not run on it; the input `token` takes another one"
 )
+OUTSIDE = "fixed in the work tree and left out of the commit, since the last commit does not have them"
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +35,21 @@ class Fixed:
 
     report: RunReport
     names: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()  # models that were fixed and are not for us to commit
     base: str = ""
     commit: str = ""
     refused: str = ""
+
+    @property
+    def committed(self) -> RunReport:
+        """Without the models that stay out."""
+        inside = tuple(outcome for outcome in self.report.outcomes if outcome.file not in self.outside)
+        return replace(self.report, outcomes=inside)
+
+    def told(self, *notes: str) -> Told:
+        shown = ", ".join(self.outside[:_MOST_NAMED]) + (", …" if len(self.outside) > _MOST_NAMED else "")
+        left = (f"{OUTSIDE}: {shown}",) if self.outside else ()
+        return Told(report=self.report, changed=bool(self.names or self.outside), notes=(*left, *notes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +77,11 @@ class Committing:
     def _fix(self) -> Fixed:
         before = work_tree(self.root)
         report = judged("fix", self.inputs, self.event)
-        names = changed_files(before, work_tree(self.root))
-        return Fixed(report=report, names=tuple(names), base=commit_of(self.root, "HEAD") or "")
+        changed = changed_files(before, work_tree(self.root))
+        models = [outcome.file for outcome in report.outcomes if outcome.written and outcome.file in changed]
+        names, outside = of_models_in_git(self.root, changed, models)
+        base = commit_of(self.root, "HEAD") or ""
+        return Fixed(report=report, names=tuple(names), outside=tuple(outside), base=base)
 
     def _commit(self, branch: Branch) -> Fixed:
         """Fix, and commit what that changed, if it changed anything."""
@@ -80,18 +97,18 @@ class Committing:
         if problem:
             unstage(self.root, fixed.names)
             return replace(fixed, refused=problem)
-        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.report))
+        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.committed))
         return replace(fixed, commit=commit_of(self.root, "HEAD") or "")
 
     def _push(self, branch: Branch, fixed: Fixed) -> Told:
         for attempt in range(1, self.inputs.push_attempts + 1):
             if not fixed.commit:
-                return self._refused(fixed, fixed.refused) if fixed.refused else Told(report=fixed.report)
+                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.told()
             with git_settings(credentials(self.inputs.token)):
                 pushed = push(branch, fixed.names, self.event)
             if pushed.done:
                 notes = () if self.inputs.own_token else (NO_NEW_RUN,)
-                return Told(report=fixed.report, changed=True, commit=fixed.commit, notes=notes)
+                return replace(fixed.told(*notes), commit=fixed.commit)
             if not pushed.moved:
                 return self._refused(fixed, pushed.refused)
             if attempt < self.inputs.push_attempts:
@@ -115,10 +132,10 @@ class Committing:
     def _refused(self, fixed: Fixed, reason: str) -> Told:
         """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
         if not fixed.names:
-            return Told(report=fixed.report)
+            return fixed.told()
         keep_patch(self.root, fixed.names, fixed.base, self.folder)
         told = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
-        return Told(report=fixed.report, changed=True, refused=told)
+        return replace(fixed.told(), refused=told)
 
 
 def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> Told:
