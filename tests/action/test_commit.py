@@ -333,6 +333,34 @@ def test_models_that_git_does_not_have_stay_out(host: Hosted, proven: dict[str, 
     assert (again.code, again.outputs["committed"]) == ("0", "false")
 
 
+def test_data_that_stays_is_told_and_nothing_is_left_to_be_staged(
+    host: Hosted, proven: dict[str, str]
+) -> None:
+    path = host.author.root / "models" / "a.onnx"
+    onnx.save(bloated(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    host.push("data of another name")
+    done = commit(host.clone("clone"), proven)
+    assert done.outputs["committed"] == "true", done.log
+    assert "models/a.onnx.data" in host.origin.git("show", "--format=", "--name-only", "main").split()
+    message = host.origin.git("log", "-1", "--format=%B", "main")
+    assert "\n  models/a.onnx: no longer needs weights.bin" in message
+    assert "OCI029" not in done.log
+    assert "OCI021" in done.log
+
+
+def test_names_do_nothing_in_the_message(host: Hosted, proven: dict[str, str]) -> None:
+    names = ["fixes #1 @octocat [skip ci].onnx", "closes gh-2 ***NO_CI***.onnx", "o/r#3 [ci skip].onnx"]
+    for name in names:
+        host.add_model(name)
+    host.push("hostile")
+    assert commit(host.clone("clone"), proven).outputs["committed"] == "true"
+    message = host.origin.git("log", "-1", "--format=%B", "main")
+    for word in ("#1", "@octocat", "[skip ci]", "gh-2", "***NO_CI***", "#3", "[ci skip]"):
+        assert word not in message
+    for name in names:
+        assert name in message.replace("\u200b", "")
+
+
 def test_data_that_git_ignores_is_not_left_behind(host: Hosted, proven: dict[str, str]) -> None:
     policy = host.author.root / ".onnx-ci.yaml"
     policy.write_text(policy.read_text().replace("[dedupe", "[{external-data: {threshold: 1 kB}}, dedupe"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from onnx_ci.entry.github.branch import Branch, branch_of, gone, refusal, take
 from onnx_ci.entry.github.changed import changed_files, of_models_in_git, work_tree
 from onnx_ci.entry.github.event import Event
+from onnx_ci.entry.github.fixed import Fixed
 from onnx_ci.entry.github.git_settings import credentials, git_settings, require_git
 from onnx_ci.entry.github.inputs import Inputs
 from onnx_ci.entry.github.judged import NO_CHECKOUT, judged
@@ -18,38 +19,12 @@ from onnx_ci.entry.github.staging import PATCH, commit, keep_patch, problem_with
 from onnx_ci.entry.github.tell import Told
 from onnx_ci.entry.github.upstream import catch_up
 from onnx_ci.errors import UsageError
-from onnx_ci.results import RunReport
 from onnx_ci.targets.git import commit_of, find_root
 
 NO_NEW_RUN = (
     "pushed with the workflow's own token: GitHub starts no workflow for such a push, so required checks do"
     " not run on it; the input `token` takes another one"
 )
-OUTSIDE = "fixed in the work tree and left out of the commit, since the last commit does not have them"
-_MOST_NAMED = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fixed:
-    """Models that were fixed: the report, the files that changed, and the commits before and after."""
-
-    report: RunReport
-    names: tuple[str, ...] = ()
-    outside: tuple[str, ...] = ()  # models that were fixed and are not for us to commit
-    base: str = ""
-    commit: str = ""
-    refused: str = ""
-
-    @property
-    def committed(self) -> RunReport:
-        """Without the models that stay out."""
-        inside = tuple(outcome for outcome in self.report.outcomes if outcome.file not in self.outside)
-        return replace(self.report, outcomes=inside)
-
-    def told(self, *notes: str) -> Told:
-        shown = ", ".join(self.outside[:_MOST_NAMED]) + (", …" if len(self.outside) > _MOST_NAMED else "")
-        left = (f"{OUTSIDE}: {shown}",) if self.outside else ()
-        return Told(report=self.report, changed=bool(self.names or self.outside), notes=(*left, *notes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +83,8 @@ class Committing:
                 pushed = push(branch, fixed.names, self.event)
             if pushed.done:
                 notes = () if self.inputs.own_token else (NO_NEW_RUN,)
-                return replace(fixed.told(*notes), commit=fixed.commit)
+                done = replace(fixed, report=fixed.after_commit)
+                return replace(done.told(*notes), commit=fixed.commit)
             if not pushed.moved:
                 return self._refused(fixed, pushed.refused)
             if attempt < self.inputs.push_attempts:
