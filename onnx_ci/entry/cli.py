@@ -26,6 +26,7 @@ COMMANDS = {
     "compare": "run two models side by side: outputs, size, parameters, latency",
     "samples": "write the inputs that would be made up for a model, to start from",
     "info": "what the bytes of a model are: tensors, types, duplicates",
+    "files": "list every file that belongs to models: themselves and all their data",
     "init": "write a policy from the models found",
     "ratchet": "lower budgets to what the models weigh now; never raise one",
     "plan": "spread a run over several CI jobs",

@@ -29,7 +29,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Hosted:
 
 def checked(host: Hosted, github: emulated.GitHub, cache: str, branch: str, token: str) -> tuple[Called, int]:
     pull = github.pull(branch, fork=True)
-    also = {**surroundings(github), "ONNX_CI_CACHE": cache}
+    head = host.author.git("rev-parse", "HEAD").strip()
+    also = {**surroundings(github), "ONNX_CI_CACHE": cache, "GITHUB_SHA": head}
     inputs = {"comment": "true", "all": "true", "token": github.tokens[token]}
     return call(host.author.root, "pull_request", {"pull_request": pull}, also=also, **inputs), pull["number"]
 

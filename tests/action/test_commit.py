@@ -93,7 +93,6 @@ def test_nothing_to_do_is_no_commit(host: Hosted, proven: dict[str, str]) -> Non
     commit(clone, proven)
     again = commit(clone, proven)
     assert (again.outputs["committed"], again.outputs["changed"], again.code) == ("false", "false", "0")
-    assert "one of our own" in again.log
     (host.author.root / "readme").write_text("x")
     host.author.git("pull", "--quiet", "--rebase", "origin", "main")
     host.push("not about models")
@@ -102,19 +101,50 @@ def test_nothing_to_do_is_no_commit(host: Hosted, proven: dict[str, str]) -> Non
     assert host.log() == ["not about models", "Shrink ONNX models", "a bloated model", "start"]
 
 
-def test_it_never_builds_on_its_own_commit(host: Hosted, proven: dict[str, str]) -> None:
-    host.add_model("models/b.onnx", seed=1)
+def our_own(host: Hosted, message: str) -> None:
+    """A commit as the action makes them, with what is in the author's folder."""
     host.author.git("add", "--all")
-    message = "b\n\nShrunk-by: onnx-ci 0.0.9"
-    host.author.git("commit", "--quiet", "-m", message, "--author", f"{BOT} <{BOT_ADDRESS}>")
+    marked = f"{message}\n\nShrunk-by: onnx-ci 0.0.9"
+    host.author.git("commit", "--quiet", "-m", marked, "--author", f"{BOT} <{BOT_ADDRESS}>")
     host.author.git("push", "--quiet", "origin", "HEAD:main")
-    done = commit(host.clone("clone"), proven)
-    assert (done.code, done.outputs["committed"], done.outputs["changed"]) == ("1", "false", "false")
-    assert "one of our own" in done.log
-    assert "OCI003" in done.log
+
+
+@pytest.mark.parametrize("depth", [(), ("--depth=1",)])
+def test_what_its_own_commit_changed_is_not_changed_again(
+    host: Hosted, proven: dict[str, str], depth: tuple[str, ...]
+) -> None:
+    """Else a method that always finds something would lead from one run to the next."""
+    (host.author.root / "models" / "a.onnx").unlink()
+    host.push("without it")
+    host.add_model("models/b.onnx", seed=1)
+    our_own(host, "b")
+    (host.author.root / "notes.txt").write_text("x")
+    our_own(host, "another on top")
+    done = commit(host.clone("clone", *depth), proven)
+    assert (done.code, done.outputs["committed"]) == ("1", "false")
+    assert "models/b.onnx was changed by the last commit, one of our own" in done.log
+    assert done.patch.is_file()
     host.author.git("commit", "--quiet", "--amend", "--reset-author", "--no-edit")  # squashed by somebody
     host.author.git("push", "--quiet", "--force", "origin", "HEAD:main")
-    assert commit(host.clone("squashed"), proven).outputs["committed"] == "true"
+    assert commit(host.clone("squashed", *depth), proven).outputs["committed"] == "true"
+
+
+@pytest.mark.parametrize("depth", [(), ("--depth=1",)])
+def test_a_push_below_its_own_commit_is_fixed_too(
+    host: Hosted, proven: dict[str, str], depth: tuple[str, ...]
+) -> None:
+    """While the first model was fixed somebody pushed a second: its run comes when ours is on top."""
+    clone, other = host.clone("clone"), host.clone("other")
+    onnx.save(bloated(seed=1), host.home / "new.onnx")
+    overtake(clone, other, f"cp '{host.home}/new.onnx' models/b.onnx")
+    assert commit(clone, proven).outputs["committed"] == "true"
+    assert host.log()[:2] == ["Shrink ONNX models", "theirs"]
+    assert host.size("models/b.onnx") > 60_000
+    done = commit(host.clone("second", *depth), proven)
+    assert (done.code, done.outputs["committed"]) == ("0", "true"), done.log
+    assert host.size("models/b.onnx") < 20_000
+    third = commit(host.clone("third", *depth), proven)
+    assert (third.code, third.outputs["committed"]) == ("0", "false")
 
 
 def test_who_is_configured_commits_and_signs(host: Hosted, proven: dict[str, str]) -> None:
@@ -231,8 +261,9 @@ def test_a_fork_is_not_written_to(host: Hosted, proven: dict[str, str]) -> None:
 def test_the_base_of_a_pull_request_is_not_pushed_to(host: Hosted, proven: dict[str, str]) -> None:
     event = host.pull_request("feature")
     done = commit(host.clone("clone"), proven, "pull_request_target", payload=event, all="true")  # type: ignore[arg-type]
-    assert (done.code, done.outputs["committed"]) == ("1", "false")
-    assert "main is checked out, and this run is about feature" in done.log
+    assert done.code == "2"
+    assert "is not in what is checked out" in done.log
+    assert done.outputs.get("committed") != "true"
     assert host.log() == ["a bloated model", "start"]
 
 
@@ -249,6 +280,85 @@ def test_the_head_of_a_pull_request_is_taken_even_if_it_moved(host: Hosted, prov
     assert done.outputs["committed"] == "true", done.log
     assert host.log("feature")[:3] == ["Shrink ONNX models", "later", "a change"]
     assert [model["path"] for model in done.report["models"]] == ["models/b.onnx"]
+
+
+def test_a_branch_that_was_deleted_is_not_made_anew(host: Hosted, proven: dict[str, str]) -> None:
+    event = host.pull_request("feature")
+    early, late = host.clone("early", branch="feature"), host.clone("late", branch="feature")
+    detached = host.clone("detached")
+    detached.git("checkout", "--quiet", "--detach", "origin/feature")
+    detached.git("branch", "--quiet", "--delete", "--remotes", "origin/feature")
+    delete = f"git -C '{host.origin.root}' update-ref -d refs/heads/feature"
+    hook(late.root / ".git", "pre-push", f"unset GIT_DIR; {delete}")
+    for clone in (late, early, detached):  # while the first is pushing it goes
+        done = commit(clone, proven, "pull_request", payload=event, all="true")  # type: ignore[arg-type]
+        assert (done.code, done.outputs["committed"]) == ("1", "false"), done.log
+        assert "feature" in done.summary.split("\n")[0]
+        assert done.patch.stat().st_size > 0
+        assert "feature" not in host.origin.git("branch", "--list")
+    assert "the branch feature is not there any more" in done.summary
+
+
+def test_a_branch_that_this_job_made_is_pushed(host: Hosted, proven: dict[str, str]) -> None:
+    clone = host.clone("clone", "--depth=1")
+    clone.git("checkout", "--quiet", "-b", "shrunk")
+    (clone.root / "notes.txt").write_text("x")
+    clone.commit_all("by an earlier step")
+    assert commit(clone, proven).outputs["committed"] == "true"
+    assert host.log("shrunk")[:2] == ["Shrink ONNX models", "by an earlier step"]
+
+
+def test_commits_of_an_earlier_step_are_pushed_with_it(host: Hosted, proven: dict[str, str]) -> None:
+    clone = host.clone("clone", "--depth=1")
+    (clone.root / "notes.txt").write_text("x")
+    clone.commit_all("by an earlier step")
+    assert commit(clone, proven).outputs["committed"] == "true"
+    assert host.log()[:3] == ["Shrink ONNX models", "by an earlier step", "a bloated model"]
+
+
+def test_models_that_git_does_not_have_stay_out(host: Hosted, proven: dict[str, str]) -> None:
+    """An earlier step has downloaded one, and built another with its data outside."""
+    clone = host.clone("clone", "--depth=1")
+    (clone.root / "build").mkdir()
+    onnx.save(bloated(seed=1), clone.root / "build" / "downloaded.onnx")
+    save_outside(bloated(seed=5), clone.root / "build" / "built.onnx")
+    done = commit(clone, proven)
+    assert (done.code, done.outputs["committed"]) == ("0", "true"), done.log
+    assert host.origin.git("show", "--format=", "--name-only", "main").split() == ["models/a.onnx"]
+    message = host.origin.git("log", "-1", "--format=%B", "main")
+    assert "build/" not in message
+    assert "left out of the commit" in done.summary
+    assert "build/downloaded.onnx" in done.log
+    again = commit(clone, proven)
+    assert (again.code, again.outputs["committed"]) == ("0", "false")
+
+
+def test_data_that_stays_is_told_and_nothing_is_left_to_be_staged(
+    host: Hosted, proven: dict[str, str]
+) -> None:
+    path = host.author.root / "models" / "a.onnx"
+    onnx.save(bloated(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    host.push("data of another name")
+    done = commit(host.clone("clone"), proven)
+    assert done.outputs["committed"] == "true", done.log
+    assert "models/a.onnx.data" in host.origin.git("show", "--format=", "--name-only", "main").split()
+    message = host.origin.git("log", "-1", "--format=%B", "main")
+    assert "\n  models/a.onnx: no longer needs weights.bin" in message
+    assert "OCI029" not in done.log
+    assert "OCI021" in done.log
+
+
+def test_names_do_nothing_in_the_message(host: Hosted, proven: dict[str, str]) -> None:
+    names = ["fixes #1 @octocat [skip ci].onnx", "closes gh-2 ***NO_CI***.onnx", "o/r#3 [ci skip].onnx"]
+    for name in names:
+        host.add_model(name)
+    host.push("hostile")
+    assert commit(host.clone("clone"), proven).outputs["committed"] == "true"
+    message = host.origin.git("log", "-1", "--format=%B", "main")
+    for word in ("#1", "@octocat", "[skip ci]", "gh-2", "***NO_CI***", "#3", "[ci skip]"):
+        assert word not in message
+    for name in names:
+        assert name in message.replace("\u200b", "")
 
 
 def test_data_that_git_ignores_is_not_left_behind(host: Hosted, proven: dict[str, str]) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from acting import PROJECT
 
 from onnx_ci.entry.github.event import Event, read_event
 from onnx_ci.entry.github.inputs import Inputs, read_inputs
@@ -52,6 +54,9 @@ def test_every_input_is_read() -> None:
         ("push-attempts", "0", "a whole number from 1 to 20"),
         ("push-attempts", "99999999999999999999", "a whole number from 1 to 20"),
         ("push-attempts", "²", "a whole number from 1 to 20"),
+        ("comment", "a/b", "true, false or a key: up to 50 letters"),
+        ("comment", "a--b", "true, false or a key"),
+        ("comment", "k" * 51, "true, false or a key"),
         ("extras", "simplify;rm", "names such as"),
         ("extras", "--index-url=http://x", "names such as"),
     ],
@@ -61,6 +66,14 @@ def test_a_wrong_value_is_named_with_what_was_expected(name: str, value: str, ex
         read_inputs({f"INPUT_{name.upper().replace('-', '_')}": value})
     assert f"input {name!r}: found " in caught.value.message
     assert expected in caught.value.message
+
+
+def test_every_input_that_can_be_wrong_is_seen_before_anything_is_done() -> None:
+    """A key of a comment was found to be wrong after the push."""
+    action = yaml.safe_load((PROJECT / "action.yml").read_text())
+    (prepare,) = (step for step in action["runs"]["steps"] if step.get("id") == "prepare")
+    checked = {"mode", "paths", "since", "all", "fail-on", "comment", "push-attempts", "cache", "extras"}
+    assert {f"INPUT_{name.upper().replace('-', '_')}" for name in checked} <= set(prepare["env"])
 
 
 def test_two_ways_to_choose_models_are_one_too_many() -> None:

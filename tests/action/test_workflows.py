@@ -110,7 +110,10 @@ def test_auto_commit(act: Act, host: Hosted) -> None:
 
 def test_release(act: Act, host: Hosted, tmp_path: Path) -> None:
     host.add_model()
-    host.add_model("other folder/a.onnx", seed=1)
+    (host.author.root / "other folder").mkdir()
+    other = host.author.root / "other folder" / "a.onnx"
+    onnx.save(lean(), other, save_as_external_data=True, location="w.bin", size_threshold=0)
+    files = {f"other folder/{name}": (other.parent / name).stat().st_size for name in ("a.onnx", "w.bin")}
     host.push("two models")
     host.author.git("tag", "v1.0")
     host.author.git("push", "--quiet", "origin", "v1.0")
@@ -121,7 +124,7 @@ def test_release(act: Act, host: Hosted, tmp_path: Path) -> None:
     assert sorted(path.name for path in release.iterdir()) == ["models.tar.gz", "report.html", "report.json"]
     with tarfile.open(release / "models.tar.gz") as archive:
         sizes = {member.name: member.size for member in archive}
-    assert sizes == {"models/a.onnx": LEAN, "other folder/a.onnx": LEAN}
+    assert sizes == {"models/a.onnx": LEAN, **files}
     assert json.loads((release / "report.json").read_text())["exit_code"] == 0
 
 

@@ -164,3 +164,20 @@ def test_the_comment_is_made_from_the_report_that_the_check_leaves(monkeypatch: 
     download, _ = comment["jobs"]["comment"]["steps"]
     assert download["with"]["name"] == artifact_name("check")
     assert comment[True]["workflow_run"]["workflows"] == [check["name"]]  # `on` is true in YAML
+
+
+def test_no_failure_is_lost_in_a_pipe() -> None:
+    """Without `shell: bash` there is no pipefail: the end of a pipe decides alone. In an `if` it may."""
+    for file in WORKFLOWS:
+        for job in yaml.safe_load(file.read_text())["jobs"].values():
+            for step in job.get("steps", ()):
+                if step.get("shell") != "bash":
+                    lines = [
+                        line
+                        for line in step.get("run", "").splitlines()
+                        if not line.lstrip().startswith(("if ", "#"))
+                    ]
+                    assert not [line for line in lines if re.search(r"(?<!\|)\|(?!\|)", line)], (
+                        file.name,
+                        step,
+                    )

@@ -34,6 +34,26 @@ class Branch:
         wanted = f"+{self.ref}:{self.tracking}"
         return complaint_of(self.root, "fetch", "--quiet", "--no-tags", *depth, REMOTE, wanted)
 
+    def tip(self) -> str | None:
+        """Where the remote has it at this moment; empty: it has none of that name; None: it did not say."""
+        found = run_git(self.root, "ls-remote", REMOTE, self.ref)
+        return None if found is None else found.partition("\t")[0].strip()
+
+    def is_gone(self, event: Event, tip: str | None) -> bool:
+        """Whether the remote had it, and has it no more. One that was made in this job is only new."""
+        known = self.name == event.branch or commit_of(self.root, self.tracking) is not None
+        return known and tip == ""
+
+
+def gone(name: str) -> str:
+    return f"the branch {name} is not there any more: it was deleted, perhaps after a merge"
+
+
+def parents_of(root: Path, commit: str = "HEAD") -> list[str]:
+    """As the commit itself names them: a shallow clone pretends that there are none."""
+    top = (run_git(root, "cat-file", "commit", commit) or "").partition("\n\n")[0]
+    return [line.removeprefix("parent ") for line in top.splitlines() if line.startswith("parent ")]
+
 
 def checked_out(root: Path) -> str:
     """The name of the branch that is checked out; empty where HEAD is detached."""
@@ -62,21 +82,23 @@ def _belongs(event: Event, root: Path) -> bool:
     return bool(event.branch) and (event.is_pull or commit_of(root, "HEAD") in (event.sha, event.head))
 
 
-def take_branch(event: Event, root: Path) -> Branch:
-    """Be on the branch. A pull request is checked out as a merge on no branch: its head is fetched then."""
-    name = checked_out(root)
-    if name:
-        return Branch(root=root, name=name)
-    name = event.branch
+def branch_of(event: Event, root: Path) -> Branch:
+    """The branch that is checked out, or else the one that the event is about."""
+    name = checked_out(root) or event.branch
     if name.startswith("-") or run_git(root, "check-ref-format", f"refs/heads/{name}") is None:
         raise UsageError(f"the event names a branch {name!r}, which can't be the name of one")
-    branch = Branch(root=root, name=name)
+    return Branch(root=root, name=name)
+
+
+def take(branch: Branch) -> None:
+    """Be on the branch. A pull request is checked out as a merge on no branch: its head is fetched then."""
+    if checked_out(branch.root):
+        return
     complaint = branch.fetch()
     if complaint is None:
-        complaint = complaint_of(root, "checkout", "--quiet", "-B", name, branch.tracking)
+        complaint = complaint_of(branch.root, "checkout", "--quiet", "-B", branch.name, branch.tracking)
     if complaint is not None:
         raise UsageError(
-            f"the branch {name!r} could not be checked out: {complaint}",
+            f"the branch {branch.name!r} could not be checked out: {complaint}",
             hint="check it out first, with `ref: ${{ github.head_ref }}` of actions/checkout",
         )
-    return branch

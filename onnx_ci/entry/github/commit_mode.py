@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onnx_ci.entry.github.branch import Branch, refusal, take_branch
-from onnx_ci.entry.github.changed import changed_files, work_tree
+from onnx_ci.entry.github.branch import Branch, branch_of, gone, refusal, take
+from onnx_ci.entry.github.changed import changed_files, of_models_in_git, work_tree
 from onnx_ci.entry.github.event import Event
-from onnx_ci.entry.github.git_settings import credentials, git_settings, identity, require_git
+from onnx_ci.entry.github.fixed import Fixed
+from onnx_ci.entry.github.git_settings import credentials, git_settings, require_git
 from onnx_ci.entry.github.inputs import Inputs
 from onnx_ci.entry.github.judged import NO_CHECKOUT, judged
-from onnx_ci.entry.github.message import commit_message, is_our_own
+from onnx_ci.entry.github.message import commit_message
+from onnx_ci.entry.github.own_commits import changed_again
 from onnx_ci.entry.github.push import push
 from onnx_ci.entry.github.staging import PATCH, commit, keep_patch, problem_with, stage, unstage
 from onnx_ci.entry.github.tell import Told
 from onnx_ci.entry.github.upstream import catch_up
 from onnx_ci.errors import UsageError
-from onnx_ci.results import RunReport
-from onnx_ci.targets.git import commit_of, find_root, run_git
+from onnx_ci.targets.git import commit_of, find_root
 
 NO_NEW_RUN = (
     "pushed with the workflow's own token: GitHub starts no workflow for such a push, so required checks do"
     " not run on it; the input `token` takes another one"
 )
-OUR_OWN = "the last commit is one of our own, so nothing is committed on top of it"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fixed:
-    """Models that were fixed: the report, the files that changed, and the commits before and after."""
-
-    report: RunReport
-    names: tuple[str, ...] = ()
-    base: str = ""
-    commit: str = ""
-    refused: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,48 +40,51 @@ class Committing:
         reason = refusal(self.event, self.root)
         if reason:
             return self._refused(self._fix(), reason)
+        branch = branch_of(self.event, self.root)
         with git_settings(credentials(self.inputs.token)):
-            branch = take_branch(self.event, self.root)
-        if self._is_on_our_own():
-            return Told(report=judged("check", self.inputs, self.event), notes=(OUR_OWN,))
-        return self._push(branch, self._commit())
-
-    def _is_on_our_own(self) -> bool:
-        """By the mark and by the author: a squashed pull request has our mark too, and is somebody else's."""
-        address, _, message = (run_git(self.root, "log", "-1", "--format=%ae%n%B") or "").partition("\n")
-        with git_settings(identity(self.root)):
-            ours = run_git(self.root, "var", "GIT_AUTHOR_IDENT") or ""
-        return is_our_own(message) and f"<{address}>" in ours
+            is_gone = branch.is_gone(self.event, branch.tip())
+            if not is_gone:
+                take(branch)
+        if is_gone:
+            return self._refused(self._fix(), gone(branch.name))
+        return self._push(branch, self._commit(branch))
 
     def _fix(self) -> Fixed:
         before = work_tree(self.root)
         report = judged("fix", self.inputs, self.event)
-        names = changed_files(before, work_tree(self.root))
-        return Fixed(report=report, names=tuple(names), base=commit_of(self.root, "HEAD") or "")
+        changed = changed_files(before, work_tree(self.root))
+        models = [outcome.file for outcome in report.outcomes if outcome.written and outcome.file in changed]
+        names, outside = of_models_in_git(self.root, changed, models)
+        base = commit_of(self.root, "HEAD") or ""
+        return Fixed(report=report, names=tuple(names), outside=tuple(outside), base=base)
 
-    def _commit(self) -> Fixed:
+    def _commit(self, branch: Branch) -> Fixed:
         """Fix, and commit what that changed, if it changed anything."""
         fixed = self._fix()
         if not fixed.names:
             return fixed
+        with git_settings(credentials(self.inputs.token)):
+            again = changed_again(branch, fixed.names)
+        if again:
+            return replace(fixed, refused=again)
         stage(self.root, fixed.names)
         problem = problem_with(self.root, fixed.names, fixed.report, self.inputs.policy)
         if problem:
             unstage(self.root, fixed.names)
-            return Fixed(report=fixed.report, names=fixed.names, base=fixed.base, refused=problem)
-        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.report))
-        made = commit_of(self.root, "HEAD") or ""
-        return Fixed(report=fixed.report, names=fixed.names, base=fixed.base, commit=made)
+            return replace(fixed, refused=problem)
+        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.committed))
+        return replace(fixed, commit=commit_of(self.root, "HEAD") or "")
 
     def _push(self, branch: Branch, fixed: Fixed) -> Told:
         for attempt in range(1, self.inputs.push_attempts + 1):
             if not fixed.commit:
-                return self._refused(fixed, fixed.refused) if fixed.refused else Told(report=fixed.report)
+                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.told()
             with git_settings(credentials(self.inputs.token)):
-                pushed = push(branch, fixed.names)
+                pushed = push(branch, fixed.names, self.event)
             if pushed.done:
                 notes = () if self.inputs.own_token else (NO_NEW_RUN,)
-                return Told(report=fixed.report, changed=True, commit=fixed.commit, notes=notes)
+                done = replace(fixed, report=fixed.after_commit)
+                return replace(done.told(*notes), commit=fixed.commit)
             if not pushed.moved:
                 return self._refused(fixed, pushed.refused)
             if attempt < self.inputs.push_attempts:
@@ -105,20 +97,21 @@ class Committing:
         with git_settings(credentials(self.inputs.token)):
             complaint = branch.fetch()
         if complaint is not None:
-            raise UsageError(f"the branch {branch.name} could not be fetched: {complaint}")
+            return replace(
+                fixed, commit="", refused=f"the branch {branch.name} can't be fetched: {complaint}"
+            )
         rebased = catch_up(branch, fixed.base, fixed.names)
         if not rebased:
-            return self._commit()
-        base = commit_of(self.root, branch.tracking) or ""
-        return Fixed(report=fixed.report, names=fixed.names, base=base, commit=rebased)
+            return self._commit(branch)
+        return replace(fixed, base=commit_of(self.root, branch.tracking) or "", commit=rebased)
 
     def _refused(self, fixed: Fixed, reason: str) -> Told:
         """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
         if not fixed.names:
-            return Told(report=fixed.report)
+            return fixed.told()
         keep_patch(self.root, fixed.names, fixed.base, self.folder)
         told = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
-        return Told(report=fixed.report, changed=True, refused=told)
+        return replace(fixed.told(), refused=told)
 
 
 def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> Told:

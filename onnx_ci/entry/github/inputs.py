@@ -12,6 +12,8 @@ MODES = ("check", "fix", "commit", "comment")
 LEVELS = ("error", "warning", "never")
 DEFAULT_KEY = "default"
 MESSAGE = "Shrink ONNX models"
+KEY = re.compile(r"[A-Za-z0-9](?:[ ._-]?[A-Za-z0-9]){0,49}")  # of a comment
+KEY_WORDS = "true, false or a key: up to 50 letters, digits and single ' ', '.', '_', '-'"
 _MOST_ATTEMPTS = 20
 _EXTRA = re.compile(r"[a-z0-9][a-z0-9-]*")
 
@@ -101,7 +103,10 @@ class _Given:
     def key(self, name: str) -> str:
         """`true` is the usual comment; any other word is the key of one of its own."""
         found = self.text(name)
-        return {"": "", "false": "", "true": DEFAULT_KEY}.get(found.lower(), found)
+        key = {"": "", "false": "", "true": DEFAULT_KEY}.get(found.lower(), found)
+        if key and not KEY.fullmatch(key):
+            raise wrong(name, found[:60], KEY_WORDS)
+        return key
 
     def number(self, name: str, *, default: int, most: int) -> int:
         found = self.text(name)

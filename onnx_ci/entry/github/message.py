@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from onnx_ci.report.style import one_line
@@ -11,6 +12,9 @@ from onnx_ci.version import __version__
 
 TRAILER = "Shrunk-by"
 _MOST = 100  # models that are named
+# What GitHub or another service acts on wherever it stands: people, issues, links, [skip ci], ***NO_CI***.
+_CALLS = re.compile(r"[@#\[]|\bgh-(?=\d)|:(?=//)|\*(?=\*)|\bwww(?=\.)", re.IGNORECASE)
+_APART = "\u200b"  # a space of no width
 
 
 def commit_message(first: str, report: RunReport) -> str:
@@ -21,7 +25,8 @@ def commit_message(first: str, report: RunReport) -> str:
     asked = first.replace("{models}", str(len(written))).replace(
         "{saved}", format_size(max(0, before - after))
     )
-    lines = [asked, "", *map(_line, written[:_MOST]), *_rest(written, before, after)]
+    told = [line for outcome in written[:_MOST] for line in _lines(outcome)]
+    lines = [asked, "", *told, *_rest(written, before, after)]
     return "\n".join([*lines, "", f"{TRAILER}: onnx-ci {__version__}", ""])
 
 
@@ -39,14 +44,22 @@ def _rest(written: list[Outcome], before: int, after: int) -> Iterator[str]:
         yield f"{len(written)} models together: {_change(before, after)}"
 
 
-def _line(outcome: Outcome) -> str:
+def _lines(outcome: Outcome) -> Iterator[str]:
     """Names are on one line, whatever is in them: nobody writes a mark of ours with a file name."""
     methods = ", ".join(dict.fromkeys(step.method for step in outcome.steps if step.kept))
     saving = ""
     if outcome.before and outcome.after:
         kind, before, after = gain(outcome.before, outcome.after)
         saving = _change(before, after) + ("" if kind == "size" else f" ({kind})")
-    return f"- {one_line(outcome.file or outcome.path)}: {saving}{f' with {methods}' if methods else ''}"
+    yield f"- {_inert(outcome.file or outcome.path)}: {saving}{f' with {methods}' if methods else ''}"
+    for finding in outcome.findings:
+        if finding.code == "OCI021":  # data that stays: git has it as before, whatever the model saves
+            yield f"  {_inert(finding.message)}"
+
+
+def _inert(text: str) -> str:
+    """A name is shown, and calls nobody, closes nothing and skips no workflow."""
+    return _CALLS.sub(lambda found: f"{found[0]}{_APART}", one_line(text))
 
 
 def _change(before: int, after: int) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from onnx_ci.entry.github.commit_mode import run_commit
 from onnx_ci.entry.github.event import Event
-from onnx_ci.entry.github.git_settings import git_settings, lfs_filter, ownership
+from onnx_ci.entry.github.git_settings import credentials, git_settings, lfs_filter, ownership
 from onnx_ci.entry.github.inputs import Inputs
 from onnx_ci.entry.github.judged import judged
+from onnx_ci.entry.github.looked_at import refuse_other_checkout
 from onnx_ci.entry.github.tell import Told, report_folder, tell
 from onnx_ci.targets.git import find_root
 
@@ -19,6 +20,9 @@ def run_mode(inputs: Inputs, event: Event) -> None:
     here, folder = Path.cwd(), report_folder()
     root = find_root(here) or here
     with git_settings(ownership(root)), git_settings(lfs_filter(root)):
+        if find_root(here) is not None:
+            with git_settings(credentials(inputs.token)):
+                refuse_other_checkout(event, root)
         if inputs.mode == "commit":
             told = run_commit(inputs, event, here, folder)
         else:

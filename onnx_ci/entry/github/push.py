@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnx_ci.entry.github.branch import REMOTE, Branch
+from onnx_ci.entry.github.branch import REMOTE, Branch, gone
+from onnx_ci.entry.github.event import Event
 from onnx_ci.entry.github.lfs_objects import send
 from onnx_ci.report.style import one_line
-from onnx_ci.targets.git import try_git
+from onnx_ci.targets.git import commit_of, run_git, try_git
 
 _MOVED = re.compile(
     r"\[rejected\]|fetch first|non-fast-forward|cannot lock ref|\bstale info\b", re.IGNORECASE
@@ -32,12 +33,25 @@ class Pushed:
     refused: str = ""
 
 
-def push(branch: Branch, names: Sequence[str]) -> Pushed:
+def push(branch: Branch, names: Sequence[str], event: Event) -> Pushed:
+    """Only onto the very tip that our commit was made for: a branch that goes away is not made anew."""
+    tip = branch.tip()
+    if branch.is_gone(event, tip):
+        return Pushed(refused=gone(branch.name))
+    if tip and not _is_below(branch, tip):
+        return Pushed(moved=True)
     complaint = send(branch.root, names)
     if complaint is not None:
         return Pushed(refused=f"Git LFS could not send the models: {_short(complaint)}")
-    done, said = try_git(branch.root, "push", "--porcelain", REMOTE, f"HEAD:{branch.ref}")
+    expected = () if tip is None else (f"--force-with-lease={branch.ref}:{tip}",)
+    done, said = try_git(branch.root, "push", "--porcelain", *expected, REMOTE, f"HEAD:{branch.ref}")
     return Pushed(done=True) if done else read_refusal(branch.name, said)
+
+
+def _is_below(branch: Branch, tip: str) -> bool:
+    """Whether our commit has the tip below it: with a lease git itself would not ask."""
+    known = commit_of(branch.root, tip) is not None
+    return known and run_git(branch.root, "merge-base", "--is-ancestor", tip, "HEAD") is not None
 
 
 def read_refusal(name: str, said: str) -> Pushed:

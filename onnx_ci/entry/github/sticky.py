@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from onnx_ci.entry.github.api import Api, Comment
+from onnx_ci.entry.github.inputs import KEY, KEY_WORDS
 from onnx_ci.errors import ApiFault, UsageError
 
 LONGEST = 65_536  # GitHub counts characters as Python does: what needs 4 bytes is one
@@ -16,11 +16,8 @@ SUPERSEDED = "A later comment in this pull request has the report."
 
 def mark(key: str) -> str:
     """The first line of a comment. A key can't hold what would end it."""
-    if not re.fullmatch(r"[A-Za-z0-9](?:[ ._-]?[A-Za-z0-9]){0,49}", key):
-        raise UsageError(
-            f"{key[:60]!r} can't be the key of a comment",
-            hint="`comment` is true, false or a key: up to 50 letters, digits and single ' ', '.', '_', '-'",
-        )
+    if not KEY.fullmatch(key):
+        raise UsageError(f"{key[:60]!r} can't be the key of a comment", hint=f"`comment` is {KEY_WORDS}")
     return f"<!-- onnx-ci: {key} -->"
 
 
