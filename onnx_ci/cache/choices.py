@@ -47,8 +47,8 @@ class Memory:
     def keep(self, choice: Choice, idle: Sequence[Step], *, by_chance: bool) -> None:
         """Remember a choice that another run would make as well."""
         found = choice.verification
-        idle = found.reason.startswith(NOT_RUN.reason)  # and maybe what would have been too little to gain
-        steady = found.status in ("passed", "failed") or idle
+        nothing = found.reason.startswith(NOT_RUN.reason)  # and maybe what would have been too little to gain
+        steady = found.status in ("passed", "failed") or nothing
         by_chance = by_chance or any(step.failed for step in idle)
         if not self.name or not steady or by_chance or not _untouched(self.model):
             return
