@@ -68,3 +68,11 @@ def test_one_sample_is_one_sample(here: Path) -> None:
     np.savez(here / "one.npz", x=np.random.default_rng(0).normal(size=(1, 64)).astype(np.float32))
     done = call("compare", "a.onnx", "a.onnx", "--samples", "one.npz", cwd=here)
     assert "verification passed on 1 sample\n" in done.out
+
+
+def test_a_gain_that_the_receipt_takes_is_told(here: Path) -> None:
+    onnx.save(lean(width=8), here / "tiny.onnx")
+    done = call("shrink", "tiny.onnx", "o.onnx", "--methods", "fp16-weights:min_elements=1", cwd=here)
+    size = (here / "tiny.onnx").stat().st_size
+    assert f"its receipt included, instead of {size:,}\n" in done.out
+    assert (here / "o.onnx").read_bytes() == (here / "tiny.onnx").read_bytes()
