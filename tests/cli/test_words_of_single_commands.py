@@ -10,6 +10,8 @@ import pytest
 from command import call
 from small_models import lean
 
+from onnx_ci.report.style import one_line
+
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
@@ -76,3 +78,7 @@ def test_a_gain_that_the_receipt_takes_is_told(here: Path) -> None:
     size = (here / "tiny.onnx").stat().st_size
     assert f"its receipt included, instead of {size:,}\n" in done.out
     assert (here / "o.onnx").read_bytes() == (here / "tiny.onnx").read_bytes()
+
+
+def test_a_name_that_is_no_text_is_shown_by_its_bytes() -> None:
+    assert one_line("bad\udcff\x1b.onnx") == r"bad\xff\x1b.onnx"
