@@ -36,7 +36,9 @@ CODES = {
     "OCI029": "fixed in the work tree, and still to be staged",
     "OCI030": "onnxruntime makes less of its graph than of its original's",
     "OCI040": "a part of the run is missing",
+    "OCI041": "the models could not be judged",
 }
+COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from onnx_ci.findings import COULD_NOT
 from onnx_ci.report import text
 from onnx_ci.report.fit import Piece, fitted
 from onnx_ci.report.inert import block, code, name, prose
@@ -44,6 +45,8 @@ def render_run(report: RunReport, limit: int = COMMENT) -> str:
 
 
 def _headline(report: RunReport) -> str:
+    if any(finding.code == COULD_NOT for finding in report.findings):
+        return "❌ onnx-ci could not run: no model was judged"
     mark, state = ("❌", "failed") if report.exit_code else ("✅", "passed")
     gain = saved_words(report)
     told = f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}"

@@ -58,3 +58,25 @@ def test_a_token_that_can_only_read_changes_nothing_else(
     assert done.summary.count("onnx-ci failed") == 1
     assert done.log.count("::error file=models/a.onnx") == 1
     assert not github.comments(pull)
+
+
+@pytest.mark.parametrize(
+    ("step", "wrong"),
+    [("run", {"policy": "none.yaml"}), ("run", {"fail_on": "nothing"}), ("prepare", {"fail_on": "nothing"})],
+)
+def test_a_run_that_can_not_judge_does_not_leave_an_older_verdict(
+    host: Hosted, github: emulated.GitHub, proven: str, step: str, wrong: dict[str, str]
+) -> None:
+    _, pull = checked(host, github, proven, f"could not {step} {wrong}", "write")
+    event = {"pull_request": {"number": pull}}
+    inputs = {"comment": "true", "all": "true", "token": github.tokens["write"], **wrong}
+    done = call(host.author.root, "pull_request", event, also=surroundings(github), step=step, **inputs)
+    assert done.code == "2"
+    [comment] = github.comments(pull)
+    assert "onnx-ci could not run: no model was judged" in comment["body"]
+    assert ("none.yaml" if "policy" in wrong else "fail-on") in comment["body"]
+    assert "could not run" in done.summary
+    assert "::error title=onnx-ci::" in done.log
+    if step == "run":
+        assert [finding["code"] for finding in done.report["findings"]] == ["OCI041"]
+        assert done.outputs["artifact"].startswith("onnx-ci-check-")

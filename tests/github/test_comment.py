@@ -183,7 +183,18 @@ def test_a_report_that_is_none_is_refused(github: GitHub, tmp_path: Path, conten
     step = comment_step(github, tmp_path, content, finished(pull))
     assert step.code == "2"
     assert re.search(r"::error title=onnx-ci::.*report\.json", step.log)
-    assert not github.calls
+    [comment] = github.comments(pull["number"])
+    assert "onnx-ci could not run: no model was judged" in comment["body"]
+
+
+def test_an_older_verdict_does_not_stand_where_there_is_no_report(github: GitHub, tmp_path: Path) -> None:
+    pull = github.pull("no report", fork=True)
+    comment_step(github, tmp_path, run_report(), finished(pull))
+    step = comment_step(github, tmp_path, run_report(), finished(pull), paths=str(tmp_path / "none"))
+    assert step.code == "2"
+    [comment] = github.comments(pull["number"])
+    assert "onnx-ci could not run: no model was judged" in comment["body"]
+    assert "there is no report" in comment["body"]
 
 
 def test_a_link_is_no_report(github: GitHub, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def _report_file(paths: tuple[str, ...]) -> Path:
     if path.is_symlink() or not path.is_file():
         raise UsageError(
             f"there is no report {str(path)!r}",
-            hint="mode comment reads the JSON report that another job or run made; `paths` says where it is",
+            hint="another job or run was to make it: its log says why it did not; `paths` says where it is",
         )
     return path
 

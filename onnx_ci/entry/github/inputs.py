@@ -61,6 +61,11 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
     return inputs
 
 
+def comment_key(environment: Mapping[str, str]) -> str:
+    """The input `comment` alone, where another one is wrong."""
+    return _Given(environment).key("comment")
+
+
 def read_extras(text: str) -> tuple[str, ...]:
     """Names of optional dependencies, separated by commas or white space."""
     names = tuple(dict.fromkeys(re.split(r"[\s,]+", text.strip()))) if text.strip() else ()

@@ -18,7 +18,10 @@ STEPS = ("prepare", "install", "run")
 def main(arguments: Sequence[str]) -> int:
     """`prepare` and `install` stop the job where they fail; `run` leaves that to the last step of the action,
     so that reports are kept and caches saved before."""
-    code = guarded(lambda: _step(list(arguments)), annotate)
+    given, errors = dict(os.environ), list[OnnxCiError]()
+    code = guarded(lambda: _step(list(arguments)), errors.append)
+    for error in errors:
+        _complain(error, list(arguments), given)
     if code:
         write_outputs({"exit-code": str(code), "verdict": str(code)})
     return 0 if list(arguments) == ["run"] else code
@@ -52,6 +55,19 @@ def _run(inputs: Inputs, event: Event) -> int:
 
     run_mode(inputs, event)
     return 0
+
+
+def _complain(error: OnnxCiError, arguments: list[str], given: dict[str, str]) -> None:
+    """First in the log, which always works; then wherever else somebody may look."""
+
+    def told() -> int:
+        from onnx_ci.entry.github.could_not import tell_of
+
+        tell_of(error, " ".join(arguments), given)
+        return 0
+
+    annotate(error)
+    guarded(told, annotate)
 
 
 def annotate(error: OnnxCiError) -> None:

@@ -43,15 +43,21 @@ class Told:
 def tell(told: Told, inputs: Inputs, event: Event, folder: Path) -> None:
     report = replace(told.report, notes=(*told.report.notes, *told.notes))
     body = _refusal(told) + markdown.render_run(report, markdown.COMMENT - len(_refusal(told).encode()))
-    write_to(body, str(folder / MARKDOWN))
-    write_to(json.render_run(report), str(folder / JSON))
-    write_to(html.render_run(report), str(folder / HTML))
+    write_files(report, body, folder)
     write_to(github.render_run(report), "")
     _annotate(told)
     write_summary(_refusal(told) + markdown.render_run(report, markdown.SUMMARY))
     write_outputs(_outputs(told, inputs, folder, body))
     if inputs.comment:
         comment.post(inputs, event, report, before=_refusal(told))
+
+
+def write_files(report: RunReport, body: str, folder: Path) -> str:
+    """The report in all its forms; where the JSON is."""
+    write_to(body, str(folder / MARKDOWN))
+    write_to(json.render_run(report), str(folder / JSON))
+    write_to(html.render_run(report), str(folder / HTML))
+    return str(folder / JSON)
 
 
 def report_folder() -> Path:
