@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
@@ -13,25 +13,22 @@ from onnx_ci.decide import Facts, decide, over_limits
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
 from onnx_ci.fused import about_fusions
-from onnx_ci.job import Choice, Job, Staged
+from onnx_ci.job import Choice, Staged
 from onnx_ci.methods.catalogue import method
-from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.external import opened_files
 from onnx_ci.model.hashing import combined_sha256, file_sha256
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import by_name, files_of, largest_tensors
-from onnx_ci.model.ownership import other_users, sharers
-from onnx_ci.model.replace import left_behind
+from onnx_ci.model.ownership import sharers
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override
-from onnx_ci.results import Alternative, Measure, Outcome, Planned
-from onnx_ci.shell import shell_word
+from onnx_ci.remarks import about_dims, about_failures, about_left_behind, about_sharers, about_unseen
+from onnx_ci.results import Alternative, Measure, Outcome
 from onnx_ci.shown import NOT_RUN, Proof, Verification
 from onnx_ci.sizes import format_percent
 from onnx_ci.workbench import Workbench
 
 RAN_OUT = "OCI013"  # what a machine under load, or with less memory, may do otherwise
-LEAVE_OUT = "leave the method out for this model, or report the failure to the library it comes from"
 
 
 class Gate(Workbench):
@@ -69,10 +66,10 @@ class Gate(Workbench):
             verification=choice.verification,
             findings=(
                 *self.about_lineage(verdict),
-                *self._about_sharers(),
-                *self._failures(),
-                *_about_dims(self.job, self.model),
-                *_about_unseen(self.job, choice.plan),
+                *about_sharers(self.job, self.sharers),
+                *about_failures(self.job, self.idle.values()),
+                *about_dims(self.job, self.model),
+                *about_unseen(self.job, choice.plan),
                 *about_fusions(self.job.name, choice.verification),
                 *findings,
             ),
@@ -96,7 +93,7 @@ class Gate(Workbench):
         except ModelError as error:
             finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
             return replace(outcome, findings=(*outcome.findings, finding), after=None, verdict="would_shrink")
-        findings = (*outcome.findings, *_left_behind(self.job, self.model, written))
+        findings = (*outcome.findings, *about_left_behind(self.job, self.model, written))
         after = self._as_written(choice.staged, written)
         return replace(outcome, after=after, written=True, findings=findings)
 
@@ -116,18 +113,6 @@ class Gate(Workbench):
         """Models that have a data file in common with this one: shrinking one would store it twice."""
         return [] if self.job.elsewhere else sharers(self.model, self.job.root)
 
-    def _about_sharers(self) -> tuple[Finding, ...]:
-        if not self.sharers:
-            return ()
-        others = ", ".join(display_path(path) for path in self.sharers[:3])
-        finding = Finding(
-            code="OCI021",
-            severity="note",
-            message=f"{self.job.name}: has a data file in common with {others}, so it is left as it is:"
-            " shrunk alone it would need data of its own",
-        )
-        return (finding,)
-
     @cached_property
     def override(self) -> Override | None:
         """What accepts this very content as it is: then it is neither judged nor changed."""
@@ -135,13 +120,6 @@ class Gate(Workbench):
         if policy is None or not policy.overrides:
             return None
         return override_for(policy, self.job.matched, self.before.sha256, date.today())
-
-    def _failures(self) -> Iterator[Finding]:
-        """Libraries that broke down on the model; the other methods went on without them."""
-        for step in self.idle.values():
-            if step.failed:
-                message = f"{self.job.name}: {step.note}"
-                yield Finding(code="OCI022", severity="warning", message=message, hint=LEAVE_OUT)
 
     @property
     def hands_off(self) -> bool:
@@ -261,53 +239,3 @@ def _unseen(proof: Proof) -> tuple[str, ...]:
     """The changed tensors that a proof does not speak for."""
     coverage = proof.verification.coverage
     return (*coverage.unseen, *coverage.blind) if coverage else ()
-
-
-def _about_unseen(job: Job, plan: Planned | None) -> Iterator[Finding]:
-    """Weights that nothing vouches for are not rounded; that is no fault, but it costs bytes."""
-    if plan is not None and plan.unseen:
-        count = len(plan.unseen)
-        names = ", ".join(plan.unseen[:2]) + (", …" if count > 2 else "")
-        yield Finding(
-            code="OCI005",
-            severity="note",
-            message=f"{job.name}: {count} tensor{'s'[: count != 1]} left as they are, since no output moves"
-            f" whatever is done to them: {names}",
-            hint="give inputs that reach them: inputs: {samples: [...]}",
-        )
-
-
-def _about_dims(job: Job, model: Model) -> Iterator[Finding]:
-    """Names that mean nothing here. A rule for many models may name what only some of them have."""
-    if not job.rule.inputs.dims:
-        return
-    from onnx_ci.verify.open_dims import unknown_dims
-
-    wrong = unknown_dims(model.proto, job.rule.inputs.dims)
-    if wrong:
-        alone = job.rule.pattern.lstrip("/") == job.matched
-        yield Finding(
-            code="OCI005",
-            severity="warning" if alone else "note",
-            message=f"{job.name}: inputs.dims of its rule: {wrong}",
-            hint="correct the name, or leave it out" if alone else "",
-        )
-
-
-def _left_behind(job: Job, original: Model, written: Path) -> Iterator[Finding]:
-    """Files that are not called after the model are never touched; say so, and how to be rid of them."""
-    names = left_behind(original, written) if original.path.resolve() == written else []
-    if names:
-        files = " ".join(shell_word(name) for name in names)
-        users = [user for name in names for user in other_users(written.parent / name, written, job.root)]
-        why = (
-            f"it stays, for {display_path(users[0])} can't be read and may need it"
-            if users
-            else "onnx-ci removes only data files that are called after their model"
-        )
-        yield Finding(
-            code="OCI021",
-            severity="note",
-            message=f"{job.name}: no longer needs {', '.join(names)}; {why}",
-            hint=f"if nothing else needs it, in {display_path(written.parent)}: git rm {files}",
-        )
