@@ -14,7 +14,10 @@ from onnx_ci.findings import Finding
 from onnx_ci.results import RunReport
 from onnx_ci.targets.select import Selection, Wanted
 
-NO_CHECKOUT = "check it out in an earlier step (uses: actions/checkout), or name models in the input paths"
+NO_CHECKOUT = (
+    "check it out in an earlier step (uses: actions/checkout), or name models in the input paths; with"
+    " `path` of the checkout it is in a folder below: name its policy in the input policy"
+)
 LFS = "set `lfs: true` of actions/checkout in the workflow"
 
 
