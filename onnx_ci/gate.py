@@ -27,6 +27,7 @@ from onnx_ci.policy.schema import MethodChoice, Override
 from onnx_ci.results import Alternative, Measure, Outcome, Planned
 from onnx_ci.shell import shell_word
 from onnx_ci.shown import NOT_RUN, Proof, Verification
+from onnx_ci.sizes import format_percent
 from onnx_ci.workbench import Workbench
 
 RAN_OUT = "OCI013"  # what a machine under load, or with less memory, may do otherwise
@@ -70,6 +71,7 @@ class Gate(Workbench):
                 *self.about_lineage(verdict),
                 *self._about_sharers(),
                 *self._failures(),
+                *_about_dims(self.job, self.model),
                 *_about_unseen(self.job, choice.plan),
                 *about_fusions(self.job.name, choice.verification),
                 *findings,
@@ -179,8 +181,10 @@ class Gate(Workbench):
         tried: list[Alternative] = []
         failed: Verification | None = None
         failed_exact = misled = False
+        idle = NOT_RUN
         for staged in Attempts(self).in_order(methods, tried):
             if not self.worth_it(staged):
+                idle = self._not_worth(staged)
                 continue
             staged, proof = self._proven(staged, tried)
             if proof.accepted:
@@ -192,7 +196,15 @@ class Gate(Workbench):
                 break  # no other candidate can be verified either
             failed_exact = failed_exact or staged.candidate.bitwise
             misled = misled or (staged.candidate.exact and not staged.candidate.bitwise)
-        return Choice(None, failed or NOT_RUN, tuple(tried), failed_exact, misled, plan=self.plan)
+        return Choice(None, failed or idle, tuple(tried), failed_exact, misled, plan=self.plan)
+
+    def _not_worth(self, staged: Staged) -> Verification:
+        """Nothing was run, and why: a small model gains less than the receipt of it takes."""
+        made, size = f"with {', '.join(staged.candidate.names)}", staged.measure.size
+        told = f"{made} it would be {size:,} bytes, its receipt included, instead of {self.size:,}"
+        if 0 < self.size - size < self.size * self.job.rule.minimum_gain:
+            told += f"; savings under {format_percent(self.job.rule.minimum_gain)} are left alone"
+        return replace(NOT_RUN, reason=f"{NOT_RUN.reason}: {told}")
 
     @cached_property
     def methods(self) -> tuple[MethodChoice, ...]:
@@ -248,7 +260,7 @@ class Gate(Workbench):
 def _unseen(proof: Proof) -> tuple[str, ...]:
     """The changed tensors that a proof does not speak for."""
     coverage = proof.verification.coverage
-    return coverage.unseen if coverage else ()
+    return (*coverage.unseen, *coverage.blind) if coverage else ()
 
 
 def _about_unseen(job: Job, plan: Planned | None) -> Iterator[Finding]:
@@ -262,6 +274,23 @@ def _about_unseen(job: Job, plan: Planned | None) -> Iterator[Finding]:
             message=f"{job.name}: {count} tensor{'s'[: count != 1]} left as they are, since no output moves"
             f" whatever is done to them: {names}",
             hint="give inputs that reach them: inputs: {samples: [...]}",
+        )
+
+
+def _about_dims(job: Job, model: Model) -> Iterator[Finding]:
+    """Names that mean nothing here. A rule for many models may name what only some of them have."""
+    if not job.rule.inputs.dims:
+        return
+    from onnx_ci.verify.open_dims import unknown_dims
+
+    wrong = unknown_dims(model.proto, job.rule.inputs.dims)
+    if wrong:
+        alone = job.rule.pattern.lstrip("/") == job.matched
+        yield Finding(
+            code="OCI005",
+            severity="warning" if alone else "note",
+            message=f"{job.name}: inputs.dims of its rule: {wrong}",
+            hint="correct the name, or leave it out" if alone else "",
         )
 
 

@@ -137,7 +137,7 @@ class Prover:
     ) -> Verification:
         """The pass, if it means anything: damage to the candidate is noticed, and to every tensor that is not
         what it was."""
-        found = self.doubt.as_a_whole(passed, candidate, tolerance)
+        found = self.doubt.as_a_whole(passed, candidate, tolerance, self.original)
         if found.status != "passed" or rounded is None:
             return found
         return self.doubt.tensor_by_tensor(found, *rounded, tolerance)

@@ -63,7 +63,8 @@ class Coverage:
 
     changed: int  # stored tensors that are not there bit for bit any more
     noticed: int = 0  # damage to them was outside the tolerance
-    faint: tuple[str, ...] = ()  # outputs moved, but within the tolerance whatever was done to these
+    faint: tuple[str, ...] = ()  # outputs moved, but within the tolerance; these are near what they were
+    blind: tuple[str, ...] = ()  # the same, and these are not
     unseen: tuple[str, ...] = ()  # no output moved at all
     runs: int = 0  # how often a damaged model was run
     alone: bool = True  # every tensor by itself

@@ -46,7 +46,9 @@ class Memory:
 
     def keep(self, choice: Choice, idle: Sequence[Step], *, by_chance: bool) -> None:
         """Remember a choice that another run would make as well."""
-        steady = choice.verification.status in ("passed", "failed") or choice.verification == NOT_RUN
+        found = choice.verification
+        nothing = found.reason.startswith(NOT_RUN.reason)  # and maybe what would have been too little to gain
+        steady = found.status in ("passed", "failed") or nothing
         by_chance = by_chance or any(step.failed for step in idle)
         if not self.name or not steady or by_chance or not _untouched(self.model):
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +14,9 @@ from onnx_ci.model.digest import tensor_key
 from onnx_ci.model.graphs import all_names
 from onnx_ci.model.proto import TensorProto
 from onnx_ci.verify.damage import FEW, WEIGHT_TYPES
+from onnx_ci.verify.dtypes import Array
 
+PART = 0.9  # of its elements: what differs in more than these differs as a whole
 Content = tuple[int, bytes]  # the type of a tensor, and a digest of its bytes
 
 
@@ -26,6 +29,31 @@ def changed(before: Model, after: Model) -> list[Stored]:
     """
     held = _Held(after)
     return [item for item in stored(before) if not held.holds(before, item)]
+
+
+def partly(before: Model, items: Sequence[Stored], after: Model) -> dict[tuple[int, str], Array]:
+    """Of tensors that are only partly others: where. Damage elsewhere in them would show nothing of that."""
+    held: dict[str, list[TensorProto]] = defaultdict(list)
+    for other in stored(after):
+        held[other.name].append(other.tensor)
+    found = {}
+    for item in items:
+        for tensor in held[item.name]:
+            where = _differing(before.array(item.tensor), after.array(tensor))
+            if where is not None:
+                found[item.key] = where
+    return found
+
+
+def _differing(one: Array, two: Array) -> Array | None:
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return None
+    where = np.asarray((one != two) & ~(_is_nan(one) & _is_nan(two)))
+    return where if 0 < np.count_nonzero(where) <= PART * where.size else None
+
+
+def _is_nan(values: Array) -> Array:
+    return np.asarray(values != values)
 
 
 class _Held:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -17,13 +17,14 @@ from onnx_ci.verify.bench import Bench
 from onnx_ci.verify.client import Feeds, RunFailed
 from onnx_ci.verify.compare import leaves, same_outputs
 from onnx_ci.verify.damage import randomly, strongly
+from onnx_ci.verify.dtypes import Array
 from onnx_ci.verify.verifier import Verifier
 
 MOST = 128  # runs with a single sample; where there are more tensors, some are damaged with their neighbours
 LEAST = 12  # such runs, however large the model is
 WORK = 4 * 10**9  # bytes that all such runs together may read of the model: a number, not a clock, decides
 PATIENCE = 120.0  # seconds after which that is given up; what is found then may be otherwise elsewhere
-LONG = 20.0  # seconds by which a damaged model may be slower
+LONG = 5.0  # seconds by which a damaged model may be slower
 DEATHS = 3  # damaged models that hang or crash, before it is given up
 NOTICED, FAINT, UNSEEN = "noticed", "faint", "unseen"
 States = dict[Key, str]
@@ -44,14 +45,21 @@ class Coverage:
         self.alone = True
         self.hurried = False  # the clock had a say
 
-    def ask(self, items: Sequence[Stored], tolerance: Tolerance) -> States:
-        """ "noticed", "faint" (it moves outputs, but not beyond the tolerance) or "unseen", by tensor."""
-        new = [item for item in items if item.key not in self.states]
+    def ask(
+        self, items: Sequence[Stored], tolerance: Tolerance, parts: Mapping[Key, Array] | None = None
+    ) -> States:
+        """ "noticed", "faint" (it moves outputs, but not beyond the tolerance) or "unseen", by tensor; or by
+        the part of it that is asked about, which is not remembered."""
+        parts = parts or {}
+        new = [item for item in items if item.key in parts or item.key not in self.states]
         if new:
-            with Trials(self.model, new, self.verifier, self.folder) as trials:
+            with Trials(self.model, new, self.verifier, self.folder, parts) as trials:
                 self._ask(trials, new, tolerance)
                 self.runs += trials.runs
-        return {item.key: self.states[item.key] for item in items}
+        found = {item.key: self.states[item.key] for item in items}
+        for key in parts:
+            self.states.pop(key, None)
+        return found
 
     def _ask(self, trials: Trials, items: Sequence[Stored], tolerance: Tolerance) -> None:
         """First with one sample; what that leaves open with all there are, and with other damage."""
@@ -60,12 +68,12 @@ class Coverage:
         for group in self._in_time(list(grouped(items, self._affordable))):
             self._note(group, first.state(group, strongly))
             self.alone = self.alone and len(group) == 1
-        left = [item for item in items if self.states[item.key] == UNSEEN]
+        left = [item for item in items if self.states[item.key] != NOTICED]
         every = _Round(trials, [*feeds, *self._other_feeds()], tolerance) if left else first
         for how in (strongly, randomly):
             for found in grouped(left, 1):
                 self._settle(every, found, how)
-            left = [item for item in left if self.states[item.key] == UNSEEN]
+            left = [item for item in left if self.states[item.key] != NOTICED]
 
     @property
     def _affordable(self) -> int:

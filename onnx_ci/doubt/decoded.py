@@ -4,6 +4,7 @@ onnxruntime computes them, as it does when a session starts; no input has to rea
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from onnx_ci.model.container import Model
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.save import write_model
 from onnx_ci.verify.client import RunFailed
-from onnx_ci.verify.dtypes import Array
-from onnx_ci.verify.metrics import identical
+from onnx_ci.verify.dtypes import Array, is_float
+from onnx_ci.verify.metrics import distance, identical
 from onnx_ci.verify.verifier import Verifier
 
 # What weights are rebuilt with: each gives the same for the same, in every session.
@@ -27,6 +28,9 @@ OPS = {
 }
 
 
+Key = tuple[int, str]
+
+
 class _Varies(Exception):
     """A value that depends on more than what is stored."""
 
@@ -35,27 +39,40 @@ class _Varies(Exception):
 class Rebuilt:
     """Tensors of one model that another computes, bit for bit, and what it stores to compute them from."""
 
-    keys: frozenset[tuple[int, str]] = frozenset()
+    keys: frozenset[Key] = frozenset()
     parts: frozenset[str] = frozenset()
+    near: frozenset[Key] = frozenset()  # not the same, but so much like it as was asked for
 
 
 def rebuilt(
-    before: Model, items: Sequence[Stored], after: Model, verifier: Verifier, folder: Path
+    before: Model, items: Sequence[Stored], after: Model, verifier: Verifier, folder: Path, share: float
 ) -> Rebuilt:
-    """Which of these tensors of `before` the other model computes from what it stores."""
-    keys: set[tuple[int, str]] = set()
+    """Which of these tensors of `before` the other model computes from what it stores, or holds; near is what
+    is off by no more than this share of its size."""
+    keys: set[Key] = set()
     parts: set[str] = set()
+    near: set[Key] = set()
     root = Scope(after.proto.graph)
     unclear = defined_twice(root)
     for scope in root.nested():
-        made = {name for node in scope.body.node for name in node.output}
         for item in items:
-            graph = _graph(scope, item) if item.name in made - unclear else None
+            graph = _graph(scope, item) if item.name in scope.defined.keys() - unclear else None
             values = _computed(after, graph, item.name, verifier, folder) if graph else None
-            if graph and values is not None and identical(before.array(item.tensor), values):
+            if graph is None or values is None:
+                continue
+            own = before.array(item.tensor)
+            if identical(own, values):
                 keys.add(item.key)
                 parts.update(_stored(graph))
-    return Rebuilt(frozenset(keys), frozenset(parts))
+            elif _is_near(own, values, share):
+                near.add(item.key)
+    return Rebuilt(frozenset(keys), frozenset(parts), frozenset(near))
+
+
+def _is_near(one: Array, two: Array, share: float) -> bool:
+    if one.shape != two.shape or not is_float(one.dtype) or not is_float(two.dtype):
+        return False
+    return 20 * math.log10(1 / share) <= distance(one, two).sqnr
 
 
 def _stored(graph: GraphProto) -> Iterator[str]:

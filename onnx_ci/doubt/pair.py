@@ -19,12 +19,13 @@ def doubted(
     """Tensors that only one of the two stores are damaged in the one that has them."""
     if _content(before) == _content(after):
         return passed
-    found = doubt.as_a_whole(passed, after, tolerance)
+    found = doubt.as_a_whole(passed, after, tolerance, before)
     covered: Coverage | None = None
     for one, other in ((before, after), (after, before)):
         if found.status == "passed":
             parts = doubt.parts if one is after else ()
-            found = doubt.tensor_by_tensor(found, one, other, tolerance, known=parts)
+            added = one is after
+            found = doubt.tensor_by_tensor(found, one, other, tolerance, known=parts, added=added)
             covered = _both(covered, found.coverage)
     return replace(found, coverage=covered)
 
@@ -45,8 +46,9 @@ def _both(one: Coverage | None, other: Coverage | None) -> Coverage | None:
     return Coverage(
         changed=one.changed + other.changed,
         noticed=one.noticed + other.noticed,
-        faint=(*one.faint, *other.faint),
-        unseen=(*one.unseen, *other.unseen),
+        faint=tuple(dict.fromkeys((*one.faint, *other.faint))),
+        blind=one.blind,
+        unseen=tuple(dict.fromkeys((*one.unseen, *other.unseen))),
         runs=one.runs + other.runs,
         alone=one.alone and other.alone,
         hurried=one.hurried or other.hurried,

@@ -31,8 +31,17 @@ Key = tuple[int, str]
 class Trials:
     """A context manager. The model is one that `verifier` has inputs for; `folder` is for what is written."""
 
-    def __init__(self, model: Model, items: Collection[Stored], verifier: Verifier, folder: Path) -> None:
+    def __init__(
+        self,
+        model: Model,
+        items: Collection[Stored],
+        verifier: Verifier,
+        folder: Path,
+        parts: Mapping[Key, Array] | None = None,
+    ) -> None:
+        """Of tensors in `parts` only these elements are damaged."""
         self.model = model.copy()
+        self.parts = parts or {}
         self.verifier = verifier
         self.folder = folder
         self.runs = self.deaths = 0
@@ -115,15 +124,19 @@ class Trials:
         made: dict[str, Path] = {}
         for number, item in enumerate(items):
             file = self.folder / f"{number}.npy"
-            np.save(file, how(self.model.array(item.tensor)), allow_pickle=False)
+            np.save(file, self._damaged(item.key, self.model.array(item.tensor), how), allow_pickle=False)
             made[self.inputs[item.key]] = file
         return made
+
+    def _damaged(self, key: Key, values: Array, how: Damage) -> Array:
+        part = self.parts.get(key)
+        return how(values) if part is None else np.where(part, how(values), values)
 
     def _anew(self, bench: Bench, keys: Collection[Key], how: Damage) -> Outputs:
         copy = self.model.copy()
         for item in stored(copy):
             if item.key in keys:
-                put(copy, item.tensor, how(copy.array(item.tensor)))
+                put(copy, item.tensor, self._damaged(item.key, copy.array(item.tensor), how))
         folder = self.folder / f"anew-{self.runs}"  # a session is known by the path of its model
         folder.mkdir()
         try:

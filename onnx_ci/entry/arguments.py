@@ -108,6 +108,19 @@ def read_libraries(given: Iterable[str]) -> tuple[str, ...]:
     return files
 
 
+def read_samples(given: Iterable[str]) -> tuple[str, ...]:
+    """Files, folders and patterns, of which each has to be there or match."""
+    samples = tuple(given)
+    for sample in samples:
+        path = Path(sample).absolute()
+        top = Path(path.anchor)
+        if not path.exists() and not any(top.glob(str(path.relative_to(top)))):
+            raise UsageError(
+                f"--samples: there is no file {sample!r}", hint="for example: --samples inputs/sample.npz"
+            )
+    return samples
+
+
 def read_budget(text: str) -> int:
     try:
         return parse_size(text)

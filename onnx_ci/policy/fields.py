@@ -48,6 +48,15 @@ def _range(place: Place) -> tuple[float, float]:
     return low, high
 
 
+def _command(place: Place) -> str:
+    text = str(TEXT.read(place))
+    if "{model}" not in text:
+        raise place.error(
+            f"found {place.found}, expected a command that says where the model goes: {{model}}"
+        )
+    return text
+
+
 def _check_tolerance(place: Place, values: dict[str, Any]) -> None:
     if not any(value is not False for value in values.values()):
         raise place.error("found no limit, expected at least one: without any, every output would pass")
@@ -106,7 +115,12 @@ INPUTS: Table = {
 }
 
 EVALUATE: Table = {
-    "command": Field(TEXT, '"python eval.py {model}"', "prints the metric of the model", required=True),
+    "command": Field(
+        Kind(_command, {"type": "string", "pattern": r"\{model\}"}),
+        '"python eval.py {model}"',
+        "prints the metric of the model",
+        required=True,
+    ),
     "metric": Field(TEXT, "wer", "the name of the score in what the command prints", required=True),
     "max_increase": Field(number(0), "0.2", "how much the score may rise"),
     "max_decrease": Field(number(0), "0.5", "how much the score may fall"),

@@ -36,5 +36,11 @@ def complaint(message: str, hint: str = "") -> str:
 def one_line(text: str) -> str:
     """Names come from untrusted models: control characters would let them draw on the terminal, and what
     a CI service looks for in its logs would let them give it commands."""
-    printable = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    printable = "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
     return COMMANDS.sub(lambda found: f"{found[0][:-1]}\\x{ord(found[0][-1]):02x}", printable)
+
+
+def _escaped(letter: str) -> str:
+    """A byte of a name that is no text, which Python keeps as U+DC80 to U+DCFF, is shown as that byte."""
+    byte = "\udc80" <= letter <= "\udcff"
+    return f"\\x{ord(letter) - 0xDC00:02x}" if byte else ascii(letter)[1:-1]

@@ -64,7 +64,8 @@ def proof_words(verification: Verification) -> str:
 def proof_reason(verification: Verification) -> str:
     if verification.reason:
         return f": {one_line(verification.reason)}"
-    return f" on {verification.samples} {verification.inputs} inputs" if verification.samples else ""
+    kind = "generated input" if verification.inputs == "generated" else "sample"
+    return f" on {counted(verification.samples, kind)}" if verification.samples else ""
 
 
 def runtime_row(run: RuntimeRun) -> tuple[str, ...]:
@@ -101,12 +102,15 @@ def coverage_words(verification: Verification) -> str:
     found = verification.coverage
     if found is None or not found.changed:
         return ""
-    how = "each damaged on purpose" if found.alone else "damaged on purpose, some with their neighbours"
+    how = "damaged on purpose" if found.changed == 1 else "each damaged on purpose"
+    how = how if found.alone else "damaged on purpose, some with their neighbours"
     told = [f"{found.noticed} noticed"]
     told += [f"{len(found.faint)} seen but within the tolerance"] if found.faint else []
+    told += [f"{len(found.blind)} that may be anything within the tolerance"] if found.blind else []
     told += [f"{len(found.unseen)} not seen by any output"] if found.unseen else []
-    count = f"{found.changed} changed tensor{'s'[: found.changed != 1]}"
-    return f"{count}, {how}: {', '.join(told)} ({found.runs} runs)"
+    return (
+        f"{counted(found.changed, 'changed tensor')}, {how}: {', '.join(told)} ({counted(found.runs, 'run')})"
+    )
 
 
 def clipped(text: str, longest: int = LONGEST) -> str:

@@ -20,10 +20,11 @@ _SAME_SHAPE = {"Cast", "Identity", "Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Cli
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """Values of inputs, all elements alike, and sizes of their axes."""
+    """Values of inputs, all elements alike, sizes of their axes, and optional inputs that are not there."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     sizes: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
 
     def and_also(self, other: Goal) -> Goal | None:
         """Both at once, unless they contradict each other."""
@@ -31,7 +32,11 @@ class Goal:
             return None
         if any(other.sizes.get(axis, size) != size for axis, size in self.sizes.items()):
             return None
-        return Goal(values={**self.values, **other.values}, sizes={**self.sizes, **other.sizes})
+        values, sizes = {**self.values, **other.values}, {**self.sizes, **other.sizes}
+        absent = self.absent | other.absent
+        if any(name in absent for name in [*values, *(name for name, _ in sizes)]):
+            return None
+        return Goal(values=values, sizes=sizes, absent=absent)
 
 
 class Goals:
@@ -69,6 +74,9 @@ class Goals:
             return self._combined(op, bool(value), depth)
         if op.type == "Not":
             return self.reach(op.inputs[0], 1.0 - value, depth)
+        if op.type == "OptionalHasElement" and op.inputs:
+            name = self.wiring.source(op.inputs[0])
+            return [Goal(absent=frozenset() if value else frozenset({name}))] if name in self.ranks else []
         if op.type in ("Gather", "Slice", "Squeeze", "Size"):
             found = self._size(op, value)
             if found:

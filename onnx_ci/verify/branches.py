@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify.branch_goals import Goals
+from onnx_ci.verify.branch_goals import Goal, Goals
 from onnx_ci.verify.branch_marks import Mark, marked
 from onnx_ci.verify.client import Feeds, RunFailed, Runner
 from onnx_ci.verify.dims import STEPS
@@ -20,6 +22,7 @@ from onnx_ci.verify.wiring import Branch, Wiring
 _RUNS = 48  # of the model, in search of samples for branches not taken
 _VARIANTS = 2 * STEPS
 _FAILURES = 2  # crashes and the like before the search is given up
+_ALIKE = 4  # samples that take a branch one way, at most
 
 
 class Side(NamedTuple):
@@ -87,6 +90,14 @@ def without(taken: Collection[tuple[str, bool]], wiring: Wiring) -> list[Side]:
     return [side for side in sides_of(wiring) if (side.key, side.holds) not in taken]
 
 
+class Way(NamedTuple):
+    """What samples have to be to take a branch."""
+
+    goal: Goal
+    attempt: Attempt
+    first: Feeds
+
+
 class Search:
     """Looks for samples that take the branches which `feeds` do not."""
 
@@ -101,17 +112,35 @@ class Search:
     def beyond(self, feeds: Sequence[Feeds], stored: Feeds) -> Found:
         taken = self.watched.taken(feeds)
         more: list[Feeds] = []
+        found: list[tuple[Way, set[tuple[str, bool]]]] = []
         for branch in self.deriver.wiring.branches:
             for holds in (True, False):
-                for sample in self._samples(branch, holds):
-                    if (branch.key, holds) in taken or self.left <= 0 or self.failures >= _FAILURES:
+                for way in self._ways(branch, holds):
+                    if (branch.key, holds) in taken or self._is_over:
                         break
-                    new = self._try({**sample, **stored}) - taken
-                    more += [{**sample, **stored}] if new else []
+                    new = self._try({**way.first, **stored}) - taken
+                    if new:
+                        more.append({**way.first, **stored})
+                        found.append((way, new))
                     taken |= new
+        more += self._alike(found, stored)
         return Found(more=more, untaken=without(taken, self.deriver.wiring))
 
-    def _samples(self, branch: Branch, holds: bool) -> Iterator[Feeds]:
+    @property
+    def _is_over(self) -> bool:
+        return self.left <= 0 or self.failures >= _FAILURES
+
+    def _alike(self, found: Sequence[tuple[Way, set[tuple[str, bool]]]], stored: Feeds) -> Iterator[Feeds]:
+        """Other samples that go the same ways: one sample says little of what is computed there."""
+        for index in range(1, min(self.deriver.spec.count, _ALIKE)):
+            for way, sides in found:
+                sample = None if self._is_over else self.deriver.towards(way.goal, way.attempt, index)
+                if sample is None or _is_same(sample, way.first):
+                    continue
+                if self._try({**sample, **stored}) & sides:
+                    yield {**sample, **stored}
+
+    def _ways(self, branch: Branch, holds: bool) -> Iterator[Way]:
         goals = self.goals.all_of([*branch.under, (branch.condition, holds)])
         if not self.goals.reach(branch.condition, float(holds)):
             return  # nothing to go by, and what leads here alone was tried with the If around it
@@ -121,7 +150,7 @@ class Search:
                 attempt = Attempt(step=variant // 2, past=variant % 2, varied=False)
                 sample = self.deriver.towards(goal, attempt, 0)
                 if sample is not None:
-                    yield sample
+                    yield Way(goal, attempt, sample)
 
     def _try(self, sample: Feeds) -> set[tuple[str, bool]]:
         self.left -= 1
@@ -130,6 +159,16 @@ class Search:
         except RunFailed as error:
             self.failures += error.kind != "error"
             return set()
+
+
+def _is_same(sample: Feeds, other: Feeds) -> bool:
+    """Whether the way there leaves nothing open: all is given, or absent."""
+    pairs = [(sample[name], other[name]) for name in sample]
+    return all(
+        one is two
+        or (isinstance(one, np.ndarray) and isinstance(two, np.ndarray) and np.array_equal(one, two))
+        for one, two in pairs
+    )
 
 
 def both_ways(

@@ -11,7 +11,8 @@ import numpy as np
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.shown import OutputDelta
 from onnx_ci.verify.batches import members
-from onnx_ci.verify.dtypes import Array, is_complex, is_float, is_text, type_name
+from onnx_ci.verify.dtypes import Array, is_complex, is_float, is_integer, is_text, type_name
+from onnx_ci.verify.integers import MUST_NOT, allowance, beyond
 from onnx_ci.verify.metrics import (
     NOTHING_IN_COMMON,
     Distance,
@@ -69,11 +70,11 @@ def _compare(
     for before, after in pairs:
         if name not in before and name not in after:
             continue  # an optional output that was empty both times
-        found, problem = _one(before.get(name), after.get(name))
+        found, problem = _one(before.get(name), after.get(name), allowance(tolerance))
         distances.append(found)
         problems += [problem] if problem else []
         same = not problem and identical(before[name], after[name])
-        if batched and not problem and not same and is_float(before[name].dtype):
+        if batched and not problem and not same and not is_complex(before[name].dtype):
             distances += [distance(*pair) for pair in members(before[name], after[name])]
         exact = exact and same
     worst = _worst(distances)
@@ -83,7 +84,7 @@ def _compare(
     return OutputDelta(name=name, exact=exact, problem="; ".join(dict.fromkeys(problems)), **vars(worst))
 
 
-def _one(before: Array | None, after: Array | None) -> tuple[Distance, str]:
+def _one(before: Array | None, after: Array | None, allowed: float) -> tuple[Distance, str]:
     if before is None or after is None:
         side = "the original" if before is None else "the candidate"
         return NOTHING_IN_COMMON, f"{side} has no such output"
@@ -93,6 +94,8 @@ def _one(before: Array | None, after: Array | None) -> tuple[Distance, str]:
         return NOTHING_IN_COMMON, f"shape {list(before.shape)} became {list(after.shape)}"
     if is_text(before.dtype):
         return share_distance(before == after), _unequal(before, after)
+    if is_integer(before.dtype) and allowed:
+        return distance(before, after), beyond(before, after, allowed)
     if not is_float(before.dtype) and not is_complex(before.dtype):
         return distance(before, after), _unequal(before, after)
     before, after = as_reals(before), as_reals(after)
@@ -101,7 +104,9 @@ def _one(before: Array | None, after: Array | None) -> tuple[Distance, str]:
 
 def _unequal(before: Array, after: Array) -> str:
     count = int((before != after).sum())
-    return f"{count} of {before.size} values differ, and {type_name(before.dtype)} must not" if count else ""
+    return (
+        f"{count} of {before.size} values differ, and {type_name(before.dtype)} {MUST_NOT}" if count else ""
+    )
 
 
 def _odd_values(before: Array, after: Array) -> str:
@@ -140,13 +145,14 @@ def outside(worst: Distance | OutputDelta, tolerance: Tolerance) -> Iterator[str
             yield f"{name} {_number(value, limit)} is above {_number(limit)}"
         if name in _AT_LEAST and value < limit:
             yield f"{name} {_number(value, limit)} is below {_number(limit)}"
-    yield from _scaled(worst, tolerance.cosine)
+    if tolerance.cosine is not None and worst.cosine >= tolerance.cosine:
+        yield from _scaled(worst, tolerance.cosine)
 
 
-def _scaled(worst: Distance | OutputDelta, cosine: float | None) -> Iterator[str]:
+def _scaled(worst: Distance | OutputDelta, cosine: float) -> Iterator[str]:
     """Twice every number has a cosine of 1. What keeps a cosine c is off by at most sqrt(1 - c²) of its
     length when the error stands at a right angle; no more is let pass when it does not."""
-    if cosine is None or cosine <= 0.0:
+    if cosine <= 0.0:
         return
     allowed = max(math.sqrt(1.0 - cosine * cosine), _ROUNDING)
     if worst.drift > allowed:

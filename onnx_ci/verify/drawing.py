@@ -28,6 +28,7 @@ class Sample:
     shortest: int  # of the open dimensions: a safe bound for indices into computed values
     past: int = 0
     small: bool = False  # a later attempt: stay near zero where the range is only a guess
+    wide: bool = True  # floats of which nothing is known may be far from zero
     ranges: Mapping[str, tuple[float, float]]
     context: Context
 

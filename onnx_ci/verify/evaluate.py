@@ -20,7 +20,7 @@ from onnx_ci.policy.schema import Evaluate, Limits
 
 _TAIL = 1 << 16  # bytes of output that are searched for the metric
 _PLACE = "{model}"
-_NUMBER = r"([-+]?[\d.]+(?:[eE][-+]?\d+)?)%?(?![\w.])"
+_NUMBER = r"([-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?))%?(?![\w.])"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,9 @@ def arguments(command: str, model: Path) -> list[str]:
 
 
 def read_metric(text: str, metric: str) -> float | None:
-    """The metric on the last line that has it: in a JSON object, or as `metric: 12.3`, `metric=12.3`."""
-    plain = re.compile(rf"(?<![\w.-]){re.escape(metric)}\s*[:=]\s*{_NUMBER}")
+    """The metric on the last line that has it: in a JSON object, or as `metric: 12.3`, `metric=12.3`. It may
+    be NaN: an earlier line is not the score."""
+    plain = re.compile(rf"(?<![\w.-]){re.escape(metric)}\s*[:=]\s*(?i:{_NUMBER})")
     for line in reversed(text.splitlines()):
         value = _from_json(line, metric)
         if value is None and (match := plain.search(line)):
@@ -74,10 +75,9 @@ def _from_json(line: str, metric: str) -> float | None:
 
 def _number(value: str | int | float) -> float | None:
     try:
-        number = float(value)
+        return float(value)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
 
 
 def _measure(spec: Evaluate, model: Path, root: Path, limits: Limits) -> float:
@@ -90,6 +90,8 @@ def _measure(spec: Evaluate, model: Path, root: Path, limits: Limits) -> float:
         value = read_metric(_tail(out), spec.metric)
     if value is None:
         raise _failure(spec.command, f"printed no {spec.metric!r}")
+    if not math.isfinite(value):
+        raise _failure(spec.command, f"printed `{spec.metric}: {value}`, which is no score")
     return value
 
 

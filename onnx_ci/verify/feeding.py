@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.verify.branches import Side, both_ways, not_taken
 from onnx_ci.verify.client import Feeds, RunFailed, Runner
-from onnx_ci.verify.dtypes import Array
+from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.footing import Footing
 from onnx_ci.verify.inputs import Deriver, derive_feeds, deriver_of
 from onnx_ci.verify.libraries import NAME_IT, REPLACE_IT, custom_operators, needs_library
@@ -57,14 +58,17 @@ class Feeding(Footing):
         self._outputs: list[dict[str, Array]] | None = None
         self._untaken: Sequence[Side] | None = None
         self._failure: ModelError | None = None
+        self.took = 0.0  # seconds to find inputs and run them
 
     def reference(self) -> list[dict[str, Array]]:
         """The original's outputs. The first failure is final: a second search would find the same."""
         if self._failure is not None:
             raise self._failure
         if self._outputs is None:
+            began = time.monotonic()
             try:
                 self._feeds, self._outputs = self._found_feeds()
+                self.took = time.monotonic() - began
             except ModelError as error:
                 self._failure = error
                 raise
@@ -127,15 +131,17 @@ class Feeding(Footing):
         copy.graph.input.extend(v for v in self.proto.graph.input if v.name not in self.stored)
         return copy
 
-    def _search(self) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
+    def _search(self, *, wide: bool = True) -> tuple[Sequence[Feeds], list[dict[str, Array]]]:
         """Try attempt after attempt until one runs, within one time limit for all of them."""
         failures: list[RunFailed] = []
-        for feeds, limits in self._attempts(failures):
+        for feeds, limits in self._attempts(failures, wide=wide):
             try:
                 outputs = self.runner.run(self.own, feeds, limits=limits)
             except RunFailed as error:
                 failures.append(error)
             else:
+                if wide and _is_lost(outputs):
+                    return self._search(wide=False)
                 return self._both_ways(feeds, outputs)
         hard = [error for error in failures if error.kind != "error"]
         raise _unrunnable((hard or failures)[0], "on inputs made up for it", GIVE, self._custom)
@@ -175,13 +181,27 @@ class Feeding(Footing):
                 feeds, outputs = [*feeds, {**sample, **self.stored}], [*outputs, *found]
         return feeds, outputs
 
-    def _attempts(self, failures: Sequence[RunFailed]) -> Iterator[tuple[Sequence[Feeds], Limits]]:
+    def _attempts(
+        self, failures: Sequence[RunFailed], *, wide: bool
+    ) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
-        for feeds in derive_feeds(self.asked(), self.spec):
+        for feeds in derive_feeds(self.asked(), self.spec, wide=wide):
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
                 return
             yield [{**sample, **self.stored} for sample in feeds], replace(self.limits, seconds=left)
+
+
+def _is_lost(outputs: Sequence[Mapping[str, Array]]) -> bool:
+    """Whether a sample gives an output without a single finite number, which others do not."""
+    lost = [{name for name, value in sample.items() if _has_no_number(value)} for sample in outputs]
+    return any(names != lost[0] for names in lost)
+
+
+def _has_no_number(value: Array) -> bool:
+    if not isinstance(value, np.ndarray) or not value.size or not is_float(value.dtype):
+        return False
+    return not np.isfinite(value.astype(np.float64)).any()
 
 
 def _is_hopeless(failures: Sequence[RunFailed]) -> bool:

@@ -16,6 +16,7 @@ _SIGNAL = 160  # shorter float rows are features, not sound
 _DISTINCT = 1 << 20  # indices to choose from without repeating one
 _COLOURS = (1, 3, 4)
 _SMALLEST_PICTURE = 32  # of rank 3, where it may as well be a list of vectors
+_SMALL = names.STATE | names.PAST  # what a model gave itself before: bounded, mostly by tanh
 
 
 def guess(asked: Drawing) -> Drawn:
@@ -65,7 +66,8 @@ def _floats(asked: Drawing) -> Drawn:
         return Drawn((drawn - 0.5) / 0.25 if plain else drawn, "a picture, by its shape")
     if _is_sound(asked):
         return Drawn(varied.sound(rng, shape, asked.sample.index), "speech, by its name or shape")
-    return Drawn(varied.numbers(rng, shape, asked.sample.index), "noise")
+    wide = asked.sample.wide and not asked.said & _SMALL
+    return Drawn(varied.numbers(rng, shape, asked.sample.index, wide=wide), "noise")
 
 
 def _is_sound(asked: Drawing) -> bool:

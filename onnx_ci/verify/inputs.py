@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,11 +13,12 @@ from onnx import TypeProto, ValueInfoProto
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sizes import format_size
+from onnx_ci.verify import varied
 from onnx_ci.verify.branch_goals import Goal
 from onnx_ci.verify.contract import show_type
 from onnx_ci.verify.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
 from onnx_ci.verify.drawing import Sample
-from onnx_ci.verify.dtypes import is_text, numpy_dtype
+from onnx_ci.verify.dtypes import is_float, is_text, numpy_dtype
 from onnx_ci.verify.equal_dims import with_equal_dims
 from onnx_ci.verify.exchange import Value
 from onnx_ci.verify.known_shapes import KnownShapes
@@ -41,6 +43,7 @@ class Attempt:
     past: int
     flag: bool | None = None  # None: both ways, in turn
     varied: bool = True
+    wide: bool = True  # floats of which nothing is known may be far from zero
 
 
 FIRST = Attempt(step=0, past=0)
@@ -84,7 +87,8 @@ class Deriver:
         return [self._sample(attempt, index, shapes, self.plan(attempt, index)) for index, shapes in samples]
 
     def towards(self, goal: Goal, attempt: Attempt, index: int) -> dict[str, Value] | None:
-        """A sample in which some sizes and values are given; None where they can't be."""
+        """A sample in which some sizes and values are given; None where they can't be. In samples after the
+        first, given floats differ around their value, and have it on average."""
         plan = self.plan(attempt, index)
         for (name, axis), size in goal.sizes.items():
             dim = next(ranked(one, plan)[axis] for one in self.inputs if one.name == name)
@@ -98,7 +102,11 @@ class Deriver:
         sample = self._sample(attempt, index, shapes, plan)
         for one in self.inputs:
             if one.name in goal.values and not one.wraps and not is_text(one.dtype):
-                sample[one.name] = cast(np.full(shapes[one.name], goal.values[one.name]), one.dtype)
+                around = _around_zero(sample[one.name]) if index and is_float(one.dtype) else 0.0
+                alike = np.full(shapes[one.name], goal.values[one.name])
+                sample[one.name] = cast(alike + around, one.dtype)
+            elif one.name in goal.absent and "optional" in one.wraps:
+                sample[one.name] = None
         return sample
 
     def reasons(self, attempt: Attempt) -> dict[str, str]:
@@ -121,6 +129,7 @@ class Deriver:
             shortest=_shortest(self.inputs, plan, shapes),
             past=attempt.past,
             small=attempt.step > 1,
+            wide=attempt.wide,
             ranges=self.spec.ranges,
             context=KnownShapes(self.wiring, self.inputs, shapes),
         )
@@ -135,18 +144,21 @@ def deriver_of(proto: onnx.ModelProto, spec: InputSpec) -> Deriver:
     return Deriver(inputs=inputs, wiring=wiring, roles=roles, required=required, spec=spec)
 
 
-def derive_feeds(proto: onnx.ModelProto, spec: InputSpec) -> Iterator[list[dict[str, Value]]]:
-    """Attempts of `spec.count` samples each."""
+def derive_feeds(
+    proto: onnx.ModelProto, spec: InputSpec, *, wide: bool = True
+) -> Iterator[list[dict[str, Value]]]:
+    """Attempts of `spec.count` samples each; none with numbers far from zero unless they may be `wide`."""
     deriver = deriver_of(proto, spec)
     inputs, roles = deriver.inputs, deriver.roles
     seen: set[str] = set()
     made, refused = False, None
-    for attempt in attempts():
+    for attempt in (one for one in attempts() if wide or not one.wide):
         # Attempts that differ only in what this model does not have are not repeated.
         flags = any(one.dtype == bool for one in inputs)
         small = attempt.step > 1 and any(_is_guess(one, roles[one.name]) for one in inputs)
         shapes = deriver.shapes(attempt)
-        key = str((shapes, flags and (attempt.flag, attempt.varied), small))
+        floats = attempt.wide and spec.count > varied.WIDE and any(is_float(one.dtype) for one in inputs)
+        key = str((shapes, flags and (attempt.flag, attempt.varied), small, floats))
         if key in seen:
             continue
         refusal = next(filter(None, (_too_large(inputs, sample) for sample in shapes)), None)
@@ -189,6 +201,7 @@ def attempts() -> Iterator[Attempt]:
             # A decoder with two branches wants the one without a cache as long as the cache is empty.
             yield replace(first, varied=False, flag=past > 0)
             yield replace(first, varied=False, flag=past == 0)
+            yield replace(first, varied=False, wide=False)
 
 
 def _input(value: ValueInfoProto) -> Input:
@@ -234,6 +247,11 @@ def _too_large(inputs: Sequence[Input], shapes: dict[str, Shape]) -> ModelError 
 
 def _is_guess(one: Input, role: Role) -> bool:
     return one.dtype.kind in "iu" and role == Role()
+
+
+def _around_zero(drawn: Value) -> Any:
+    numbers = np.asarray(drawn, np.float64)
+    return numbers - numbers.mean() if numbers.size else numbers
 
 
 def _length(inputs: Sequence[Input], plan: Plan, shapes: dict[str, Shape]) -> int:

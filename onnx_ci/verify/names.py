@@ -32,6 +32,7 @@ GROUPS = {"graphs", "groups", "molecules", "segments"}
 COUNTS = {"num", "nodes", "edges", "points", "boxes", "atoms", "objects", "queries"}
 STATE = {"state", "states", "hidden", "h", "c", "hx", "cx", "hn", "cn"}
 MASK = {"mask", "masks"}
+PADDING = {"padding", "pad", "padded"}  # a mask that is true where there is nothing
 LENGTH = {"len", "lens", "length", "lengths"}
 RATE = {"sr", "rate"}
 POSITION = {"position", "positions", "pos"}

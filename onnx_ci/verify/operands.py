@@ -44,6 +44,7 @@ WISHES: Mapping[tuple[str, int], Maker] = {
     ("Resize", 2): shapes.scales,
     ("Resize", 3): shapes.sizes,
     ("Upsample", 1): shapes.scales,
+    **{(kind, operand): _UNIT for kind in ("LSTM", "GRU", "RNN") for operand in (5, 6)},
     ("LSTM", 4): indices.length,
     ("GRU", 4): indices.length,
     ("RNN", 4): indices.length,

@@ -22,8 +22,9 @@ def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) ->
     home = root.resolve()
     found = [path for pattern in patterns for path in _matches(pattern, home)]
     if not found:
-        wanted = ", ".join(map(repr, patterns))
-        raise _error(f"no sample matches {wanted} in {home}", f"check inputs.samples; {_KINDS}")
+        where = "" if _is_top(home) else f" in {home}"
+        wanted = ", ".join(repr(_shown(home / pattern, home)) for pattern in patterns)
+        raise _error(f"no sample matches {wanted}{where}", f"check inputs.samples; {_KINDS}")
     values = fed_inputs(proto)
     return [_sample(path, _shown(path, home), values) for path in dict.fromkeys(found)]
 
@@ -97,7 +98,13 @@ def _checked(given: dict[str, Any], where: str, values: Sequence[onnx.ValueInfoP
 
 
 def _shown(path: Path, root: Path) -> str:
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+    inside = path.is_relative_to(root) and not _is_top(root)
+    return str(path.relative_to(root)) if inside else str(path)
+
+
+def _is_top(root: Path) -> bool:
+    """Of the file system: then files were named by the user, and nothing is relative to it in their eyes."""
+    return root == Path(root.anchor)
 
 
 def _error(message: str, hint: str) -> ModelError:

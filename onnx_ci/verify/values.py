@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx_ci.verify import names
+from onnx_ci.verify import names, varied
 from onnx_ci.verify.dims import Dim, Input
 from onnx_ci.verify.drawing import Drawing, Drawn, Sample
 from onnx_ci.verify.dtypes import Array, integer_limits, is_complex, is_integer, is_text
@@ -69,11 +69,22 @@ def _users(role: Role) -> str:
 
 def _booleans(asked: Drawing) -> Drawn:
     shape, sample = asked.shape, asked.sample
-    if asked.said & names.MASK or (len(shape) > 1 and sample.index % 2 == 0):
+    if asked.said & names.MASK:
+        return _boolean_mask(asked)
+    if len(shape) > 1 and sample.index % 2 == 0:
         return Drawn(np.ones(shape, np.bool_), "a mask: all true")
     if len(shape) > 1 or (shape and shape[0] > 1):
         return Drawn(asked.rng.random(shape) < 0.75, "true and false, mixed")
     return Drawn(np.full(shape, sample.flag, np.bool_), "a flag: true and false in turn")
+
+
+def _boolean_mask(asked: Drawing) -> Drawn:
+    """Whole in one sample and with padding in the next: some hide what is true, whatever they are called."""
+    shape = asked.shape
+    hidden = np.zeros(shape, np.bool_) if asked.sample.flag else varied.padding(asked.rng, shape)
+    if asked.said & names.PADDING:
+        return Drawn(hidden, "a mask, by its name: true where there is padding")
+    return Drawn(~hidden, "a mask, by its name: all true, or false where there is padding")
 
 
 def _strings(shape: Shape, index: int, known: Sequence[str]) -> Array:

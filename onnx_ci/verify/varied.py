@@ -10,6 +10,8 @@ from onnx_ci.verify.wiring import Shape
 
 _NEIGHBOURS = 8  # of so many parts of an alphabet one is used where what is read is of one kind
 _FAINT = 0.1
+_FAR = (4.0, 10.0)  # times what is around zero
+WIDE = 2  # the first sample with such numbers, and every eighth after it
 _WANDERING = 5.0  # steps that make up one; long rows go no further than about 4
 _HISS = 0.05  # of full scale
 _SHORTEST = 4  # a shorter row is not padded
@@ -37,10 +39,14 @@ def _filled_up(rng: np.random.Generator, drawn: Array, filler: int) -> Array:
     return drawn
 
 
-def numbers(rng: np.random.Generator, shape: Shape, index: int) -> Array:
+def numbers(rng: np.random.Generator, shape: Shape, index: int, *, wide: bool = False) -> Array:
     """Floats of which nothing is known: around zero, from 0 to 1, near zero, and in a row that wanders off as
-    spectra and measurements do. Rounding shows on one of these and hardly on another."""
+    spectra and measurements do. Rounding shows on one of these and hardly on another. Where they may be
+    `wide`, every other of those near zero is far from it instead: a bound of 6 or a negative bias hides what
+    smaller numbers never reach."""
     manner = index % 4
+    if wide and index % 8 == WIDE:
+        return rng.uniform(*_FAR) * rng.standard_normal(shape)
     if manner == 1:
         return rng.random(shape)
     drawn = rng.standard_normal(shape)
@@ -53,6 +59,17 @@ def numbers(rng: np.random.Generator, shape: Shape, index: int) -> Array:
 def sound(rng: np.random.Generator, shape: Shape, index: int) -> Array:
     """A voice, and in every fourth sample the hiss between words, where a model is less sure of itself."""
     return _HISS * rng.standard_normal(shape) if index % 4 == 2 else speech(rng, shape)
+
+
+def padding(rng: np.random.Generator, shape: Shape) -> Array:
+    """True from the middle of a row or later on; nowhere in the first row of several."""
+    if not shape or shape[-1] < 2:
+        return np.zeros(shape, np.bool_)
+    starts = rng.integers(shape[-1] // 2, shape[-1], size=(*shape[:-1], 1))
+    found: Array = np.arange(shape[-1]) >= starts
+    if len(shape) > 1 and shape[0] > 1:
+        found[0] = False
+    return found
 
 
 def mask(rng: np.random.Generator, shape: Shape) -> Array:

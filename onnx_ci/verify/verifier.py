@@ -20,6 +20,7 @@ from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.evidence import is_graded
 from onnx_ci.verify.feeding import GIVE, Feeding
 from onnx_ci.verify.footing import Compared
+from onnx_ci.verify.integers import way_out
 from onnx_ci.verify.noise import Noisy, excused, refuse_strict, unexplained
 from onnx_ci.verify.seeding import Baked
 
@@ -127,6 +128,8 @@ class Verifier(Feeding):
         outputs = compared.deltas
         problems = [f"output {delta.name!r}: {delta.problem}" for delta in outputs if delta.problem]
         found = self._found("failed" if problems else "passed", _listed(problems))
+        if problems and compared.method != "distribution":
+            found = replace(found, hint=way_out(outputs, self.reference()[0]))
         if problems and compared.method != "distribution" and not unexplained(outputs, self.noise, tolerance):
             found = self._unsure(excused(outputs, self.noise, tolerance))
         return replace(found, outputs=outputs, method=compared.method, noise=self.noise)

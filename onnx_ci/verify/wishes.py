@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from onnx_ci.verify.asked import Asked, Wish, counting
+from onnx_ci.verify.asked import Asked, Dims, Wish, counting
 
 _ALL = 2.0**30  # as the end of a slice: whatever there is
 
@@ -148,12 +148,22 @@ def scales(asked: Asked) -> Wish:
 
 
 def sizes(asked: Asked) -> Wish:
-    out, data = asked.whole_out, asked.whole_data
-    shape = out or [dim * 2 if axis > 1 else dim for axis, dim in enumerate(data or ())]
+    """Of each axis what is known: most modes stretch neither samples nor channels."""
+    out, data = asked.out(), asked.data
+    rank = len(out or data or ())
+    data = data if data is not None and len(data) == rank else None
+    shape = [_resized(out, data, axis) for axis in range(rank)]
     axes = asked.attribute("axes", None) or list(range(len(shape)))[-asked.count :]
     if len(axes) != asked.count or any(not -len(shape) <= axis < len(shape) for axis in axes):
         return [16.0] * asked.count
     return [float(shape[axis]) for axis in axes]
+
+
+def _resized(out: Dims | None, data: Dims | None, axis: int) -> int:
+    after, before = (dims[axis] if dims else None for dims in (out, data))
+    if after is not None:
+        return after
+    return 16 if before is None else before * 2 if axis > 1 else before
 
 
 def window(asked: Asked) -> Wish:

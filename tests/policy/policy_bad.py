@@ -188,8 +188,9 @@ IN_RULE = [
     ("inputs: {ranges: {x: 5}}", "found 5, expected a list of two", "ranges: {in"),
     ("inputs: {ranges: {x: [a, b]}}", "found 'a', expected a number", "ranges: {in"),
     ("evaluate: {metric: a, max_increase: 1}", "no 'command'", "command: "),
-    ("evaluate: {command: a, metric: b}", "max_increase or", "evaluate: {com"),
-    ("evaluate: {command: a, metric: b, max_increase: 1%}", "found '1%'", "max_increase: 0.2"),
+    ("evaluate: {command: 'a {model}', metric: b}", "max_increase or", "evaluate: {com"),
+    ("evaluate: {command: a, metric: b, max_increase: 1}", "where the model goes: {model}", "command: "),
+    ("evaluate: {command: 'a {model}', metric: b, max_increase: 1%}", "found '1%'", "max_increase: 0.2"),
     ("limits: {seconds: 0}", "a number above 0", "seconds: 300"),
     ("limits: {second: 1}", "did you mean 'seconds'?", "seconds: 300"),
 ]

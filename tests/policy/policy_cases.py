@@ -106,7 +106,7 @@ GOOD = {
     "dots in a name": "version: 1\nmodels: [{path: a..b/...onnx}]\n",
     "alias": in_rule("budget: &b {size: 1 MB}", "tolerance: {cosine: 0.9}")
     + "  - {path: n.onnx, budget: *b}\n",
-    "max_decrease": in_rule("evaluate: {command: ./score, metric: f1, max_decrease: 1}"),
+    "max_decrease": in_rule("evaluate: {command: './score {model}', metric: f1, max_decrease: 1}"),
     "quoted date": after_rules(f"overrides: [{{path: m, sha256: {SHA}, reason: r, until: '2027-01-31'}}]"),
     "no groups": after_rules("groups: []", "overrides: []"),
 }

@@ -89,7 +89,7 @@ defaults:
   methods: [fp16-weights]
   inputs: {count: 8, seed: 3, dims: {batch: 2}}
   limits: {seconds: 10, memory: 1 GB}
-  evaluate: {command: a, metric: b, max_increase: 1}
+  evaluate: {command: 'a {model}', metric: b, max_increase: 1}
   minimum_gain: 3%
   severity: warning
   shrink: smallest
@@ -107,7 +107,7 @@ def test_a_rule_starts_from_the_defaults() -> None:
         methods=(MethodChoice(name="fp16-weights"),),
         inputs=InputSpec(count=8, seed=3, dims={"batch": 2}),
         limits=Limits(seconds=10, memory=10**9),
-        evaluate=Evaluate(command="a", metric="b", max_increase=1),
+        evaluate=Evaluate(command="a {model}", metric="b", max_increase=1),
         minimum_gain=0.03,
         severity="warning",
         shrink="smallest",
@@ -125,8 +125,8 @@ def test_a_rule_starts_from_the_defaults() -> None:
         ("methods: [dedupe]", {"methods": (MethodChoice(name="dedupe"),)}),
         ("methods: []", {"methods": ()}),
         (
-            "evaluate: {command: c, metric: d, max_decrease: 2}",
-            {"evaluate": Evaluate(command="c", metric="d", max_decrease=2)},
+            "evaluate: {command: 'c {model}', metric: d, max_decrease: 2}",
+            {"evaluate": Evaluate(command="c {model}", metric="d", max_decrease=2)},
         ),
         ("severity: error", {"severity": "error"}),
         ("ignore: true", {"ignore": True}),

@@ -73,9 +73,31 @@ def test_both_branches_are_taken(runner: Runner, tmp_path: Path, inputs: str, co
     proto = model(f"g (float[N,3] x, {inputs}) => (float[N,3] y) {stored} {{ {body} }}")
     made = verifier(runner, proto, tmp_path)
     assert list(made.untaken) == []
-    assert 2 <= len(made.feeds()) <= 3
+    assert 2 <= len(made.feeds()) <= 4
     for weight in ("p", "q"):
         assert _notices(made, proto, weight, tmp_path)
+
+
+def test_a_branch_gets_as_many_samples_as_are_asked_for(runner: Runner, tmp_path: Path):
+    """The other branch on one input only: what is lost for others would not show."""
+    body = f"k = Equal(sr, c) y = If(k) {EITHER}"
+    proto = model(
+        f"g (float[1,3] x, int64 sr) => (float[1,3] y) <{WEIGHTS}, int64 c = {{16000}}> {{ {body} }}".replace(
+            "[N,3]", "[1,3]"
+        )
+    )
+    feeds = verifier(runner, proto, tmp_path, count=4).feeds()
+    others = [sample["x"] for sample in feeds if sample["sr"] != 16000]
+    assert len(others) == 4
+    assert len({one.tobytes() for one in others}) == 4
+
+
+def test_floats_that_decide_are_not_all_alike(runner: Runner, tmp_path: Path):
+    body = f"m = ReduceMean<keepdims=0>(x) k = Greater(m, c) y = If(k) {EITHER}"
+    proto = model(f"g (float[N,3] x) => (float[N,3] y) <{WEIGHTS}, float c = {{9}}> {{ {body} }}")
+    large = [sample["x"] for sample in verifier(runner, proto, tmp_path).feeds() if sample["x"].mean() > 9]
+    assert len(large) == 2
+    assert large[1].std() > 0.1
 
 
 def _notices(made: Verifier, proto: onnx.ModelProto, weight: str, folder: Path) -> bool:
@@ -133,3 +155,17 @@ def test_samples_of_the_user_are_watched_too(runner: Runner, tmp_path: Path):
     made = verifier(runner, proto, tmp_path, samples=("a.npz",))
     assert [side.holds for side in made.untaken] == [False]
     assert len(made.feeds()) == 1
+
+
+def test_an_optional_input_is_left_out_where_an_if_asks_for_it(runner: Runner, tmp_path: Path):
+    text = (
+        "g (optional(float[2,3]) x) => (float[2,3] y) <float[3] p = {1,2,3}, float[2,3] q = {4,5,6,7,8,9}>"
+        " { k = OptionalHasElement(x) y = If(k) <then_branch = a () => (float[2,3] u)"
+        " { e = OptionalGetElement(x) u = Mul(e, p) }, else_branch = b () => (float[2,3] v)"
+        " { v = Identity(q) }> }"
+    )
+    proto = model(text)
+    made = verifier(runner, proto, tmp_path)
+    assert list(made.untaken) == []
+    assert [sample["x"] is None for sample in made.feeds()] == [False, False, True]
+    assert _notices(made, proto, "q", tmp_path)

@@ -213,3 +213,49 @@ def test_blocks_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics, "BLOCK", 13)
     parts = metrics.distance(before, after)
     assert asdict(parts) == pytest.approx(asdict(whole))
+
+
+class TestWholeNumbers:
+    """Equal, unless a `max_abs` of 1 or more says by how much they may differ."""
+
+    @pytest.mark.parametrize("limit", [None, 0.0, 0.99])
+    def test_they_have_to_be_equal(self, limit):
+        assert (
+            "1 of 2 values differ, and uint8 must not"
+            in one([7, 9], [7, 8], Tolerance(max_abs=limit, cosine=0.5), np.uint8).problem
+        )
+
+    @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, np.uint64])
+    def test_a_limit_of_one_allows_one(self, dtype):
+        assert one([7, 9], [7, 8], Tolerance(max_abs=1), dtype).problem == ""
+        assert one([7, 9], [7, 7], Tolerance(max_abs=1), dtype).problem.startswith("max_abs 2 is above 1")
+
+    def test_the_other_limits_hold_as_well(self):
+        assert "top1 0 is below 1" in one([7, 8], [8, 7], Tolerance(max_abs=1, top1=1.0), np.uint8).problem
+        assert "not bit-identical" in one([7], [8], Tolerance(max_abs=1, exact=True), np.uint8).problem
+
+    @pytest.mark.parametrize(("before", "after"), [(2**60, 2**60 + 100), (-(2**63), 2**63 - 1)])
+    def test_large_ones_are_counted_as_they_are(self, before, after):
+        assert "is above 1" in one([before], [after], Tolerance(max_abs=1), np.int64).problem
+
+    def test_what_is_no_number_has_to_be_equal(self):
+        assert "must not" in one([True], [False], Tolerance(max_abs=5), np.bool_).problem
+        assert "must not" in one(["a"], ["b"], Tolerance(max_abs=5), np.str_).problem
+
+    def test_the_hint_says_how_to_allow_it(self):
+        from onnx_ci.verify.integers import way_out
+
+        outputs = {"y": np.array([7], np.uint8)}
+        assert "tolerance: {max_abs: 1}" in way_out([one([7], [8], dtype=np.uint8)], outputs)
+        assert "uint8 has to be equal" in way_out([one([7], [80], dtype=np.uint8)], outputs)
+        assert way_out([one([7], [7], dtype=np.uint8)], outputs) == ""
+        allowed = one([7], [9], Tolerance(max_abs=1), np.uint8)
+        assert way_out([allowed], outputs) == ""
+
+
+def test_what_a_cosine_does_not_see_is_told_only_where_it_holds():
+    base = np.arange(1.0, 17.0)
+    assert "which a cosine does not see" in one(base, 2 * base, Tolerance(cosine=0.999)).problem
+    failed = one(base, 2 * base[::-1], Tolerance(cosine=0.999)).problem
+    assert "is below 0.999" in failed
+    assert "does not see" not in failed

@@ -65,7 +65,6 @@ def test_scores(score, after: str, limits: dict[str, float], problem: str):
         ('{"wer": 1}\n{"other": 2}', 1.0),
         ("wer: 1\n{not json", 1.0),
         ("power: 3", None),
-        ("wer: nan", None),
         ('{"wer": true}', None),
         ('{"wer": "text"}', None),
         ("wer: 1.2.3", None),
@@ -89,6 +88,9 @@ def test_the_model_stays_one_argument():
     [
         ("import sys; sys.exit('it broke')", "exit code 1: it broke"),
         ("print('nothing')", "printed no 'wer'"),
+        ("print('wer: nan')", "printed `wer: nan`, which is no score"),
+        ("print('wer: 5'); print('wer = -Inf')", "printed `wer: -inf`, which is no score"),
+        ("print('{\"wer\": NaN}')", "printed `wer: nan`, which is no score"),
         ("import time; time.sleep(60)", "did not finish within 1 s"),
     ],
 )

@@ -75,6 +75,8 @@ def test_ids_stay_in_their_table(constants: str, body: str, low: int, high: int)
         " ax = Constant<value_ints=[2]>() l = Unsqueeze(last, ax) y = GatherElements<axis=1>(e, l) }",
         f"(int64[S] ids) => (float[2] y) <{TABLE}, int64 n = {{3}}, bool go = {{1}}, float[2] z = {{0,0}}>"
         f" {{ {SUM} }}",
+        "(float[1,3,H,W] x, int64[4] sizes) => (float[1,3,A,B] y) <float[3,3,1,1] k = {1,2,3,4,5,6,7,8,9}>"
+        ' { a = Conv(x, k) y = Resize<mode="linear">(a, , , sizes) }',
         "(float[N,K] a, float[K2,M] b) => (float y) { y = MatMul(a, b) }",
         "(float[B,2,P,4] past, float[B2,2,S,4] now) => (float y) { y = Concat<axis=2>(past, now) }",
         "(float[B,1,H,W] x) => (float[B,1] y) <float[784,1] v = {" + ",".join("1" * 784) + "}>"

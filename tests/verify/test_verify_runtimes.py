@@ -19,7 +19,7 @@ from onnx_ci.verify.environments import is_installed, packages_of, requirements,
 
 OTHER = "1.21" if is_installed("1.20") else "1.20"
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "UV_OFFLINE": "1"}
-NEW = '<ir_version: 11, opset_import: ["": 24]>\n'  # later than what OTHER knows
+NEW = '<ir_version: 11, opset_import: ["": 23]>\n'  # later than what OTHER knows
 OLD = '<ir_version: 8, opset_import: ["": 17]>\n'
 WEIGHT = "<float[4,3] w = {1,2,3,4,5,6,7,8,9,10,11,12}>"
 PLAIN = f"g (float[N,4] x, double[3] u) => (float[N,3] y) {WEIGHT} {{ y = MatMul(x, w) }}"
@@ -107,7 +107,7 @@ def test_an_original_that_another_version_can_not_run(tmp_path: Path, others: Pa
     """The policy asks for it, so silence would pass for proof; but the candidate is not to blame."""
     made = bloated()
     made.ir_version = 11
-    made.opset_import[0].version = 24
+    made.opset_import[0].version = 23
     save(made, tmp_path / "m.onnx")
     rule = f'- {{path: "*.onnx", methods: [dedupe], runtimes: ["{OTHER}"]}}'
     (tmp_path / ".onnx-ci.yaml").write_text(f"version: 1\nmodels:\n  {rule}\n")

@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onnx_ci.entry.arguments import read_dims, read_libraries, read_runtimes, read_tolerance
+from onnx_ci.entry.arguments import (
+    read_dims,
+    read_libraries,
+    read_runtimes,
+    read_samples,
+    read_tolerance,
+)
 from onnx_ci.entry.output import (
     add_format_arguments,
     add_library_argument,
@@ -33,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
     for name in (options.first, options.second):
         if not Path(name).exists():
             raise UsageError(f"there is no file {name!r}", hint="usage: onnx-ci compare A B")
+    from onnx_ci.entry.in_flags import in_flags
     from onnx_ci.single import compare_files
 
     tolerance = read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE
@@ -40,10 +47,11 @@ def run(options: argparse.Namespace) -> int:
         Path(options.first),
         Path(options.second),
         tolerance=tolerance,
-        samples=tuple(options.samples),
+        samples=read_samples(options.samples),
         dims=read_dims(options.dims or ""),
         runtimes=read_runtimes(options.runtimes),
         libraries=read_libraries(options.libraries),
     )
+    outcome = in_flags(outcome, options.samples)
     write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")

@@ -33,11 +33,12 @@ def run(options: argparse.Namespace) -> int:
         for line in _rules(context_for(context, policy_for(context, path.parent)), path):
             _write(line)
     from onnx_ci.report.text import render_outcome
+    from onnx_ci.report.words import verdict_word
 
     report = judge_selection("check", context, selection, Judging(cache=options.cache))
     for outcome in report.outcomes:
         _write("")
-        sys.stdout.write(render_outcome(outcome, style, title=f"what would be done: {outcome.verdict}"))
+        sys.stdout.write(render_outcome(outcome, style, title=f"what a check says: {verdict_word(outcome)}"))
     return 0
 
 

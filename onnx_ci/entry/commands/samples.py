@@ -52,7 +52,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"there is no folder {str(target.parent)!r}", hint="make it first")
     spec = _spec(options, model)
     from onnx_ci.sampling import make_samples
+    from onnx_ci.single import check_dims
 
+    check_dims(model, read_dims(options.dims or ""))
     made = make_samples(model, spec)
     from onnx_ci.report.style import one_line
     from onnx_ci.verify.sample_writing import sample_paths_for, write_npz

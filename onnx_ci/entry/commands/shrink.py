@@ -12,6 +12,7 @@ from onnx_ci.entry.arguments import (
     read_libraries,
     read_methods,
     read_runtimes,
+    read_samples,
     read_tolerance,
 )
 from onnx_ci.entry.output import (
@@ -109,7 +110,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
         methods=read_methods(options.methods),
         budget=read_budget(options.budget) if options.budget else None,
         tolerance=read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
-        samples=tuple(options.samples),
+        samples=read_samples(options.samples),
         dims=read_dims(options.dims or ""),
         verify=not options.no_verify,
         plan_seconds=options.plan_seconds,
@@ -119,7 +120,9 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
     )
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None
-    outcome = _shrink(request, hashing)
+    from onnx_ci.entry.in_flags import in_flags
+
+    outcome = in_flags(_shrink(request, hashing), options.samples)
     write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
     if any(finding.severity == "error" for finding in outcome.findings):
         return 1

@@ -1,0 +1,75 @@
+"""Damage that the tolerance lets through as a whole, and what differs in a part that no input reaches."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from verify_models import model
+
+from onnx_ci import compare
+
+HEADS = """g (float[N,16] x) => (float[N,28] y) <float[16,8] boxes, float[8] far, float[16,20] classes> {
+    b = MatMul(x, boxes)
+    p = Add(b, far)
+    l = MatMul(x, classes)
+    s = Sigmoid(l)
+    y = Concat<axis = 1>(p, s) }"""
+OFFSET = """g (float[N,16] x) => (float[N,16] y) <float[16,16] w, float[16] far> {
+    m = MatMul(x, w)
+    y = Add(m, far) }"""
+TABLE = """g (int64[N,S] ids) => (float[N,S,8] y) <float[64,8] table> {
+    few = Constant<value_int = 7>()
+    i = Mod(ids, few)
+    y = Gather(table, i) }"""
+
+
+def filled(text: str, **weights: np.ndarray) -> onnx.ModelProto:
+    made = model(text)
+    del made.graph.initializer[:]
+    made.graph.initializer.extend(
+        numpy_helper.from_array(values.astype(np.float32), name) for name, values in weights.items()
+    )
+    return made
+
+
+def heads(change: float = 1.0) -> onnx.ModelProto:
+    rng = np.random.default_rng(0)
+    boxes, classes = 300 * rng.standard_normal((16, 8)), rng.standard_normal((16, 20))
+    return filled(HEADS, boxes=boxes, far=np.full(8, 100.0), classes=classes * change)
+
+
+def test_scores_beside_large_numbers_can_be_anything_and_that_is_said() -> None:
+    """A detector has boxes in pixels and scores below one in the same output."""
+    found = compare(heads(), heads(change=-1.0))
+    assert found.verification.outputs[0].cosine > 0.999
+    assert found.verdict == "unverified"
+    assert found.verification.coverage.blind == ("classes",)
+    assert "whatever is done to 'classes'" in found.verification.reason
+
+
+def test_what_is_near_to_what_it_was_needs_no_output_to_say_so() -> None:
+    found = compare(heads(), heads(change=1.001))
+    assert (found.verdict, found.verification.coverage.faint) == ("ok", ("classes",))
+
+
+def test_damage_that_undoes_what_was_done_proves_nothing() -> None:
+    """The weights in reverse order, once more in reverse order, are the original's."""
+    weight = np.random.default_rng(0).standard_normal((16, 16))
+    before = filled(OFFSET, w=weight, far=np.full(16, 300.0))
+    after = filled(OFFSET, w=weight.reshape(-1)[::-1].reshape(16, 16), far=np.full(16, 300.0))
+    assert compare(before, after).verdict == "unverified"
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict"), [(slice(20, 64), "unverified"), (slice(2, 3), "outputs_changed")]
+)
+def test_rows_that_differ_have_to_be_rows_that_are_read(rows: slice, verdict: str) -> None:
+    table = np.random.default_rng(0).standard_normal((64, 8))
+    other = table.copy()
+    other[rows] = 0
+    found = compare(filled(TABLE, table=table), filled(TABLE, table=other))
+    assert found.verdict == verdict
+    if verdict == "unverified":
+        assert found.verification.coverage.unseen == ("table",)
