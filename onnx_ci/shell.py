@@ -18,10 +18,11 @@ def option_free(text: str) -> str:
 
 
 def shell_word(text: str) -> str:
-    """Quoted where a shell needs it. What can't be shown is written in bash's own way: $'a\\nb'."""
-    if text.isprintable():
+    """Quoted where a shell needs it. What can't be shown is written in bash's own way: $'a\\nb'; so is `##`,
+    which a log would not show as it is, since CI services look for commands there."""
+    if text.isprintable() and "##" not in text:
         return shlex.quote(text)
-    return "$'" + "".join(map(_escaped, text)) + "'"
+    return "$'" + "".join(map(_escaped, text)).replace("##", "#\\x23") + "'"
 
 
 def _escaped(character: str) -> str:

@@ -11,6 +11,7 @@ from calling import call
 from hosting import Hosted
 
 from onnx_ci.gate import Gate
+from onnx_ci.report.style import one_line
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +134,28 @@ def test_a_second_run_does_no_work_and_a_fork_is_not_believed(
     assert worked == ["models/a.onnx"] * 2
     call(host.home / "clone", also={**also, "ONNX_CI_CACHE_KEY": "a secret"})
     assert worked == ["models/a.onnx"] * 3
+
+
+def test_a_pointer_is_told_how_a_workflow_gets_its_content(tmp_path: Path) -> None:
+    other = Hosted(tmp_path)
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 65829\n"
+    (other.author.root / "a.onnx").write_text(pointer)
+    other.push("a pointer")
+    done = call(other.author.root, all="true")
+    assert done.code == "1"
+    assert "set `lfs: true` of actions/checkout in the workflow; or run: git lfs pull" in done.log
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_a_hint_can_be_pasted_and_the_log_gives_no_command(tmp_path: Path) -> None:
+    other = Hosted(tmp_path)
+    name = "##vso[x] '##[error]$(id).onnx"
+    other.add_model(name)
+    other.push("hostile")
+    done = call(other.author.root, all="true")
+    (hint,) = (f["hint"] for f in done.report["models"][0]["findings"] if f["code"] == "OCI003")
+    command = one_line(hint).removeprefix("run: ")
+    assert f"run: {command}" in done.log.replace("%25", "%")
+    assert "##" not in done.log
+    words = other.author.run("bash", "-c", f"onnx-ci() {{ printf '%s\\n' \"$@\"; }}; {command}").stdout
+    assert words.splitlines() == ["fix", name]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from onnx_ci.entry.context import Context, open_context
 from onnx_ci.entry.gate import Judging, judge_selection, select_models
 from onnx_ci.entry.github.event import Event
 from onnx_ci.entry.github.git_settings import credentials, git_settings
 from onnx_ci.entry.github.inputs import Inputs
 from onnx_ci.errors import UsageError
+from onnx_ci.findings import Finding
 from onnx_ci.results import RunReport
 from onnx_ci.targets.select import Selection, Wanted
 
-NO_CHECKOUT = "check it out in an earlier step (uses: actions/checkout), or name models in the input paths"
+NO_CHECKOUT = (
+    "check it out in an earlier step (uses: actions/checkout), or name models in the input paths; with"
+    " `path` of the checkout it is in a folder below: name its policy in the input policy"
+)
+LFS = "set `lfs: true` of actions/checkout in the workflow"
 
 
 def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
@@ -21,7 +28,20 @@ def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
         selection = _selection(context, inputs, event)
     fetches = context.checked.policy().lfs.missing == "fetch"
     with git_settings(credentials(inputs.token) if fetches else ()):
-        return judge_selection(command, context, selection, Judging(cache=inputs.cache))
+        return _told_of_lfs(judge_selection(command, context, selection, Judging(cache=inputs.cache)))
+
+
+def _told_of_lfs(report: RunReport) -> RunReport:
+    """Where models are pointers, the checkout is what can be changed here."""
+    outcomes = []
+    for outcome in report.outcomes:
+        found = [replace(f, hint=f"{LFS}; or {f.hint}") if _is_lfs(f) else f for f in outcome.findings]
+        outcomes.append(replace(outcome, findings=tuple(found)))
+    return replace(report, outcomes=tuple(outcomes))
+
+
+def _is_lfs(finding: Finding) -> bool:
+    return finding.code == "OCI007" and "git lfs pull" in finding.hint
 
 
 def _selection(context: Context, inputs: Inputs, event: Event) -> Selection:

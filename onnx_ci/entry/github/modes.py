@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from onnx_ci.entry.github.commit_mode import run_commit
@@ -17,6 +18,7 @@ from onnx_ci.targets.git import find_root
 
 def run_mode(inputs: Inputs, event: Event) -> None:
     _give_cache_a_key(event)
+    inputs = _in_its_repository(inputs)
     here, folder = Path.cwd(), report_folder()
     root = find_root(here) or here
     with git_settings(ownership(root)), git_settings(lfs_filter(root)):
@@ -29,6 +31,19 @@ def run_mode(inputs: Inputs, event: Event) -> None:
             report = judged(inputs.mode, inputs, event)
             told = Told(report=report, changed=any(outcome.written for outcome in report.outcomes))
     tell(told, inputs, event, folder)
+
+
+def _in_its_repository(inputs: Inputs) -> Inputs:
+    """With `path` of the checkout the repository is in a folder below: that of the policy or the paths."""
+    here = Path.cwd().resolve()
+    named = [(here / name).resolve() for name in (inputs.policy, *inputs.paths) if name]
+    roots = {find_root(path if path.is_dir() else path.parent) for path in named}
+    root = roots.pop() if len(roots) == 1 else None
+    if find_root(here) is not None or root is None or not root.is_relative_to(here):
+        return inputs
+    os.chdir(root)
+    policy = str(here / inputs.policy) if inputs.policy else ""
+    return replace(inputs, policy=policy, paths=tuple(str(here / name) for name in inputs.paths))
 
 
 def _give_cache_a_key(event: Event) -> None:
