@@ -63,8 +63,8 @@ class Coverage:
 
     changed: int  # stored tensors that are not there bit for bit any more
     noticed: int = 0  # damage to them was outside the tolerance
-    faint: tuple[str, ...] = ()  # outputs moved, but within the tolerance; these are near what they were
-    blind: tuple[str, ...] = ()  # the same, and these are not
+    faint: tuple[str, ...] = ()  # outputs moved, but within the tolerance whatever was done to these
+    blind: tuple[str, ...] = ()  # the same, and these are still there and not near what they were
     unseen: tuple[str, ...] = ()  # no output moved at all
     runs: int = 0  # how often a damaged model was run
     alone: bool = True  # every tensor by itself

@@ -41,17 +41,17 @@ class Rebuilt:
 
     keys: frozenset[Key] = frozenset()
     parts: frozenset[str] = frozenset()
-    near: frozenset[Key] = frozenset()  # not the same, but so much like it as was asked for
+    far: frozenset[Key] = frozenset()  # not the same, and not so much like it as was asked for
 
 
 def rebuilt(
     before: Model, items: Sequence[Stored], after: Model, verifier: Verifier, folder: Path, share: float
 ) -> Rebuilt:
-    """Which of these tensors of `before` the other model computes from what it stores, or holds; near is what
-    is off by no more than this share of its size."""
+    """Which of these tensors of `before` the other model computes from what it stores, or holds; far is what
+    is off by more than this share of its size."""
     keys: set[Key] = set()
     parts: set[str] = set()
-    near: set[Key] = set()
+    far: set[Key] = set()
     root = Scope(after.proto.graph)
     unclear = defined_twice(root)
     for scope in root.nested():
@@ -64,9 +64,9 @@ def rebuilt(
             if identical(own, values):
                 keys.add(item.key)
                 parts.update(_stored(graph))
-            elif _is_near(own, values, share):
-                near.add(item.key)
-    return Rebuilt(frozenset(keys), frozenset(parts), frozenset(near))
+            elif not _is_near(own, values, share):
+                far.add(item.key)
+    return Rebuilt(frozenset(keys), frozenset(parts), frozenset(far))
 
 
 def _is_near(one: Array, two: Array, share: float) -> bool:

@@ -97,7 +97,7 @@ class Doubt:
             same = rebuilt(whole.model, hidden, other, self.verifier, self.scratch / "decoded", share)
             self.parts = same.parts
             items = [item for item in items if item.key not in same.keys]
-        found = _covered(items, states, whole, same.near)
+        found = _covered(items, states, whole, same.far)
         passed = replace(passed, coverage=found)
         if found.unseen:
             return _unsure(passed, *_unseen(found))
@@ -188,17 +188,17 @@ class Doubt:
 
 
 def _covered(
-    items: Sequence[Stored], states: States, whole: Coverage, near: Collection[tuple[int, str]]
+    items: Sequence[Stored], states: States, whole: Coverage, far: Collection[tuple[int, str]]
 ) -> Covered:
     def named(*wanted: tuple[str, bool]) -> tuple[str, ...]:
-        kept = (item.name for item in items if (states[item.key], item.key in near) in wanted)
+        kept = (item.name for item in items if (states[item.key], item.key in far) in wanted)
         return tuple(dict.fromkeys(kept))
 
     return Covered(
         changed=len(items),
         noticed=sum(states[item.key] == NOTICED for item in items),
-        faint=named((FAINT, True)),
-        blind=named((FAINT, False)),
+        faint=named((FAINT, False)),
+        blind=named((FAINT, True)),
         unseen=named((UNSEEN, True), (UNSEEN, False)),
         runs=whole.runs,
         alone=whole.alone,

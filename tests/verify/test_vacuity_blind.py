@@ -57,8 +57,8 @@ def test_what_is_near_to_what_it_was_needs_no_output_to_say_so() -> None:
 def test_damage_that_undoes_what_was_done_proves_nothing() -> None:
     """The weights in reverse order, once more in reverse order, are the original's."""
     weight = np.random.default_rng(0).standard_normal((16, 16))
-    before = filled(OFFSET, w=weight, far=np.full(16, 300.0))
-    after = filled(OFFSET, w=weight.reshape(-1)[::-1].reshape(16, 16), far=np.full(16, 300.0))
+    before = filled(OFFSET, w=weight, far=np.full(16, 3000.0))
+    after = filled(OFFSET, w=weight.reshape(-1)[::-1].reshape(16, 16), far=np.full(16, 3000.0))
     assert compare(before, after).verdict == "unverified"
 
 

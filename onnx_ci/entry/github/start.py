@@ -14,9 +14,9 @@ def start() -> int:
             "::error title=onnx-ci::" + message + " set the input python-version, such as '3.12'\n"
         )
         return 3
-    # Last: where onnx-ci is installed, that one is used. The folder we are started in is never looked at.
+    # First: the runner's python3 may have an onnx-ci of its own, and the action is what these files say.
     home = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - as old as everything here
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(home))))  # noqa: PTH120
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(home))))  # noqa: PTH120
     from onnx_ci.entry.github.run import main
 
     return main(sys.argv[1:])
