@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from acting import REPOSITORY
+from acting import PROJECT, REPOSITORY
 from command import plain_environment
 
+from onnx_ci.entry.github import install
 from onnx_ci.entry.github.run import main
 
 OUTPUT = re.compile(r"^(\S+)<<(\S+)\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
@@ -76,7 +77,9 @@ def call(
     out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
     before = Path.cwd()
     patched = mock.patch.dict(os.environ, environment, clear=True)
-    with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    # A step finds its files where the action is; here the package may be installed somewhere else.
+    at_home = mock.patch.object(install, "HOME", PROJECT)
+    with patched, at_home, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         os.chdir(folder)
         try:
             code = main([step])
