@@ -62,8 +62,8 @@ def find_original(receipt: Receipt, place: Path, repository: Path | None, folder
             not others or _get_data(search, path, digests)
         )
         return Original(path, " && ".join(search.commands)) if found else _not_found(repository)
-    except EnvironmentFault:
-        return "can't be looked for without git"
+    except EnvironmentFault as fault:
+        return f"can't be looked for: {fault.message}"
 
 
 def _get_data(search: _Search, path: Path, digests: dict[str, str]) -> bool:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from onnx_ci.errors import UsageError
-from onnx_ci.targets.git import commit_of, complaint_of, run_git
+from onnx_ci.targets.git import ask_git, commit_of, complaint_of, has_commits, run_git
 
 _NAME = re.compile(r"[\w./-]+")  # of a branch or commit; never a refspec, which could write elsewhere
 # Where a pull request is to go, in GitHub, Azure Pipelines, Jenkins, Buildkite and Bitbucket.
@@ -39,8 +39,11 @@ def merge_base(root: Path, ref: str, head: str = "HEAD") -> str:
     """The commit a branch left another at; a clear error where it can't be known."""
     if ref.startswith("-"):
         raise UsageError(f"{ref!r} is not a git revision", hint="for example: --since origin/main")
-    commit = commit_of(root, ref) or _fetched(root, ref)
-    base = run_git(root, "merge-base", commit, head) or _deepened(root, commit, ref, head)
+    commit = commit_of(root, ref)
+    if commit is None:
+        has_commits(root)  # refuses where it is not the revision that is wrong
+        commit = _fetched(root, ref)
+    base = ask_git(root, "merge-base", commit, head) or _deepened(root, commit, ref, head)
     return base.strip()
 
 
@@ -75,7 +78,7 @@ def _deepened(root: Path, commit: str, ref: str, head: str) -> str:
         if not is_shallow(root):
             break
         complaint = complaint_of(root, "fetch", "--quiet", "--no-tags", step, remote, *tips)
-        base = run_git(root, "merge-base", commit, head)
+        base = ask_git(root, "merge-base", commit, head)
         if base is not None:
             return base
     if not is_shallow(root):
@@ -90,12 +93,12 @@ def _deepened(root: Path, commit: str, ref: str, head: str) -> str:
 
 
 def is_shallow(root: Path) -> bool:
-    return (run_git(root, "rev-parse", "--is-shallow-repository") or "").strip() == "true"
+    return run_git(root, "rev-parse", "--is-shallow-repository").strip() == "true"
 
 
 def _remote(root: Path, ref: str) -> tuple[str, str]:
     """The remote to ask and what to ask it for: `origin/main` is `main` of `origin`; `""`: there is none."""
-    remotes = (run_git(root, "remote") or "").split("\n")
+    remotes = run_git(root, "remote").split("\n")
     first, _, branch = ref.partition("/")
     if branch and first in remotes:
         return first, branch

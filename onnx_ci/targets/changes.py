@@ -17,7 +17,7 @@ def changed_since_head(root: Path) -> list[str] | None:
     output = run_git(
         root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames"
     )
-    if output is None or "# branch.oid (initial)" in output:
+    if "# branch.oid (initial)" in output and not has_commits(root):
         return None
     return [name for line in split(output) if (name := _status_name(line))]
 
@@ -67,7 +67,7 @@ def _renames_with_new(root: Path, base: str, new: Sequence[str]) -> dict[str, st
     import shutil
     import tempfile
 
-    place = (run_git(root, "rev-parse", "--git-path", "index") or "").rstrip("\n")
+    place = run_git(root, "rev-parse", "--git-path", "index").rstrip("\n")
     with tempfile.TemporaryDirectory(prefix="onnx-ci-") as folder:
         copy = Path(folder) / "index"
         if (root / place).is_file():
@@ -78,7 +78,7 @@ def _renames_with_new(root: Path, base: str, new: Sequence[str]) -> dict[str, st
         return _renames(run_git(root, "diff", *_PAIRED, base, "--", *MODELS, also=index))
 
 
-def _renames(output: str | None) -> dict[str, str]:
+def _renames(output: str) -> dict[str, str]:
     found = iter(split(output))
     renames = {}
     for status in found:

@@ -1,4 +1,7 @@
-"""Runs git. The only module that does: always with an argument list, never through a shell."""
+"""Runs git. The only module that does: always with an argument list, never through a shell.
+
+A git that refuses is an error. Where a no is an answer, the call says so: `ask_git`, `git_or_none`.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,18 @@ from onnx_ci.errors import EnvironmentFault
 # Names are taken as they are, `*` and `:(top)` too: a file may be called like that.
 LITERAL = {"GIT_LITERAL_PATHSPECS": "1"}
 _MOST_ARGUMENTS = 500
+_TRUST = "git config --global --add safe.directory "
 
 
 def find_root(start: Path) -> Path | None:
-    """The top of the work tree around a folder, found without starting git."""
+    """The top of the work tree around a folder, found without starting git unless only GIT_DIR names it."""
     for folder in (start, *start.parents):
-        if (folder / ".git").exists():
+        if os.path.lexists(folder / ".git"):
             return folder
-    return None
+    if "GIT_DIR" not in os.environ:
+        return None
+    top = Path(run_git(start, "rev-parse", "--show-toplevel").rstrip("\n"))
+    return top if start.is_relative_to(top) else None
 
 
 def repository_of(folder: Path, outer: Path | None) -> Path | None:
@@ -37,8 +44,24 @@ def repository_of(folder: Path, outer: Path | None) -> Path | None:
     return found if is_ours else outer
 
 
-def run_git(root: Path, *arguments: str, also: Mapping[str, str] | None = None) -> str | None:
-    """What git prints, or None where it says no."""
+def run_git(root: Path, *arguments: str, also: Mapping[str, str] | None = None) -> str:
+    """What git prints. Where it refuses nothing is known, and there is no verdict."""
+    done = _run(root, arguments, also)
+    if done.returncode:
+        raise _refusal(root, done)
+    return os.fsdecode(done.stdout)
+
+
+def ask_git(root: Path, *arguments: str) -> str | None:
+    """What git prints; None where it says no, which is exit 1: no such setting, no commit in common."""
+    done = _run(root, arguments)
+    if done.returncode not in (0, 1):
+        raise _refusal(root, done)
+    return os.fsdecode(done.stdout) if done.returncode == 0 else None
+
+
+def git_or_none(root: Path, *arguments: str, also: Mapping[str, str] | None = None) -> str | None:
+    """What git prints; None where it refuses for whatever reason. For callers to whom that is an answer."""
     done = _run(root, arguments, also)
     return os.fsdecode(done.stdout) if done.returncode == 0 else None
 
@@ -46,9 +69,36 @@ def run_git(root: Path, *arguments: str, also: Mapping[str, str] | None = None) 
 def complaint_of(root: Path, *arguments: str) -> str | None:
     """Run git for what it does; None where that went well, or else the line that says why it did not."""
     done = _run(root, arguments)
+    return None if done.returncode == 0 else _reason(done)
+
+
+def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = os.fsdecode(done.stderr).strip().splitlines()
     why = [line for line in lines if line.startswith("fatal: ")][:1]  # what follows is general advice
-    return None if done.returncode == 0 else (why or lines or [f"it ended with {done.returncode}"])[-1]
+    return (why or lines or [f"it ended with {done.returncode}"])[-1]
+
+
+def _refusal(root: Path, done: subprocess.CompletedProcess[bytes]) -> EnvironmentFault:
+    """Git's own words, and the way out: its own advice on ownership, or where to look."""
+    advice = (line.strip() for line in os.fsdecode(done.stderr).splitlines())
+    command = next((line for line in advice if line.startswith(_TRUST)), "")
+    hint = f"if you trust what is in it, run: {command}"
+    if not command:
+        hint = _look(root, "status")
+        if given := os.environ.get("GIT_DIR"):
+            hint += f"; GIT_DIR is set, to {given}: unset it if it should not be"
+    return EnvironmentFault(f"git refused, so nothing was checked: {_reason(done)}", hint=hint)
+
+
+def unreadable(root: Path, blob: str) -> EnvironmentFault:
+    """A content that git names and can't give."""
+    return EnvironmentFault(f"git can't read {blob}, so nothing was checked", hint=_look(root, "fsck"))
+
+
+def _look(root: Path, command: str) -> str:
+    from onnx_ci.shell import shell_word
+
+    return f"run: git -C {shell_word(str(root))} {command}   and mend what it complains about"
 
 
 def try_git(root: Path, *arguments: str, also: Mapping[str, str] | None = None) -> tuple[bool, str]:
@@ -70,7 +120,7 @@ def start_git(root: Path, *arguments: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=_environment(None),
+        env=_environment(root, None),
     )
 
 
@@ -78,10 +128,12 @@ def _command(root: Path, arguments: Sequence[str]) -> list[str]:
     return ["git", "-C", str(root), "-c", "core.quotepath=off", *arguments]
 
 
-def _environment(also: Mapping[str, str] | None) -> dict[str, str]:
-    """Nobody is there to answer a question."""
+def _environment(root: Path, also: Mapping[str, str] | None) -> dict[str, str]:
+    """Nobody is there to answer a question. Where `.git` is no repository git would go on upward, and name
+    the files of another one."""
     quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    return {**os.environ, **quiet, **(also or {})}
+    here = {"GIT_CEILING_DIRECTORIES": str(root.absolute().parent)}
+    return {**os.environ, **quiet, **here, **(also or {})}
 
 
 def _run(
@@ -96,7 +148,7 @@ def _run(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.PIPE,
-            env=_environment(also),
+            env=_environment(root, also),
             check=False,
         )
     except FileNotFoundError:
@@ -105,12 +157,12 @@ def _run(
         ) from None
 
 
-def split(output: str | None) -> list[str]:
+def split(output: str) -> list[str]:
     """The pieces of what git prints with -z."""
-    return [piece for piece in (output or "").split("\0") if piece]
+    return [piece for piece in output.split("\0") if piece]
 
 
-def file_names(output: str | None) -> list[str]:
+def file_names(output: str) -> list[str]:
     """The same where all are names. A tree made by hand may hold `..`, which git itself never checks out."""
     return [name for name in split(output) if ".." not in name.split("/")]
 
@@ -125,22 +177,34 @@ def ask_in_parts(root: Path, *arguments: str, names: Sequence[str]) -> list[str]
 
 
 def has_commits(root: Path) -> bool:
-    return commit_of(root, "HEAD") is not None
+    """Whether there is a last commit: a branch that was just made has none. A broken one is no answer."""
+    if commit_of(root, "HEAD") is not None:
+        return True
+    named = ask_git(root, "rev-parse", "--verify", "--quiet", "HEAD")
+    ask_git(root, "symbolic-ref", "--quiet", "HEAD")  # refuses where the file of a branch is garbage
+    if named is not None:
+        raise EnvironmentFault(
+            f"git does not have the commit that HEAD names, so nothing was checked: {named.strip()}",
+            hint=_look(root, "fsck"),
+        )
+    return False
 
 
 def commit_of(root: Path, ref: str) -> str | None:
     """The commit a revision stands for, or None where git does not know it."""
     if ref.startswith("-"):
         return None
-    found = run_git(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    return found.strip() if found else None
+    found = git_or_none(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    if not found:
+        run_git(root, "rev-parse", "--git-dir")  # is it the revision, or does git refuse altogether?
+        return None
+    return found.strip()
 
 
 def empty_tree(root: Path) -> str:
-    return (run_git(root, "hash-object", "-t", "tree", os.devnull) or "").strip()
+    return run_git(root, "hash-object", "-t", "tree", os.devnull).strip()
 
 
 def shared_folder(root: Path) -> Path:
     """The folder of git's own that all worktrees of a repository have in common."""
-    found = (run_git(root, "rev-parse", "--git-common-dir") or ".git").rstrip("\n")
-    return root / found
+    return root / run_git(root, "rev-parse", "--git-common-dir").rstrip("\n")

@@ -35,7 +35,7 @@ class Branch:
 
     def versions(self) -> list[Version]:
         """Each content once, under the first name it had, oldest first."""
-        new = set((self._git("rev-list", "--objects", "--no-object-names", *self._range) or "").split())
+        new = set(self._git("rev-list", "--objects", "--no-object-names", *self._range).split())
         names = {blob: name for name, blob in self._logged() if blob in new}
         names.update({blob: name for name, blob in self._staged() if blob not in names})
         old = self._at_base()
@@ -75,7 +75,7 @@ class Branch:
             return iter(())
         return _changes(self._git("diff", "--cached", *_RAW, self.head, "--", *_FILES))
 
-    def _git(self, *arguments: str) -> str | None:
+    def _git(self, *arguments: str) -> str:
         return run_git(self.repository, *arguments)
 
 
@@ -84,7 +84,7 @@ def _version(name: str, blob: str, objects: Objects) -> Version:
     return Version(name, blob, size, read_pointer(objects.text(blob)) if size <= LARGEST else None)
 
 
-def _changes(output: str | None) -> Iterator[tuple[str, str]]:
+def _changes(output: str) -> Iterator[tuple[str, str]]:
     """Name and new content of each change in what git prints with --raw -z; deletions have none."""
     found = iter(split(output))
     for words in found:

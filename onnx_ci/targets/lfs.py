@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onnx_ci.model.pointers import Pointer
-from onnx_ci.targets.git import complaint_of, run_git, shared_folder
+from onnx_ci.targets.git import ask_git, complaint_of, run_git, shared_folder
 
 
 def stored(repository: Path, pointer: Pointer) -> Path | None:
@@ -19,13 +19,13 @@ def stored(repository: Path, pointer: Pointer) -> Path | None:
 
 def _store(repository: Path) -> Path:
     folder = shared_folder(repository)
-    named = (run_git(repository, "config", "lfs.storage") or "").rstrip("\n")
+    named = (ask_git(repository, "config", "lfs.storage") or "").rstrip("\n")
     return (folder / named if named else folder / "lfs") / "objects"
 
 
 def fetch(repository: Path, names: Sequence[str], *, commit: str) -> str | None:
     """Download the content of some files of a commit, and leave the work tree alone. What went wrong."""
-    remote = (run_git(repository, "remote") or "").split("\n")
+    remote = run_git(repository, "remote").split("\n")
     chosen = "origin" if "origin" in remote else remote[0]
     if not chosen:
         return "there is no remote to fetch it from"

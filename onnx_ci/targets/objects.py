@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from pathlib import Path
 
-from onnx_ci.targets.git import start_git
+from onnx_ci.targets.git import start_git, unreadable
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
@@ -24,20 +25,18 @@ class Objects:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def size(self, blob: str) -> int:
-        return _number(self._ask("--batch-check=%(objectsize)", blob).readline())
+        return self._number(self._ask("--batch-check=%(objectsize)", blob).readline(), blob)
 
     def copy(self, blob: str, target: IO[bytes]) -> None:
         """A content into a file, piece by piece: a model need not fit into memory."""
         answer = self._ask("--batch=%(objectsize)", blob)
-        header = answer.readline()
-        left = _number(header)
+        left = self._number(answer.readline(), blob)
         while left > 0:
             piece = answer.read(min(left, CHUNK))
             if not piece:
-                return
+                raise unreadable(self.repository, blob)
             left -= target.write(piece)
-        if header.strip().isdigit():
-            answer.read(1)  # each content ends with a line break
+        answer.read(1)  # each content ends with a line break
 
     def text(self, blob: str) -> str:
         """The content of a small file."""
@@ -47,7 +46,8 @@ class Objects:
 
     def close(self) -> None:
         for process in self._running.values():
-            process.communicate()
+            with contextlib.suppress(BrokenPipeError):  # one that died has not read all
+                process.communicate()
         self._running.clear()
 
     def _ask(self, how: str, blob: str) -> IO[bytes]:
@@ -56,11 +56,15 @@ class Objects:
         process = self._running[how]
         if process.stdin is None or process.stdout is None:
             raise ValueError("git was started without pipes")
-        process.stdin.write(f"{blob}\n".encode())
-        process.stdin.flush()
+        try:
+            process.stdin.write(f"{blob}\n".encode())
+            process.stdin.flush()
+        except OSError:
+            raise unreadable(self.repository, blob) from None
         return process.stdout
 
-
-def _number(line: bytes) -> int:
-    """The size git names; of what it does not have, `… missing`, nothing."""
-    return int(line) if line.strip().isdigit() else 0
+    def _number(self, line: bytes, blob: str) -> int:
+        """The size git names; of what it does not have it says `… missing`, or nothing."""
+        if not line.strip().isdigit():
+            raise unreadable(self.repository, blob)
+        return int(line)

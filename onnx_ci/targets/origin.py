@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.hashing import file_sha256
 from onnx_ci.shell import shell_word
-from onnx_ci.targets.git import git_into, run_git, shared_folder
+from onnx_ci.targets.git import ask_git, git_into, run_git, shared_folder
 
 MOST_BLOBS = 64  # that are read to see whether they are it
 MOST_BYTES = 8 << 30  # of them together, the first excepted
@@ -44,7 +45,7 @@ def find_content(
 def _lfs_object(repository: Path, sha256: str) -> Path:
     """Where Git LFS keeps a content once it was added or downloaded."""
     folder = shared_folder(repository)
-    named = (run_git(repository, "config", "lfs.storage") or "").rstrip("\n")
+    named = (ask_git(repository, "config", "lfs.storage") or "").rstrip("\n")
     return (folder / (named or "lfs")) / "objects" / sha256[:2] / sha256[2:4] / sha256
 
 
@@ -77,7 +78,7 @@ def _versions(repository: Path, name: str) -> list[str]:
         *("log", "--all", "--follow", "--find-renames=100%", "--raw", "--no-abbrev", "-z", "--format="),
         *("--", name),
     )
-    pairs = _CHANGE.findall(log or "")
+    pairs = _CHANGE.findall(log)
     return list(dict.fromkeys(blob for old, new in pairs for blob in (new, old)))
 
 
@@ -85,7 +86,7 @@ def _objects(repository: Path, scratch: Path) -> Iterator[tuple[str, int]]:
     """All blobs that are here, with their sizes: one call, whether they are many or few."""
     form = "--batch-check=%(objecttype) %(objectname) %(objectsize)"
     if not git_into(scratch, repository, "cat-file", "--batch-all-objects", "--unordered", form):
-        return
+        raise EnvironmentFault("git can't list the contents that it has")
     with scratch.open(encoding="ascii") as lines:
         for line in lines:
             kind, blob, size = line.split()

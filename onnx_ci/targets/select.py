@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from onnx_ci.errors import EnvironmentFault, UsageError
+from onnx_ci.errors import UsageError
 from onnx_ci.model.endings import DATA_ENDINGS
 from onnx_ci.policy.load import FILE_NAMES
 from onnx_ci.targets import base as bases
@@ -152,15 +152,12 @@ def _whole(scene: Scene, base: str, note: str = "") -> Selection:
 
 
 def _base(scene: Scene) -> str:
-    """What sizes are compared with where models are named: none, where there is no commit, or no git."""
+    """What sizes are compared with where models are named: none, where there is no commit or no git."""
     if scene.repository is None:
         return ""
     if scene.tree is not None:
         return _tree_base(scene.tree, bases.pull_request_base())
-    try:
-        return "HEAD" if has_commits(scene.repository) else ""
-    except EnvironmentFault:
-        return ""
+    return "HEAD" if has_commits(scene.repository) else ""
 
 
 def _everything(scene: Scene) -> Selection:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onnx_ci.model.pointers import LARGEST, read_pointer
 from onnx_ci.targets.changes import MODELS
-from onnx_ci.targets.git import ask_in_parts, file_names, run_git
+from onnx_ci.targets.git import ask_in_parts, file_names, git_or_none, run_git
 from onnx_ci.targets.objects import Objects
 
 LINK = "120000"
@@ -117,7 +117,8 @@ class Tree:
         return self._hashed("--", name)
 
     def _hashed(self, *arguments: str) -> str:
-        return (run_git(self.repository, "hash-object", *arguments) or "").strip()
+        """Nothing for what can't be read: then it is no content that git has."""
+        return (git_or_none(self.repository, "hash-object", *arguments) or "").strip()
 
     def size(self, entry: Entry) -> int:
         return self.objects.size(entry.blob)

@@ -8,7 +8,7 @@ from pathlib import Path
 from onnx_ci.entry.github.event import Event
 from onnx_ci.errors import UsageError
 from onnx_ci.targets.base import is_shallow
-from onnx_ci.targets.git import commit_of, complaint_of, run_git
+from onnx_ci.targets.git import ask_git, commit_of, complaint_of, git_or_none
 
 REMOTE = "origin"
 
@@ -36,7 +36,7 @@ class Branch:
 
     def tip(self) -> str | None:
         """Where the remote has it at this moment; empty: it has none of that name; None: it did not say."""
-        found = run_git(self.root, "ls-remote", REMOTE, self.ref)
+        found = git_or_none(self.root, "ls-remote", REMOTE, self.ref)
         return None if found is None else found.partition("\t")[0].strip()
 
     def is_gone(self, event: Event, tip: str | None) -> bool:
@@ -51,13 +51,13 @@ def gone(name: str) -> str:
 
 def parents_of(root: Path, commit: str = "HEAD") -> list[str]:
     """As the commit itself names them: a shallow clone pretends that there are none."""
-    top = (run_git(root, "cat-file", "commit", commit) or "").partition("\n\n")[0]
+    top = (git_or_none(root, "cat-file", "commit", commit) or "").partition("\n\n")[0]
     return [line.removeprefix("parent ") for line in top.splitlines() if line.startswith("parent ")]
 
 
 def checked_out(root: Path) -> str:
     """The name of the branch that is checked out; empty where HEAD is detached."""
-    return (run_git(root, "symbolic-ref", "--quiet", "--short", "HEAD") or "").strip()
+    return (ask_git(root, "symbolic-ref", "--quiet", "--short", "HEAD") or "").strip()
 
 
 def refusal(event: Event, root: Path) -> str:
@@ -85,7 +85,7 @@ def _belongs(event: Event, root: Path) -> bool:
 def branch_of(event: Event, root: Path) -> Branch:
     """The branch that is checked out, or else the one that the event is about."""
     name = checked_out(root) or event.branch
-    if name.startswith("-") or run_git(root, "check-ref-format", f"refs/heads/{name}") is None:
+    if name.startswith("-") or ask_git(root, "check-ref-format", f"refs/heads/{name}") is None:
         raise UsageError(f"the event names a branch {name!r}, which can't be the name of one")
     return Branch(root=root, name=name)
 

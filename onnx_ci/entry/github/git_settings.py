@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.targets.git import run_git
+from onnx_ci.targets.git import ask_git, git_or_none, run_git
 
 Settings = Sequence[tuple[str, str]]
 LEAST_GIT = (2, 31)
@@ -48,7 +48,7 @@ def credentials(token: str) -> Settings:
 
 def require_git(root: Path) -> None:
     """Older ones do not look for settings in the environment, and would push without the token."""
-    found = re.search(r"(\d+)\.(\d+)", run_git(root, "version") or "")
+    found = re.search(r"(\d+)\.(\d+)", run_git(root, "version"))
     if found and (int(found[1]), int(found[2])) < LEAST_GIT:
         raise EnvironmentFault(
             f"this runner has git {found[0]}, and mode commit needs 2.31 or later", hint="install a newer git"
@@ -68,12 +68,12 @@ def identity(root: Path) -> Settings:
 
 def _is_set(root: Path, key: str) -> bool:
     name = {"user.name": "GIT_COMMITTER_NAME", "user.email": "GIT_COMMITTER_EMAIL"}[key]
-    return bool(os.environ.get(name) or (run_git(root, "config", "--get", key) or "").strip())
+    return bool(os.environ.get(name) or (ask_git(root, "config", "--get", key) or "").strip())
 
 
 def lfs_filter(root: Path) -> Settings:
     """Git LFS as `git lfs install` sets it up, where nobody did: else models would be added as they are."""
-    if run_git(root, "config", "--get", "filter.lfs.clean") or run_git(root, "lfs", "version") is None:
+    if ask_git(root, "config", "--get", "filter.lfs.clean") or git_or_none(root, "lfs", "version") is None:
         return ()
     return (
         ("filter.lfs.clean", "git-lfs clean -- %f"),

@@ -8,7 +8,7 @@ from onnx_ci.entry.github.branch import REMOTE, Branch, parents_of
 from onnx_ci.entry.github.git_settings import git_settings, identity
 from onnx_ci.entry.github.message import is_our_own
 from onnx_ci.targets.changes import changed_between
-from onnx_ci.targets.git import commit_of, complaint_of, run_git
+from onnx_ci.targets.git import commit_of, complaint_of, git_or_none, run_git
 
 _MOST = 20  # commits of ours, one on top of the other
 
@@ -32,10 +32,10 @@ def changed_again(branch: Branch, names: Sequence[str]) -> str:
 
 def _is_ours(branch: Branch, commit: str) -> bool:
     """By the mark and by the author: a squashed pull request has our mark too, and is somebody else's."""
-    found = run_git(branch.root, "log", "-1", "--format=%ae%n%B", commit) or ""
+    found = run_git(branch.root, "log", "-1", "--format=%ae%n%B", commit)
     address, _, message = found.partition("\n")
     with git_settings(identity(branch.root)):
-        ours = run_git(branch.root, "var", "GIT_AUTHOR_IDENT") or ""
+        ours = git_or_none(branch.root, "var", "GIT_AUTHOR_IDENT") or ""
     return is_our_own(message) and f"<{address}>" in ours
 
 

@@ -10,7 +10,7 @@ from onnx_ci.entry.github.branch import REMOTE, Branch, gone
 from onnx_ci.entry.github.event import Event
 from onnx_ci.entry.github.lfs_objects import send
 from onnx_ci.report.style import one_line
-from onnx_ci.targets.git import commit_of, run_git, try_git
+from onnx_ci.targets.git import ask_git, commit_of, try_git
 
 _MOVED = re.compile(
     r"\[rejected\]|fetch first|non-fast-forward|cannot lock ref|\bstale info\b", re.IGNORECASE
@@ -51,7 +51,7 @@ def push(branch: Branch, names: Sequence[str], event: Event) -> Pushed:
 def _is_below(branch: Branch, tip: str) -> bool:
     """Whether our commit has the tip below it: with a lease git itself would not ask."""
     known = commit_of(branch.root, tip) is not None
-    return known and run_git(branch.root, "merge-base", "--is-ancestor", tip, "HEAD") is not None
+    return known and ask_git(branch.root, "merge-base", "--is-ancestor", tip, "HEAD") is not None
 
 
 def read_refusal(name: str, said: str) -> Pushed:

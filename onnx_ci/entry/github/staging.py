@@ -13,7 +13,7 @@ from onnx_ci.entry.github.git_settings import git_settings, identity
 from onnx_ci.entry.github.lfs_objects import kept_by_lfs, staged_objects
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.results import RunReport
-from onnx_ci.targets.git import LITERAL, git_into, run_git, try_git
+from onnx_ci.targets.git import LITERAL, git_into, git_or_none, try_git
 from onnx_ci.targets.select import Wanted
 
 PATCH = "changes.patch"
@@ -26,7 +26,7 @@ def stage(root: Path, names: Sequence[str]) -> None:
 
 
 def unstage(root: Path, names: Sequence[str]) -> None:
-    run_git(root, "reset", "--quiet", "--", *names, also=LITERAL)
+    git_or_none(root, "reset", "--quiet", "--", *names, also=LITERAL)
 
 
 def commit(root: Path, names: Sequence[str], message: str) -> None:
@@ -59,7 +59,8 @@ def keep_patch(root: Path, names: Sequence[str], base: str, folder: Path) -> Non
     files are kept beside it."""
     stage(root, names)
     words = ("--cached", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", base)
-    git_into(folder / PATCH, root, "--literal-pathspecs", "diff", *words, "--", *names)
+    if not git_into(folder / PATCH, root, "--literal-pathspecs", "diff", *words, "--", *names):
+        raise EnvironmentFault("git could not make a patch of the changes", hint="nothing was pushed")
     for name in kept_by_lfs(root, names):
         target = folder / "files" / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from onnx_ci.entry.github.git_settings import git_settings, identity
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.policy.load import FILE_NAMES
 from onnx_ci.targets.changes import changed_between
-from onnx_ci.targets.git import commit_of, complaint_of, run_git
+from onnx_ci.targets.git import commit_of, complaint_of, git_or_none
 
 
 def catch_up(branch: Branch, base: str, names: Sequence[str]) -> str:
@@ -23,7 +23,7 @@ def catch_up(branch: Branch, base: str, names: Sequence[str]) -> str:
             words = ("--quiet", "--autostash", "--onto", tip, base)
             if complaint_of(branch.root, "rebase", *words) is None:
                 return commit_of(branch.root, "HEAD") or ""
-        run_git(branch.root, "rebase", "--abort")
+        git_or_none(branch.root, "rebase", "--abort")
     complaint = complaint_of(branch.root, "reset", "--quiet", "--keep", tip)
     if complaint is not None:
         raise EnvironmentFault(
