@@ -145,6 +145,17 @@ def select_asked(context: Context, options: argparse.Namespace) -> Selection:
     return select_models(context, wanted)
 
 
+def _refuse_unreached(context: Context, selection: Selection) -> None:
+    """What is named is checked: no policy reaches a model above its folder."""
+    for model in selection.models:
+        ruled = context_for(context, policy_for(context, model.parent))
+        if not model.is_relative_to(ruled.folder):
+            raise UsageError(
+                f"{str(model)!r} is not below the folder of {ruled.checked.file}, and rules reach no further",
+                hint="put a policy into its folder or above it",
+            )
+
+
 def select_models(context: Context, wanted: Wanted) -> Selection:
     context.tree = tree_of(wanted, context.repository)
     scene = Scene(
@@ -163,6 +174,8 @@ def judge_selection(
     """Judge what was selected, each model by its own policy; with nothing selected the report is empty."""
     from onnx_ci.results import RunReport
 
+    if selection.named:
+        _refuse_unreached(context, selection)
     policies = {policy_for(context, model.parent) for model in selection.models}
     ruled = policies and None not in policies  # by policies further down: what is missing here is not missed
     notes = (*(() if ruled else context.notes), *filter(None, [selection.note]))

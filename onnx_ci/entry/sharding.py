@@ -52,7 +52,8 @@ def part_of(context: Context, selection: Selection, asked: str) -> tuple[Selecti
     parts = Parts(context, selection, count)
     models = parts.models(index)
     note = selection.note or ("" if models else f"there is no model for shard {asked}")
-    return Selection(models=models, base=selection.base, note=note), parts.shard(index)
+    part = Selection(models=models, base=selection.base, note=note, named=selection.named)
+    return part, parts.shard(index)
 
 
 def _units(context: Context, selection: Selection) -> Iterator[Unit]:

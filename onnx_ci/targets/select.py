@@ -23,10 +23,13 @@ Owns = Callable[[Path, Path], bool]
 class Selection:
     """The models to look at, the commit to compare sizes with, and what to tell the user."""
 
-    def __init__(self, *, models: Sequence[Path], base: str = "", note: str = "") -> None:
+    def __init__(
+        self, *, models: Sequence[Path], base: str = "", note: str = "", named: bool = False
+    ) -> None:
         self.models = tuple(models)
         self.base = base
         self.note = note
+        self.named = named  # by the user, each of them or a folder of theirs: all are to be checked
 
 
 class Wanted:
@@ -109,31 +112,40 @@ def select(wanted: Wanted, scene: Scene) -> Selection:
 
 
 def _named(wanted: Wanted, scene: Scene) -> Selection:
+    """What is named is checked, or the call does not make sense. A hook names whatever is staged."""
     base = _base(scene)
     scene.look_up(_absolute(text, scene) for text in wanted.paths)
     named = {text: _expand(_absolute(text, scene), text, scene) for text in wanted.paths}
     found = {text: _models(paths, scene) for text, paths in named.items()}
     ruled = {text: _ruled(paths, scene) for text, paths in named.items()}
     empty = [text for text in named if not found[text] and ruled[text] is None]
-    notes = [f"no model, nor the data of one: {', '.join(empty)}"] if empty else []
+    if empty and not wanted.hook:
+        raise UsageError(
+            f"no model, nor the data of one: {', '.join(empty)}",
+            hint="name models, their data or folders that have models; or run: onnx-ci check --all",
+        )
+    note = ""
     if any(models is not None for models in ruled.values()):
-        notes.append("the policy itself is named, so every model below it is checked")
+        note = "the policy itself is named, so every model below it is checked"
     models = {model for text in named for model in (*found[text], *(ruled[text] or ()))}
-    return Selection(models=sorted(models), base=base, note="; ".join(notes))
+    return Selection(models=sorted(models), base=base, note=note, named=not wanted.hook)
 
 
 def _hooked(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
     """A hook is told of files that are there: what was deleted, linked or is on another branch, git knows."""
     changed = _changed(wanted, scene, repository)
     scene.look_up(_absolute(text, scene) for text in wanted.paths)
-    paths = [text for text in wanted.paths if not _is_not_pushed(_absolute(text, scene), scene)]
-    named = _named(Wanted(paths=paths), scene).models if paths else ()
+    paths = [text for text in wanted.paths if not _is_passed_over(_absolute(text, scene), text, scene)]
+    named = _named(Wanted(paths=paths, hook=True), scene).models if paths else ()
     note = changed.note if changed.models or not named else ""
     return Selection(models=sorted({*changed.models, *named}), base=changed.base, note=note)
 
 
-def _is_not_pushed(path: Path, scene: Scene) -> bool:
-    """A file that is here but not in the pushed commit: at a push the work tree is another matter."""
+def _is_passed_over(path: Path, text: str, scene: Scene) -> bool:
+    """A file that is deleted or outside; at a push, where the work tree is another matter, one that is here
+    but not in the pushed commit."""
+    if not path.is_relative_to(scene.root) or not (text.startswith("-") or scene.exists(path)):
+        return True
     pushed = scene.tree is not None and scene.tree.commit
     return bool(pushed) and path.is_file() and not scene.is_tracked(path)
 
@@ -242,11 +254,21 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def _absolute(text: str, scene: Scene) -> Path:
-    return Path(os.path.normpath(scene.here / text))
+    """A file as it is called from the top; links that lead there are followed, a link itself is not."""
+    path = Path(os.path.normpath(scene.here / text))
+    if path.is_relative_to(scene.root):
+        return path
+    led = Path(os.path.realpath(path.parent)) / path.name
+    return led if led.is_relative_to(scene.root) else path
 
 
 def _expand(path: Path, text: str, scene: Scene) -> Sequence[Path]:
     """A file as it is, a folder as the models in it."""
+    if not path.is_relative_to(scene.root) and (path.exists() or path.is_symlink()):
+        raise UsageError(
+            f"{text!r} is outside of {str(scene.root)!r}, and nothing there is checked from here",
+            hint="run onnx-ci there",
+        )
     if path.is_dir():
         return scene.models(path)
     if not scene.exists(path):

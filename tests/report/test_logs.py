@@ -37,6 +37,7 @@ def test_nor_in_what_is_said_where_nothing_is_to_do(tmp_path: Path) -> None:
     name = "##vso[task.setvariable variable=X]y.txt"
     (tmp_path / name).write_text("")
     done = call("check", name, cwd=tmp_path)
-    assert "no model, nor the data of one" in done.out
+    assert done.code == 2
+    assert "no model, nor the data of one" in done.err
     assert not COMMAND.search(done.out + done.err)
     assert not COMMAND.search(call("check", f"{name}.onnx", cwd=tmp_path).err)
