@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ from onnx_ci.methods.catalogue import method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, Tolerance
 from onnx_ci.request import Request
 from onnx_ci.results import Outcome, RunReport
+from onnx_ci.scratch import scratch_folder
 from onnx_ci.shown import Verification
 from onnx_ci.single import compare_files, shrink_file
 from onnx_ci.targets.select import Wanted
@@ -90,8 +90,8 @@ def shrink(
 
     if isinstance(model, onnx.ModelProto):
         _refuse_files(choices)
-        with tempfile.TemporaryDirectory() as folder:
-            source, target = Path(folder) / "model.onnx", Path(folder) / "shrunk.onnx"
+        with scratch_folder() as folder:
+            source, target = folder / "model.onnx", folder / "shrunk.onnx"
             onnx.save(model, source)
             outcome = shrink_file(request(source, target))
             return ShrinkResult(model=onnx.load(target) if target.exists() else None, outcome=outcome)
@@ -113,10 +113,8 @@ def compare(
 ) -> Outcome:
     """Run both models; `verdict` is "ok" within the tolerance, the numbers are in `verification`."""
     limits = _tolerance(tolerance)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [
-            _on_disk(item, Path(folder) / name) for item, name in ((first, "a.onnx"), (second, "b.onnx"))
-        ]
+    with scratch_folder() as folder:
+        paths = [_on_disk(item, folder / name) for item, name in ((first, "a.onnx"), (second, "b.onnx"))]
         return compare_files(
             *paths,
             tolerance=limits,

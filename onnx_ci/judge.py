@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnx_ci.errors import ModelError
@@ -14,6 +13,7 @@ from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model
 from onnx_ci.model.replace import is_unfinished
 from onnx_ci.results import Outcome
+from onnx_ci.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from onnx_ci.verify.client import Runner
@@ -31,9 +31,9 @@ def judge(job: Job, runner: Runner | None, say: Say = lambda _: None) -> Outcome
     )
     try:
         hashing = job.hashing or (BackgroundHash(job.path) if job.identify else None)
-        with open_model(job.path, root=job.root) as model, tempfile.TemporaryDirectory() as scratch:
+        with open_model(job.path, root=job.root) as model, scratch_folder() as scratch:
             if not is_unfinished(model):
-                return AnewGate(job, model, hashing, Path(scratch), say, runner).run(outcome)
+                return AnewGate(job, model, hashing, scratch, say, runner).run(outcome)
             if job.write is None:
                 return replace(outcome, verdict="would_shrink", findings=(_unfinished(job),))
             job.write(model.copy(), model, model_digest(model))

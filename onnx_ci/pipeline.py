@@ -16,11 +16,13 @@ from onnx_ci.findings import Finding
 from onnx_ci.groups import Groups
 from onnx_ci.job import Job, Say, Write, noting, write_in_place
 from onnx_ci.judge import judge
+from onnx_ci.model.ownership import is_needed
 from onnx_ci.obtain import check_out, obtain
 from onnx_ci.policy.match import ended_override, rule_for
 from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Outcome, RunReport
-from onnx_ci.sources import Sources
+from onnx_ci.scratch import sweep_files
+from onnx_ci.sources import Source, Sources
 from onnx_ci.standing import Standing
 from onnx_ci.verify.client import Runner
 
@@ -46,6 +48,7 @@ class Plan:
     cache: bool = True
     runtimes: tuple[str, ...] = ()  # versions of onnxruntime, beside those of the rules
     targets: Mapping[Path, int] = field(default_factory=dict)  # what groups leave to models, in bytes
+    swept: set[Path] = field(default_factory=set)  # folders that were rid of what dead runs left
     sharded: bool = False  # only a part of what is to be judged: then groups are judged by whoever has all
 
 
@@ -146,6 +149,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
     if rule is None or rule.ignore:
         return _ignored(plan, path, name, rule)
     source = plan.sources.of(path)
+    _sweep(plan, source)
     wrote: list[Path] = []
     job = Job(
         path=source.path,
@@ -177,6 +181,13 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         only_new=plan.only_new,
     )
     return standing.apply(_with_ended_override(plan, outcome, matched))
+
+
+def _sweep(plan: Plan, source: Source) -> None:
+    """Remove what dead runs left beside a model and its data; each folder is looked at once."""
+    for folder in {part.path.parent for part in source.parts} - plan.swept:
+        plan.swept.add(folder)
+        sweep_files(folder, is_needed)
 
 
 def shown(plan: Plan, path: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import filecmp
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -30,6 +29,7 @@ from onnx_ci.policy.schema import (
 )
 from onnx_ci.request import Request
 from onnx_ci.results import Outcome
+from onnx_ci.scratch import scratch_folder
 from onnx_ci.shown import Verification
 from onnx_ci.whole import whole
 
@@ -204,7 +204,7 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
     from onnx_ci.verify.verifier import Verifier
 
     home = home_of(before.path)
-    with _runner() as runner, tempfile.TemporaryDirectory(prefix="onnx-ci-") as scratch:
+    with _runner() as runner, scratch_folder() as scratch:
         verifier = Verifier(
             runner.using(libraries=Libraries(rule.libraries, home)),
             before.path,
@@ -215,7 +215,7 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
             stored=values_beside(before),
         )
         extra = values_beside(after)
-        found = verified(verifier, before, after, rule, Path(scratch))
+        found = verified(verifier, before, after, rule, scratch)
         if found.status == "passed":
             optimized = Fusions(verifier.runner, before.path, rule.limits).against(after.path)
             found = replace(found, optimized=optimized)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model.endings import DATA_ENDINGS
 from onnx_ci.model.ownership import data_of
 from onnx_ci.model.pointers import LARGEST, Pointer, read_pointer
+from onnx_ci.scratch import scratch_folder
 from onnx_ci.targets import dvc, lfs
 from onnx_ci.targets.git import find_root
 from onnx_ci.targets.tree import LINK, Entry, Tree
@@ -110,8 +110,7 @@ class Sources:
     @property
     def scratch(self) -> Path:
         if self._scratch is None:
-            folder = tempfile.TemporaryDirectory(prefix="onnx-ci-", ignore_cleanup_errors=True)
-            self._scratch = Path(self._stack.enter_context(folder)).resolve()
+            self._scratch = self._stack.enter_context(scratch_folder())
         return self._scratch
 
     def in_users_words(self, text: str) -> str:

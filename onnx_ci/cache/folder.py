@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 from onnx_ci.errors import UsageError
 from onnx_ci.places import cache_home
+from onnx_ci.scratch import create, remove_dead
 from onnx_ci.sizes import parse_size
 
 LARGEST = "2 GB"
 SUFFIX = ".outcome"
 UNFINISHED = ".part"
 LEAST = 1 << 16  # what an entry counts for at least, so that there are never too many of them
-STALE_SECONDS = 3600
 
 
 def folder() -> Path:
@@ -69,18 +67,18 @@ def put(name: str, pieces: Iterable[bytes | Path], size: int) -> None:
 def _write(path: Path, pieces: Iterable[bytes | Path]) -> None:
     import shutil
 
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=UNFINISHED)
+    temporary = path.with_name(f"{os.urandom(8).hex()}{UNFINISHED}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(create(temporary, 0o600), "wb") as file:
             for piece in pieces:
                 if isinstance(piece, bytes):
                     file.write(piece)
                     continue
                 with piece.open("rb") as source:
                     shutil.copyfileobj(source, file, 1 << 20)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _trim(place: Path, most: int) -> None:
@@ -102,5 +100,5 @@ def _entries(place: Path) -> Iterator[tuple[float, int, str]]:
             continue
         if found.name.endswith(SUFFIX):
             yield info.st_mtime, info.st_size, found.path
-        elif found.name.endswith(UNFINISHED) and time.time() - info.st_mtime > STALE_SECONDS:
-            Path(found.path).unlink(missing_ok=True)
+        elif found.name.endswith(UNFINISHED):
+            remove_dead(Path(found.path))

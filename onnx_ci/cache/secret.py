@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 from pathlib import Path
+
+from onnx_ci.scratch import create, sweep_files, temporary_name
 
 NAME = "ONNX_CI_CACHE_KEY"
 LENGTH = 32
@@ -39,8 +40,9 @@ def _read(path: Path) -> bytes | None:
 def _make(path: Path) -> bytes | None:
     """Of two runs that make one at once, one may sign what nobody believes: that costs time, no more."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
-    with os.fdopen(handle, "wb") as file:
+    sweep_files(path.parent, lambda _: False, of=path.name)
+    temporary = temporary_name(path)
+    with os.fdopen(create(temporary, 0o600), "wb", buffering=0) as file:
         file.write(secrets.token_bytes(LENGTH))
-    Path(name).replace(path)
+    temporary.replace(path)
     return _read(path)

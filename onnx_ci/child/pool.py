@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import atexit
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from onnx_ci.child.process import ChildProcess
+from onnx_ci.scratch import new_folder
 
 
 class Pool:
@@ -46,7 +46,7 @@ class Pool:
             if child.alive and child.memory == memory:
                 return child, home
             _end(child, home)
-        home = Path(tempfile.mkdtemp(prefix="onnx-ci-"))
+        home = new_folder()
         return ChildProcess(self.entry, memory, home, repeatable=True), home
 
 

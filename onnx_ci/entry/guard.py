@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
 
 from onnx_ci.errors import OnnxCiError
 
@@ -11,15 +14,52 @@ if TYPE_CHECKING:
     Complain = Callable[[OnnxCiError], None]
 
 
+INTERRUPTED = "interrupted; no model was left half written"
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal that asks us to end; whatever cleans up after Ctrl-C does so after this."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end us as Ctrl-C does; where they are ignored, as under nohup, they stay so."""
+
+    def stop(number: int, _: object) -> None:
+        for each in ours:  # once is enough: cleaning up is not to be cut short
+            signal.signal(each, signal.SIG_IGN)
+        raise Stopped(number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []  # only the main thread may
+    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def guarded(work: Callable[[], int], complain: Complain) -> int:
     """Run something; everything it raises ends here."""
     try:
-        return work()
+        with _stopped_by_signals():
+            return work()
     except OnnxCiError as error:
         complain(error)
         return error.exit_code
+    except Stopped as stop:
+        complain(OnnxCiError(INTERRUPTED))
+        return 128 + stop.number
     except KeyboardInterrupt:
-        complain(OnnxCiError("interrupted; no model was left half written"))
+        complain(OnnxCiError(INTERRUPTED))
         return 130
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""

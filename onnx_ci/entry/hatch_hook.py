@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +26,15 @@ class OnnxCiBuildHook(BuildHookInterface[BuilderConfig]):
         from onnx_ci.entry.packing import Options, packed_for
         from onnx_ci.errors import OnnxCiError
         from onnx_ci.report.style import complaint
+        from onnx_ci.scratch import new_folder
 
         try:
             options = Options(self.config, WHERE, "policy", "models", "sdist")
             if version == "editable" or not (self.target_name == "wheel" or options.sdist):
                 return
             found = self._files(build_data)
-            self._staging = tempfile.TemporaryDirectory(prefix="onnx-ci-")
-            packed, report = packed_for(options, Path(self.root), found, Path(self._staging.name))
+            self._staging = new_folder()
+            packed, report = packed_for(options, Path(self.root), found, self._staging)
         except OnnxCiError as error:
             self.app.abort(f"onnx-ci: {complaint(error.message, error.hint)}")
         else:
@@ -42,7 +43,7 @@ class OnnxCiBuildHook(BuildHookInterface[BuilderConfig]):
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         if hasattr(self, "_staging"):
-            self._staging.cleanup()
+            shutil.rmtree(self._staging, ignore_errors=True)
 
     def _files(self, build_data: dict[str, Any]) -> dict[str, Path]:
         """All files of the package, by the path that leads to their place in it: those of the source tree by
@@ -73,7 +74,7 @@ class OnnxCiBuildHook(BuildHookInterface[BuilderConfig]):
         """A path can be included by force as one thing only, and this one may be included already."""
         from onnx_ci.single import copy_file
 
-        copy = Path(self._staging.name, name)
+        copy = self._staging / name
         copy_file(file, copy)
         return str(copy)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,8 +52,9 @@ class ShrinkModels:
             return
         from onnx_ci.entry.build_folder import BuildFolder
         from onnx_ci.entry.packing import models_of, packed_for
+        from onnx_ci.scratch import scratch_folder
 
-        with tempfile.TemporaryDirectory(prefix="onnx-ci-") as staging, _errors_of_setuptools():
+        with scratch_folder() as staging, _errors_of_setuptools():
             options, folder = _options(self), BuildFolder(Path(self.build_lib))
             super().run()  # type: ignore[misc]
             found = dict(_data_files(self))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath, PureWindowsPath
 
-SUFFIX = ".onnx-ci-tmp"  # of files on their way to their name
+from onnx_ci.scratch import SUFFIX
 
 
 def is_inside(name: str) -> bool:

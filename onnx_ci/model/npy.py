@@ -14,10 +14,11 @@ from itertools import count
 from pathlib import Path
 
 from onnx_ci.model.dtypes import stored_bytes
-from onnx_ci.model.locations import SUFFIX, is_inside
+from onnx_ci.model.locations import is_inside
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
 from onnx_ci.model.wire import Span
+from onnx_ci.scratch import SUFFIX
 
 KEY = "onnx_ci.npy"
 INNER = "onnx_ci.npy.inner"

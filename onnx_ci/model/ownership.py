@@ -39,6 +39,11 @@ def other_users(data: Path, model: Path, root: Path) -> list[Path]:
     ]
 
 
+def is_needed(file: Path) -> bool:
+    """Whether any model names a file, or may: where a replacement was cut short, one needs temporary data."""
+    return bool(other_users(file, Path(), Path(file.resolve().anchor)))
+
+
 def sharers(model: Model, root: Path) -> list[Path]:
     """Models that name any of this one's data files as well; of one that can't be read nobody knows it."""
     target = model.path.resolve()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 import re
 import shlex
-import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -13,13 +11,10 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.endings import DATA_ENDINGS
 from onnx_ci.model.external import data_files, opened_files, own_data
-from onnx_ci.model.locations import SUFFIX
 from onnx_ci.model.naming import names_for
-from onnx_ci.model.npy import own_start
-from onnx_ci.model.ownership import data_of, is_own, other_users, refuse_changed
+from onnx_ci.model.ownership import data_of, is_needed, is_own, other_users, refuse_changed
 from onnx_ci.model.save import publish, without_temporary
-
-STALE_SECONDS = 3600
+from onnx_ci.scratch import sweep_files
 
 
 def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> Path:
@@ -27,7 +22,8 @@ def replace_model(candidate: Model, original: Model, *, root: Path, digest: str)
     target = writable_target(original.path, root)
     ours = [name for name in opened_files(original) if _is_ours(name, target, root)]
     names = names_for(candidate, target, kept=ours)
-    _sweep(target, root, keep=set(data_files(original.proto)))
+    for folder in {(target.parent / name).parent for name in (target.name, *data_files(original.proto))}:
+        sweep_files(folder, is_needed)
     publish(candidate, target, digest=digest, names=names, ready=lambda: refuse_changed(original))
     for name in ours:
         if name not in names.values():
@@ -53,21 +49,13 @@ def is_unfinished(model: Model) -> bool:
     return any(without_temporary(name) != name for name in data_files(model.proto))
 
 
-def _sweep(target: Path, root: Path, keep: set[str]) -> None:
-    """Remove what killed runs left beside a model. Young files may belong to a run that is still going."""
-    for own in (f".{glob.escape(target.name)}.*", f".{glob.escape(own_start(target))}*.npy.*"):
-        for file in target.parent.glob(f"{own}{SUFFIX}"):
-            stale = time.time() - file.stat().st_mtime > STALE_SECONDS
-            if stale and file.name not in keep and not other_users(file, target, root):
-                file.unlink(missing_ok=True)
-
-
 def write_new(
     candidate: Model, original: Model, target: Path, *, digest: str, reserved: Collection[str] = ()
 ) -> Path:
     """Write the candidate under a name of its own, over what is there and its data, but no one else's."""
     ours = {name for name in replaceable_data(target) if _is_ours(name, target, target.parent)}
     names = names_for(candidate, target, merged=opened_files(original), ours=ours, reserved=reserved)
+    sweep_files(target.parent, is_needed)
     publish(candidate, target, digest=digest, names=names, ready=lambda: refuse_changed(original))
     return target
 

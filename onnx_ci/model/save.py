@@ -16,6 +16,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
@@ -23,9 +24,11 @@ from onnx_ci.model.digest import model_digest
 from onnx_ci.model.external import opened_files
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
-from onnx_ci.model.locations import SUFFIX
 from onnx_ci.model.store import Store, write_all
 from onnx_ci.model.wire import Piece, Span
+from onnx_ci.scratch import LOCKS, SUFFIX, create, temporary_name
+
+STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def write_model(model: Model, path: Path, *, all_to: str = "") -> None:
@@ -53,18 +56,20 @@ def publish(
     ready()
     finals = _final_names(model, names or {})
     layout = lay_out(model, names=finals)
-    data = {name: _temporary(target.parent / name) for name in layout.data}
-    copies = {name: _temporary(target.parent / name) for name in layout.data}
+    data = {name: temporary_name(target.parent / name) for name in layout.data}
+    copies = {name: temporary_name(target.parent / name) for name in layout.data}
     bridge_names = {old: _relative(data[new], target) for old, new in finals.items() if new in data}
-    final, bridge = _temporary(target), _temporary(target)
-    with _cleaned_up([*data.values(), *copies.values(), bridge, final]) as temporary, _disk_errors(target):
+    final, bridge = temporary_name(target), temporary_name(target)
+    files = [*data.values(), *copies.values(), bridge, final]
+    with contextlib.ExitStack() as locks, _cleaned_up(files) as temporary, _disk_errors(target):
         for name, pieces in layout.data.items():
             data[name].parent.mkdir(parents=True, exist_ok=True)
             for file in (data[name], copies[name]):
-                _write(file, pieces, model.store, mode_of=target.parent / name)
-        _write(final, layout.model, model.store, mode_of=target)
+                _write_aside(file, pieces, model.store, target.parent / name, locks)
+        _write_aside(final, layout.model, model.store, target, locks)
         if data:
-            _write(bridge, lay_out(model, names=bridge_names).model, model.store, mode_of=target)
+            layout = lay_out(model, names=bridge_names)
+            _write_aside(bridge, layout.model, model.store, target, locks)
         _compare(bridge if data else final, digest)
         model.close()
         # All bytes are on disk: what follows are renames only, and they are not interrupted.
@@ -99,25 +104,35 @@ def _compare(path: Path, digest: str) -> None:
             )
 
 
-def _write(path: Path, pieces: list[Piece], store: Store, *, mode_of: Path | None = None) -> None:
+def _write(path: Path, pieces: list[Piece], store: Store) -> None:
     with path.open("wb", buffering=0) as file:
-        small = bytearray()
-        for piece in pieces:
-            if not isinstance(piece, Span):
-                small += piece
-                continue
-            write_all(file, small)
-            small.clear()
-            store.copy(piece, file)
+        _write_pieces(file, pieces, store)
+
+
+def _write_aside(
+    path: Path, pieces: list[Piece], store: Store, final: Path, locks: contextlib.ExitStack
+) -> None:
+    """A file on its way to its name: flushed, with the mode of what is there, and held until all is done."""
+    handle = create(path)
+    if LOCKS:
+        locks.callback(os.close, handle)
+    with os.fdopen(handle, "wb", buffering=0, closefd=not LOCKS) as file:
+        _write_pieces(file, pieces, store)
+        if final.exists():
+            path.chmod(stat.S_IMODE(final.stat().st_mode))
+        os.fsync(handle)
+
+
+def _write_pieces(file: IO[bytes], pieces: list[Piece], store: Store) -> None:
+    small = bytearray()
+    for piece in pieces:
+        if not isinstance(piece, Span):
+            small += piece
+            continue
         write_all(file, small)
-        if mode_of is not None:
-            if mode_of.exists():
-                path.chmod(stat.S_IMODE(mode_of.stat().st_mode))
-            os.fsync(file.fileno())
-
-
-def _temporary(final: Path) -> Path:
-    return final.with_name(f".{final.name}.{os.urandom(4).hex()}{SUFFIX}")
+        small.clear()
+        store.copy(piece, file)
+    write_all(file, small)
 
 
 def without_temporary(name: str) -> str:
@@ -144,18 +159,19 @@ def _flush(path: Path) -> None:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C until a few renames are done. Only the main thread may, and need."""
+    """Hold back Ctrl-C and its like until a few renames are done. Only the main thread may, and need."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    pressed: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in STOPPING}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ file that is cut short while it is mapped kills the process that reads it.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import IO
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.wire import Span
+from onnx_ci.scratch import new_folder
 
 CHUNK = 1 << 18  # bytes held at a time; what fits a core's own cache is read twice as fast
 
@@ -47,7 +49,7 @@ class Store:
         self._sources: list[Source] = []
         self._scratch: int | None = None
         self._scratch_end = 0
-        self._folders: list[tempfile.TemporaryDirectory[str]] = []
+        self._folders: list[Path] = []
 
     def add_file(self, path: Path) -> int:
         self._sources.append(Source(path.open("rb", buffering=0), path.name))
@@ -55,8 +57,8 @@ class Store:
 
     def folder(self) -> Path:
         """A new scratch folder for files that are to be added; it goes when the store is closed."""
-        self._folders.append(tempfile.TemporaryDirectory(prefix="onnx-ci-"))
-        return Path(self._folders[-1].name)
+        self._folders.append(new_folder())
+        return self._folders[-1]
 
     def put(self, data: bytes | memoryview) -> Span:
         """Keep new bytes in the scratch file; memory is free again once they are written."""
@@ -103,7 +105,7 @@ class Store:
         for source in self._sources:
             source.file.close()
         for folder in self._folders:
-            folder.cleanup()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_all(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:

@@ -65,11 +65,12 @@ def renamed_since(root: Path, base: str, *, staged: bool = False, commit: str = 
 def _renames_with_new(root: Path, base: str, new: Sequence[str]) -> dict[str, str]:
     """Git pairs only what it knows: new files are made known in a copy of the index."""
     import shutil
-    import tempfile
+
+    from onnx_ci.scratch import scratch_folder
 
     place = run_git(root, "rev-parse", "--git-path", "index").rstrip("\n")
-    with tempfile.TemporaryDirectory(prefix="onnx-ci-") as folder:
-        copy = Path(folder) / "index"
+    with scratch_folder() as folder:
+        copy = folder / "index"
         if (root / place).is_file():
             shutil.copyfile(root / place, copy)
         index = {"GIT_INDEX_FILE": str(copy)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import platform
@@ -10,19 +9,17 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 from onnx_ci.child.wording import clean
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.places import cache_home
+from onnx_ci.scratch import HeldFolder, sweep_folders
 
 PACKAGE = "onnxruntime"
 SECONDS = 900  # for one installation
-STALE_SECONDS = 3600
 UNFINISHED = "unfinished-"
 NUMPY_2 = (1, 19)  # the first that was built for it; older ones don't load beside it
 # What a user may have set for environments of their own, and what would get in the way here.
@@ -69,13 +66,13 @@ def version_in(folder: Path) -> str:
 def _make(folder: Path, wanted: str) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _clear(folder.parent)
-        made = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
+        sweep_folders(folder.parent, UNFINISHED)
+        made = HeldFolder(folder.parent, UNFINISHED)
         try:
-            _install(made, wanted)
-            _put(made, folder)
+            _install(made.path, wanted)
+            _put(made.path, folder)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            made.remove()
     except OSError as error:
         raise EnvironmentFault(
             f"no room for onnxruntime {wanted} in {folder.parent}: {error.strerror or error}",
@@ -89,14 +86,6 @@ def _put(made: Path, folder: Path) -> None:
     except OSError:
         if not folder.is_dir():  # where it is, another was faster: theirs is as good
             raise
-
-
-def _clear(home: Path) -> None:
-    """What a killed run left half made."""
-    for path in home.glob(f"{UNFINISHED}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > STALE_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
 
 
 def _install(folder: Path, wanted: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from onnx_ci.child.process import ChildProcess
+from onnx_ci.scratch import new_folder
 
 WORKER = "onnx_ci.verify.worker"
 
@@ -69,5 +69,5 @@ class Host:
 
     def _home(self) -> Path:
         if self.temp is None:
-            self.temp = Path(tempfile.mkdtemp(prefix="onnx-ci-"))
+            self.temp = new_folder()
         return self.temp

@@ -7,12 +7,12 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.report.style import Style
+from onnx_ci.scratch import scratch_folder
 from onnx_ci.targets.git import run_git
 
 POLICY = """\
@@ -65,8 +65,8 @@ def _step(style: Style, *arguments: str) -> int:
 @contextlib.contextmanager
 def _folder(wanted: str | None) -> Iterator[Path]:
     if wanted is None:
-        with tempfile.TemporaryDirectory(prefix="onnx-ci-demo-") as folder:
-            yield Path(folder)
+        with scratch_folder() as folder:
+            yield folder
         return
     path = Path(wanted)
     path.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from onnx_ci.entry.context import Context, open_context, policy_for
-from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
+from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.methods.catalogue import Catalogue
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import compressed_size, parameters
@@ -21,6 +21,7 @@ from onnx_ci.report.style import one_line
 from onnx_ci.sizes import format_size
 from onnx_ci.sources import Part, Sources
 from onnx_ci.targets.select import all_models
+from onnx_ci.whole import whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,14 +69,9 @@ def _said(change: Lowered) -> str:
 
 def _write(path: Path, mark: bytes, text: str) -> None:
     """In one step: a policy that is half written would stop everybody."""
-    fresh = path.with_name(f"{path.name}.tmp")
-    try:
-        fresh.write_bytes(mark + text.encode())
-        fresh.chmod(path.stat().st_mode)
-        fresh.replace(path)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise EnvironmentFault(f"{path.name} could not be written: {error.strerror}") from None
+    with whole(path) as temporary:
+        temporary.write_bytes(mark + text.encode())
+        temporary.chmod(path.stat().st_mode)
 
 
 class Present:

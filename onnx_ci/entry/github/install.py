@@ -19,10 +19,12 @@ from onnx_ci.entry.github.event import Event
 from onnx_ci.entry.github.inputs import Inputs, wrong
 from onnx_ci.entry.github.outputs import write_outputs
 from onnx_ci.errors import EnvironmentFault
+from onnx_ci.scratch import HeldFolder, scratch_folder, sweep_folders
 from onnx_ci.version import __version__
 
 HOME = Path(__file__).resolve().parents[3]  # where the action is: our own source
 MARKER = "complete"
+_NEW = "new-"  # starts the name of an environment that is being made
 _UNUSED_SECONDS = 60 * 24 * 3600
 _LAUNCHER = '#!/bin/sh\nexec "$(dirname "$0")/../{python}" -I -m onnx_ci "$@"\n'
 _LAUNCHER_WINDOWS = '@"%~dp0..\\Scripts\\python.exe" -I -m onnx_ci %*\r\n'
@@ -56,11 +58,15 @@ def install(inputs: Inputs, environment: Mapping[str, str]) -> None:
     folder = _tools(environment) / _key(inputs.extras)
     if not is_complete(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as scratch:
-            made = Path(scratch) / "env"
+        sweep_folders(folder.parent, _NEW)
+        scratch = HeldFolder(folder.parent, _NEW)
+        try:
+            made = scratch.path / "env"
             _fill(made, inputs.extras)
             shutil.rmtree(folder, ignore_errors=True)
             _take_place(made, folder)
+        finally:
+            scratch.remove()
     os.utime(folder / MARKER)
     _forget_unused(folder.parent)
     _add_to_path(folder, environment)
@@ -158,7 +164,7 @@ def _run(command: Sequence[str], purpose: str) -> None:
 
 def _started(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Outside of the repository: neither pip nor uv reads a configuration that came with it."""
-    with tempfile.TemporaryDirectory() as empty:
+    with scratch_folder() as empty:
         return subprocess.run(command, cwd=empty, check=False, capture_output=True, text=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from onnx_ci.entry.github.git_settings import git_settings, identity
 from onnx_ci.entry.github.lfs_objects import kept_by_lfs, staged_objects
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.results import RunReport
+from onnx_ci.scratch import scratch_folder
 from onnx_ci.targets.git import LITERAL, git_into, git_or_none, try_git
 from onnx_ci.targets.select import Wanted
 
@@ -31,8 +31,8 @@ def unstage(root: Path, names: Sequence[str]) -> None:
 
 def commit(root: Path, names: Sequence[str], message: str) -> None:
     """These files alone, whatever else is staged; signed where the runner's git is set up for it."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "message"
+    with scratch_folder() as folder:
+        file = folder / "message"
         file.write_text(message, encoding="utf-8", errors="backslashreplace")
         with git_settings(identity(root)):
             _do(root, "commit", "--quiet", "--only", "--file", str(file), "--", *names)
