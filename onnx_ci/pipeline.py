@@ -12,6 +12,7 @@ from pathlib import Path
 
 from onnx_ci.absent import judge_absent, needs_content
 from onnx_ci.baseline import Baseline
+from onnx_ci.child.process import ended_children
 from onnx_ci.findings import Finding
 from onnx_ci.groups import Groups
 from onnx_ci.job import Job, Say, Write, noting, write_in_place
@@ -131,7 +132,12 @@ def _in_parallel(plan: Plan, progress: Progress) -> Iterator[Outcome]:
                 free.put(runner)
 
         with ThreadPoolExecutor(plan.jobs) as pool:
-            yield from pool.map(work, enumerate(plan.models))
+            try:
+                yield from pool.map(work, enumerate(plan.models))
+            except BaseException:  # interrupted, or one model ended the run: don't wait for the others' work
+                with ended_children():
+                    pool.shutdown(cancel_futures=True)
+                raise
 
 
 def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progress) -> Outcome:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,41 @@ from onnx_ci.child.launch import command, environment
 from onnx_ci.child.wording import clean
 
 _TAIL = 4096  # bytes of its last words that are looked at
+
+
+_living: set[subprocess.Popen[bytes]] = set()
+_ending = threading.Event()
+
+
+def note(process: subprocess.Popen[bytes]) -> None:
+    """Know a process, the first of a group of its own, so that whoever ends the run can end it."""
+    _living.add(process)
+    if _ending.is_set():
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it and all that it started, if it is still there, and wait for it."""
+    if process.poll() is None:
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
+    _living.discard(process)
+
+
+@contextlib.contextmanager
+def ended_children() -> Iterator[None]:
+    """No child goes on or is started: the threads that wait for one get their answer at once."""
+    _ending.set()
+    try:
+        for process in list(_living):
+            end(process)
+        yield
+    finally:
+        _ending.clear()
 
 
 class Died(Exception):
@@ -50,6 +86,7 @@ class ChildProcess:
                 start_new_session=True,  # its own group, so that a kill reaches all of it
             )
         self._expired = False
+        note(self._process)
 
     @property
     def pid(self) -> int:
@@ -74,8 +111,7 @@ class ChildProcess:
 
     def stop(self) -> None:
         """Kill it if need be, wait for it, and close our ends: no zombie, no open file stays."""
-        self._kill()
-        self._process.wait()
+        end(self._process)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):  # an unsent request can't be flushed any more
@@ -92,16 +128,7 @@ class ChildProcess:
 
     def _expire(self) -> None:
         self._expired = True
-        self._kill()
-
-    def _kill(self) -> None:
-        if self._process.poll() is not None:
-            return
-        if hasattr(os, "killpg"):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        else:
-            self._process.kill()
+        end(self._process)
 
     def _death(self, seconds: float) -> Died:
         code = self._process.wait()

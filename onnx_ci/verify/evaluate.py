@@ -7,13 +7,13 @@ import math
 import os
 import re
 import shlex
-import signal
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from onnx_ci.child.process import end, note
 from onnx_ci.child.wording import clean
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Evaluate, Limits
@@ -104,22 +104,13 @@ def _run(
         )
     except OSError as error:
         raise _failure(spec.command, f"could not be started: {error.strerror}") from None
+    note(process)
     try:
         return process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         raise _failure(spec.command, f"did not finish within {seconds:g} s") from None
     finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        return
-    if hasattr(os, "killpg"):
-        os.killpg(process.pid, signal.SIGKILL)  # with everything that the command started
-    else:
-        process.kill()
-    process.wait()
+        end(process)
 
 
 def _tail(file: IO[bytes]) -> str:
