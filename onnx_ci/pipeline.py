@@ -116,7 +116,7 @@ def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:
 
 def _in_parallel(plan: Plan, progress: Progress) -> Iterator[Outcome]:
     """Each thread keeps its worker process for all the models it gets."""
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor, wait
     from queue import SimpleQueue
 
     with ExitStack() as stack:
@@ -133,7 +133,12 @@ def _in_parallel(plan: Plan, progress: Progress) -> Iterator[Outcome]:
 
         with ThreadPoolExecutor(plan.jobs) as pool:
             try:
-                yield from pool.map(work, enumerate(plan.models))
+                futures = [pool.submit(work, numbered) for numbered in enumerate(plan.models)]
+                for future in futures:
+                    # Short waits: a signal that another thread got is seen by this one between two of them.
+                    while not wait([future], timeout=0.2).done:
+                        pass
+                    yield future.result()
             except BaseException:  # interrupted, or one model ended the run: don't wait for the others' work
                 with ended_children():
                     pool.shutdown(cancel_futures=True)

@@ -97,7 +97,8 @@ def _help() -> str:
             "",
             *lines,
             "",
-            "exit: 0 all well, 1 a rule is broken, 2 usage or policy, 3 environment, 4 a bug in onnx-ci",
+            "exit: 0 all well, 1 a rule is broken, 2 usage or policy, 3 environment, 4 a bug in onnx-ci;",
+            "130, 143, 129: stopped by Ctrl-C, SIGTERM, SIGHUP",
             "",
         ]
     )
