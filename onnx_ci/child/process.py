@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -124,6 +125,7 @@ class ChildProcess:
         with contextlib.suppress(OSError):  # it died earlier: reading tells the same
             stdin.write(request)
             stdin.flush()
+        _await(stdout.fileno())
         return stdout.readline()
 
     def _expire(self) -> None:
@@ -145,6 +147,15 @@ class ChildProcess:
         with self._stderr.open("rb") as file:
             file.seek(max(0, self._stderr.stat().st_size - _TAIL))
             return file.read().decode("utf-8", "replace")
+
+
+def _await(pipe: int) -> None:
+    """Wait for an answer in short turns: a signal that another thread got is seen between two of them."""
+    if hasattr(select, "poll"):
+        waiting = select.poll()
+        waiting.register(pipe, select.POLLIN)
+        while not waiting.poll(200):
+            pass
 
 
 def _signal_name(number: int) -> str:
