@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import filecmp
 import glob
 import re
 import shlex
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
@@ -17,7 +18,7 @@ from onnx_ci.model.locations import SUFFIX
 from onnx_ci.model.naming import names_for
 from onnx_ci.model.npy import own_start
 from onnx_ci.model.ownership import data_of, is_own, other_users, refuse_changed
-from onnx_ci.model.save import publish, without_temporary
+from onnx_ci.model.save import publish, put_in_place, without_temporary
 
 STALE_SECONDS = 3600
 
@@ -70,6 +71,27 @@ def write_new(
     names = names_for(candidate, target, merged=opened_files(original), ours=ours, reserved=reserved)
     publish(candidate, target, digest=digest, names=names, ready=lambda: refuse_changed(original))
     return target
+
+
+def put_files(files: Mapping[str, Path], target: Path, *, also_ours: Collection[str] = ()) -> None:
+    """Put files that make a model, the model itself first among them, at the target, byte for byte, over
+    what is there and its data, but no one else's. `also_ours` is data that the model there has now."""
+    first, *data = files
+    ours = replaceable_data(target)
+    for name in data:
+        other = target.parent / name
+        if other.exists() and name not in ours and not filecmp.cmp(files[name], other, shallow=False):
+            raise ModelError(
+                f"{display_path(other)}: is there already with other content, and is not the model's own",
+                hint="write to another folder, or remove it first",
+                code="OCI017",
+            )
+    finals = {target.parent / name: files[name] for name in data} | {target: files[first]}
+    put_in_place(finals)
+    for name in also_ours:
+        file = target.parent / name
+        if file not in finals and _is_ours(name, target, target.parent):
+            file.unlink(missing_ok=True)
 
 
 def replaceable_data(target: Path) -> set[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import stat
 import threading
@@ -21,6 +22,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.digest import model_digest
 from onnx_ci.model.external import opened_files
+from onnx_ci.model.hashing import file_sha256
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.locations import SUFFIX
@@ -81,6 +83,29 @@ def publish(
             final.replace(target)
             _flush(target.parent)
             temporary[:] = data.values()
+
+
+def put_in_place(files: Mapping[Path, Path]) -> None:
+    """Put copies of files under the names they are given with: all are on disk and compared before the
+    first gets its name, and the last of them should be the model that needs the others."""
+    ready = {final: _temporary(final) for final in files}
+    with _cleaned_up(list(ready.values())), _disk_errors(list(files)[-1]):
+        for final, source in files.items():
+            final.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, ready[final])
+            if final.exists():
+                ready[final].chmod(stat.S_IMODE(final.stat().st_mode))
+            _flush(ready[final])
+            if file_sha256(ready[final]) != file_sha256(source):
+                raise ModelError(
+                    f"{display_path(final)}: what was read back is not what was written; it is unchanged",
+                    hint="check the disk",
+                    code="OCI017",
+                )
+        with _uninterrupted():
+            for final, temporary in ready.items():
+                temporary.replace(final)
+                _flush(final.parent)
 
 
 def _final_names(model: Model, names: Mapping[str, str]) -> dict[str, str]:

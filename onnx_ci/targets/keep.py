@@ -99,12 +99,12 @@ def _written(repository: Path, file: Path) -> str:
 
 def _hold(repository: Path, ref: str, blobs: Mapping[str, str]) -> None:
     """A ref to a tree of the contents, each called by its sha256: `git log --all` shows no tree."""
+    entries = [word for digest, blob in blobs.items() for word in ("--cacheinfo", f"100644,{blob},{digest}")]
     with tempfile.TemporaryDirectory(prefix="onnx-ci-") as folder:
         index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-        entries = [f"--cacheinfo=100644,{blob},{digest}" for digest, blob in blobs.items()]
-        run_git(repository, "update-index", "--add", *entries, also=index)
+        done = run_git(repository, "update-index", "--add", *entries, also=index)
         tree = (run_git(repository, "write-tree", also=index) or "").strip()
-    if not tree or run_git(repository, "update-ref", ref, tree) is None:
+    if done is None or not tree or run_git(repository, "update-ref", ref, tree) is None:
         raise OSError("git could not make a ref for it")
 
 
