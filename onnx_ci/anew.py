@@ -120,8 +120,8 @@ class AnewGate(Gate):
             severity="warning",
             message=f"{self.job.name}: is not what its receipt says it was made from (sha256"
             f" {receipt.source_sha256[:12]}…): {held.proof.verification.reason}; it is a new source",
-            hint="if it should be a form of that original, put it back:"
-            f" onnx-ci restore --original {self.job.call}",
+            hint=f"to see both: onnx-ci restore --original {self.job.call} other.onnx &&"
+            f" onnx-ci compare other.onnx {self.job.call}",
         )
         self.notes = (finding,)
         return super().choose()

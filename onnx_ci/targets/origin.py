@@ -37,13 +37,13 @@ def find_content(
     `name` is where it was, or is now, in the repository. `size` is its size if that is `exact`, or else
     what it can have at most. Nothing is downloaded, and nothing counts but the digest of what was written.
     """
-    versions = _versions(repository, name)
     for place, file in _files(repository, name, sha256):
         if file.is_file() and file.stat().st_size <= size:
             shutil.copyfile(file, target)
             if file_sha256(target) == sha256:
                 shown = os.path.relpath(file)
                 return Content(place, shown, f"cat {shell_word(shown)}")
+    versions = _versions(repository, name)
     blobs = _blobs(repository, versions, target, size, exact)
     for blob in islice(_within_reason(blobs), MOST_BLOBS):
         if git_into(target, repository, "cat-file", "blob", blob) and file_sha256(target) == sha256:
@@ -56,7 +56,8 @@ def find_content(
 def _files(repository: Path, name: str, sha256: str) -> Iterator[tuple[str, Path]]:
     """Where Git LFS has it, and what DVC has of every version that git knows of."""
     yield "lfs", object_path(repository, sha256)
-    for blob in _versions(repository, f"{name}.dvc")[:MOST_BLOBS]:
+    by_dvc = _versions(repository, f"{name}.dvc") if (repository / ".dvc").is_dir() else []
+    for blob in by_dvc[:MOST_BLOBS]:
         text = run_git(repository, "cat-file", "blob", blob) or ""
         found = dvc_content(repository, text, PurePosixPath(name).name)
         if found is not None:

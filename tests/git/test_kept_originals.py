@@ -274,8 +274,7 @@ def test_an_original_that_is_nowhere(repository: Repository, tmp_path: Path) -> 
     here = repository.root
     onnx.save(lean(), here / "m.onnx")
     found = fix(here)
-    repository.git("update-ref", "-d", found["where"])
-    clean_up(repository)
+    repository.forget_originals()
     before = contents(here)
     done = onnx_ci("restore", "--original", "m.onnx", cwd=here)
     assert done.code == 1
