@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from onnx_ci.decide import over_limits
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
-from onnx_ci.gate import Gate
-from onnx_ci.job import Choice, Staged
+from onnx_ci.gate import RAN_OUT, Gate
+from onnx_ci.job import Choice, Held, Staged
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.hashing import BackgroundHash
-from onnx_ci.model.load import open_model
+from onnx_ci.model.load import open_model, read_skeleton
+from onnx_ci.model.measure import files_of
 from onnx_ci.model.receipt import Receipt
 from onnx_ci.model.save import write_model
 from onnx_ci.original import Original, find_original
-from onnx_ci.results import Outcome
-from onnx_ci.shown import NOT_RUN, Verification
+from onnx_ci.results import OriginalState, Outcome
+from onnx_ci.shown import NOT_RUN, Proof, Verification
 from onnx_ci.sizes import format_size
+
+if TYPE_CHECKING:
+    from onnx_ci.cache.choices import Memory
 
 
 class AnewGate(Gate):
@@ -32,6 +37,7 @@ class AnewGate(Gate):
     def run(self, outcome: Outcome) -> Outcome:
         self.missing = ""  # why there is no original
         self.notes: tuple[Finding, ...] | None = None  # what to say where there is one
+        self.derived_from: Original | None = None
         with ExitStack() as self.opened:
             return super().run(outcome)
 
@@ -47,19 +53,123 @@ class AnewGate(Gate):
         )
 
     def choose(self) -> Choice:
-        receipt = self.lineage.outdated
-        if receipt is None or self.hands_off:
+        receipt = self.lineage.receipt
+        if receipt is None or not self.job.rule.methods or self.override is not None or self.sharers:
             return super().choose()
+        if self.lineage.current:
+            return self._vouched_for(receipt) if self.job.changed() else super().choose()
+        return self._derived_anew(receipt) if receipt.lossy else super().choose()
+
+    def _derived_anew(self, receipt: Receipt) -> Choice:
+        """What the rule makes of the original, if the model is a form of it."""
+        source = self._source(receipt)
+        if source is None:
+            return super().choose()
+        found, gate = source
+        held = self._known(receipt) or self._held(gate, receipt, found)
+        if not held.same:
+            return self._as_a_new_source(receipt, held)
+        self.idle = gate.idle
+        return self._weighed(gate.choose(), receipt, found, held.proof.verification)
+
+    def _vouched_for(self, receipt: Receipt) -> Choice:
+        """A model that changed and has a receipt of this very rule: anyone can write that, so the model is
+        run against its original, as it was when it was shrunk."""
+        held = self._known(receipt)
+        if held is None:
+            source = self._source(receipt)
+            if source is None:
+                return self._without_original(receipt)
+            held = self._held(source[1], receipt, source[0])
+        if not held.same and held.proof.verification.status == "failed":
+            return self._as_a_new_source(receipt, held)
+        self.original = replace(held.original, verified=held.proof.accepted)
+        found, latency = held.proof.verification, held.proof.latency
+        if held.proof.accepted:
+            choice = super().choose()
+            return choice if choice.staged else replace(choice, verification=found, latency=latency)
+        if found.status == "failed":
+            hint = (
+                f"derive it anew: onnx-ci restore --original {self.job.call} && onnx-ci fix {self.job.call}"
+            )
+            found = replace(found, reason=f"against its original: {found.reason}", hint=hint)
+        return Choice(None, found, (), failed_exact=True, latency=latency, as_it_is=True)
+
+    def _without_original(self, receipt: Receipt) -> Choice:
+        """What was rounded must not be rounded again, so there is nothing but the receipt's word. Anything
+        else can be judged as a model that has none."""
+        self.original = OriginalState(sha256=receipt.source_sha256)
+        if not receipt.lossy:
+            self.lineage = self.lineage.disowned
+            return super().choose()
+        finding = Finding(
+            code="OCI050",
+            severity="warning",
+            message=f"{self.job.name}: shrunk with {', '.join(receipt.names)} by its receipt's word alone:"
+            f" its original {self.missing}",
+            hint="commit the original before the model that was made from it, or fetch what has it",
+        )
+        self.notes = (finding,)
+        return super().choose()
+
+    def _as_a_new_source(self, receipt: Receipt, held: Held) -> Choice:
+        """The receipt names something else: the model is judged as if it had none."""
+        self.lineage = self.lineage.disowned
+        finding = Finding(
+            code="OCI049",
+            severity="warning",
+            message=f"{self.job.name}: is not what its receipt says it was made from (sha256"
+            f" {receipt.source_sha256[:12]}…): {held.proof.verification.reason}; it is a new source",
+            hint=f"to see both: onnx-ci restore --original {self.job.call} other.onnx &&"
+            f" onnx-ci compare other.onnx {self.job.call}",
+        )
+        self.notes = (finding,)
+        return super().choose()
+
+    def _source(self, receipt: Receipt) -> tuple[Original, Gate] | None:
+        """The original, and a gate for it; or `missing` says why there is none."""
         found = self._look_for(receipt)
         if found is None:
-            return super().choose()
+            return None
         try:
-            source = self._gate_of(found)
+            return found, self._gate_of(found)
         except ModelError:
             self.missing = "was found, but can't be read any more"
-            return super().choose()
-        self.idle = source.idle
-        return self._weighed(source, source.choose(), receipt, found)
+            return None
+
+    def _memory(self, receipt: Receipt) -> Memory | None:
+        if not self.job.cache or self.runner is None:
+            return None
+        from onnx_ci.cache.choices import memory
+
+        content = f"{self.before.sha256} made from {receipt.source_sha256}"
+        return memory(self.job, self.model, self.hashing, content, {}, self.scratch)
+
+    def _known(self, receipt: Receipt) -> Held | None:
+        kept = self._memory(receipt)
+        return kept.recall_held() if kept else None
+
+    def _held(self, source: Gate, receipt: Receipt, found: Original) -> Held:
+        """The model that is there against its original, under the rule of today."""
+        if source.prover is None:
+            return Held(Proof(accepted=False, verification=NOT_RUN), True, found.state)
+        self.say("verifying what is there")
+        path = self.scratch / "there" / "model.onnx"
+        path.parent.mkdir()
+        write_model(self.model, path)
+        changes = [topic for m in METHODS if m.name in receipt.names for topic in m.changes]
+        proof = source.prover.prove_as_it_is(path, self.model, changes=changes)
+        found_out = proof.verification
+        # Too slow, or a worse score: outputs held before that was asked.
+        same = proof.accepted or found_out.code in ("OCI010", "OCI016")
+        same = same or (
+            found_out.status == "failed" and source.prover.resembles(path, self.model, changes=changes)
+        )
+        held = Held(proof, same, found.state)
+        kept = self._memory(receipt)
+        if kept and found_out.code != RAN_OUT:
+            kept.keep_held(held)
+        return held
 
     def _look_for(self, receipt: Receipt) -> Original | None:
         if self.job.repository is None and self.job.insists:
@@ -82,24 +192,34 @@ class AnewGate(Gate):
         scratch.mkdir()
         return Gate(job, original, BackgroundHash(found.path), scratch, self.say, self.runner)
 
-    def _weighed(self, source: Gate, choice: Choice, receipt: Receipt, found: Original) -> Choice:
+    def _weighed(self, choice: Choice, receipt: Receipt, found: Original, kept: Verification) -> Choice:
         staged = choice.staged
         self.notes = ()
         if staged is not None and staged.digest == receipt.digest:
             return super().choose()  # the same model; it may still have to be stored otherwise
         if staged is not None and self.worth_it(staged):
             self.notes = (self._derived(receipt),)
+            self.derived_from = found
             return choice
-        kept = self._verified_as_it_is(source, receipt)
         why = self._forbidden(receipt) or (kept.reason if kept.status == "failed" else "")
         if not why:
-            self.notes = (self._kept(receipt, staged, found),)
+            self.notes = (self._stays(receipt, staged, found),)
+            self.original = replace(found.state, verified=kept.status == "passed")
             return Choice(None, kept if kept.status == "passed" else NOT_RUN, choice.alternatives)
         if staged is not None and self._may_take_its_place(staged):
+            self.derived_from = found
             self.notes = (self._derived(receipt),) if self.job.write else ()
             return replace(choice, stale=self._to_be_replaced(why, staged))
         stale = self._to_be_restored(why, staged, found)
         return replace(choice, staged=None, verification=kept, stale=stale)
+
+    def kept(self, staged: Staged) -> OriginalState | None:
+        found = self.derived_from
+        if found is None or self.job.keep is None:
+            return super().kept(staged)
+        if found.state.place != "objects":
+            return found.state
+        return self.job.keep(files_of(found.path, read_skeleton(found.path)))  # nothing may hold it yet
 
     def _may_take_its_place(self, staged: Staged) -> bool:
         """A larger model has to keep every limit; one that is no larger must not break others."""
@@ -122,22 +242,10 @@ class AnewGate(Gate):
         lost = [name for name in receipt.names if name not in exact | allowed]
         return f"its rule does not allow {', '.join(dict.fromkeys(lost))}" if lost else ""
 
-    def _verified_as_it_is(self, source: Gate, receipt: Receipt) -> Verification:
-        """The model that is there against its original, under the rule of today."""
-        if source.prover is None:
-            return NOT_RUN
-        self.say("verifying what is there")
-        path = self.scratch / "there" / "model.onnx"
-        path.parent.mkdir()
-        write_model(self.model, path)
-        changes = [topic for m in METHODS if m.name in receipt.names for topic in m.changes]
-        pair = (source.model, self.model)
-        return source.prover.verified(path, self.model, bitwise=False, changes=changes, rounded=pair)
-
     def _derived(self, receipt: Receipt) -> Finding:
         return self._finding("note", f"{_shrunk(receipt)}; derived anew from its original")
 
-    def _kept(self, receipt: Receipt, staged: Staged | None, found: Original) -> Finding:
+    def _stays(self, receipt: Receipt, staged: Staged | None, found: Original) -> Finding:
         """It keeps the rule of today, so it stays, though that would make something else of its original."""
         other = f"would be {_form(staged)}" if staged else "would stay as it was"
         return self._finding(

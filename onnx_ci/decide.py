@@ -45,6 +45,7 @@ class Facts:
     largest: tuple[tuple[str, int], ...] = ()  # tensors and their bytes
     override: Override | None = None
     stale: Finding | None = None  # why the model may not stay as it is, whatever its size
+    as_it_is: bool = False  # what was verified is the model that is there, against its original
 
 
 def limits_of(rule: Rule, base_size: int | None) -> dict[str, int]:
@@ -185,10 +186,13 @@ def _left_out(facts: Facts, severity: str) -> Iterator[Finding]:
 
 
 def _unverified(facts: Facts) -> Finding:
+    what = "a smaller form was found but not verified"
+    if facts.as_it_is:
+        what = "was shrunk, and could not be verified against its original"
     return Finding(
         code=facts.verification.code,
         severity="error",
-        message=f"{facts.name}: a smaller form was found but not verified: {facts.verification.reason}",
+        message=f"{facts.name}: {what}: {facts.verification.reason}",
         hint=facts.verification.hint or "give inputs that run it: inputs: {samples: [...]}",
     )
 

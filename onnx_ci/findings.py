@@ -37,6 +37,9 @@ CODES = {
     "OCI030": "onnxruntime makes less of its graph than of its original's",
     "OCI040": "a part of the run is missing",
     "OCI041": "the models could not be judged",
+    "OCI049": "not what its receipt says it was made from",
+    "OCI050": "taken at its receipt's word, without its original",
+    "OCI051": "its original could not be kept, so it was not replaced",
 }
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
 

@@ -23,7 +23,7 @@ from onnx_ci.model.ownership import sharers
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override
 from onnx_ci.remarks import about_dims, about_failures, about_left_behind, about_sharers, about_unseen
-from onnx_ci.results import Alternative, Measure, Outcome
+from onnx_ci.results import Alternative, Measure, OriginalState, Outcome
 from onnx_ci.shown import NOT_RUN, Proof, Verification
 from onnx_ci.sizes import format_percent
 from onnx_ci.workbench import Workbench
@@ -55,6 +55,7 @@ class Gate(Workbench):
             largest=largest_tensors(choice.staged.model if choice.staged else self.model),
             override=self.override,
             stale=choice.stale,
+            as_it_is=choice.as_it_is,
         )
         verdict, findings = decide(facts)
         done = replace(
@@ -76,6 +77,7 @@ class Gate(Workbench):
             alternatives=choice.alternatives,
             plan=choice.plan,
             latency=choice.latency,
+            original=self.original,
         )
         return self._write(choice, done)
 
@@ -89,13 +91,21 @@ class Gate(Workbench):
             return replace(outcome, after=None)
         self.say("writing")
         try:
+            original = self.kept(choice.staged)
             written = self.job.write(choice.staged.model, self.model, choice.staged.digest)
         except ModelError as error:
             finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
             return replace(outcome, findings=(*outcome.findings, finding), after=None, verdict="would_shrink")
         findings = (*outcome.findings, *about_left_behind(self.job, self.model, written))
         after = self._as_written(choice.staged, written)
-        return replace(outcome, after=after, written=True, findings=findings)
+        return replace(outcome, after=after, written=True, findings=findings, original=original)
+
+    def kept(self, staged: Staged) -> OriginalState | None:
+        """Where the original is, once the model is replaced. What is the same bit for bit is not lost, and
+        what was rounded before is none."""
+        if self.job.keep is None or staged.candidate.bitwise or self.lineage.lossy:
+            return self.original
+        return self.job.keep(files_of(self.job.path, self.model.proto))
 
     def _as_written(self, staged: Staged, written: Path) -> Measure:
         """Data files got their names when they were written, and the model has these names in it."""
@@ -134,7 +144,7 @@ class Gate(Workbench):
             return self._choose()
         from onnx_ci.cache.choices import memory
 
-        content = self.before.sha256
+        content = self.before.sha256 + (" without its receipt" if self.lineage.foreign else "")
         kept = memory(self.job, self.model, self.hashing, content, self.aims, self.scratch)
         known = kept.recall()
         if known is None:

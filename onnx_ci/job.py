@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.replace import replace_model, write_new
 from onnx_ci.plan import Candidate
 from onnx_ci.policy.schema import Policy, Rule
-from onnx_ci.results import Alternative, Measure, Planned
+from onnx_ci.results import Alternative, Measure, OriginalState, Planned
 from onnx_ci.shell import option_free, shell_word
-from onnx_ci.shown import Latency, Verification
+from onnx_ci.shown import Latency, Proof, Verification
 
 Say = Callable[[str], None]
 Write = Callable[[Model, Model, str], Path]  # candidate, original, the candidate's digest: where it now is
+Keep = Callable[[Sequence[Path]], OriginalState]  # the files of a model that is about to be replaced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class Job:
     known_as: Path | None = None  # where the user knows the model, if it is read from elsewhere
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
     elsewhere: bool = False  # True: the model itself and its data stay, so nobody is robbed of them
+    keep: Keep | None = None  # sees to it that an original can be had again; None where nothing is lost
+    changed: Callable[[], bool] = lambda: False  # whether it is another than in the commit compared with
     cache: bool = True  # whether what an earlier run proved for this content may be used again
 
     @property
@@ -73,6 +76,15 @@ class Staged:
 
 
 @dataclass(frozen=True)
+class Held:
+    """The model that is there, held against the original that its receipt names."""
+
+    proof: Proof
+    same: bool  # it is a form of it, whether it keeps its rule or not
+    original: OriginalState
+
+
+@dataclass(frozen=True)
 class Choice:
     """What came of trying the candidates."""
 
@@ -84,6 +96,7 @@ class Choice:
     latency: Latency | None = None
     plan: Planned | None = None  # what was tried tensor by tensor, chosen or not
     stale: Finding | None = None  # why the model may not stay as it is, whatever its size
+    as_it_is: bool = False  # what was verified is the model that is there, against its original
 
 
 def write_to(target: Path, reserved: Collection[str] = ()) -> Write:

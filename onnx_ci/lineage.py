@@ -6,6 +6,8 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from onnx_ci.findings import Finding
@@ -13,8 +15,8 @@ from onnx_ci.methods.chain import Run
 from onnx_ci.methods.quantized import encoding_parts
 from onnx_ci.model.container import Model
 from onnx_ci.model.digest import model_digest
-from onnx_ci.model.external import opened_files
 from onnx_ci.model.hashing import file_sha256
+from onnx_ci.model.measure import by_name, files_of
 from onnx_ci.model.receipt import Receipt, attach_receipt, read_receipt
 from onnx_ci.policy.schema import Rule
 from onnx_ci.results import Measure
@@ -23,14 +25,26 @@ from onnx_ci.version import __version__
 
 @dataclass(frozen=True)
 class Lineage:
-    """`receipt` is the one the model carries, if it is valid; `data` the sha256
-    of each of its files, where it has more than one."""
+    """`receipt` is the one the model carries, if it is valid; `files` are its own."""
 
     policy: str
-    data: dict[str, str]
+    files: tuple[Path, ...]
     receipt: Receipt | None = None
     unpacked: tuple[str, ...] = ()  # methods whose encodings are no longer there
     edited: bool = False  # it has a receipt of ours, and was changed since
+    foreign: bool = False  # it has a receipt that is not believed
+
+    @cached_property
+    def data(self) -> dict[str, str]:
+        """The sha256 of each of its files, where it has more than one."""
+        if len(self.files) == 1:
+            return {}
+        return {name: file_sha256(file) for name, file in by_name(self.files).items()}
+
+    @property
+    def disowned(self) -> Lineage:
+        """The same model as if it had no receipt: a source of its own."""
+        return Lineage(self.policy, self.files, foreign=True)
 
     @property
     def current(self) -> bool:
@@ -89,12 +103,10 @@ def lineage(model: Model, rule: Rule) -> Lineage:
     """Read the receipt, and believe it only if the model is still as it was when that was written."""
     receipt = read_receipt(model.proto)
     valid = receipt is not None and receipt.digest == model_digest(model)
-    outside = opened_files(model)
-    files = [model.path, *(model.path.parent / name for name in outside)] if outside and not valid else []
-    data = {file.name: file_sha256(file) for file in files}
+    files = tuple(files_of(model.path, model.proto))
     unpacked = _lost_encodings(model, receipt) if receipt and not valid else ()
     edited = receipt is not None and not valid and not unpacked
-    return Lineage(fingerprint(rule), data, receipt if valid else None, unpacked, edited)
+    return Lineage(fingerprint(rule), files, receipt if valid else None, unpacked, edited)
 
 
 def _lost_encodings(model: Model, receipt: Receipt) -> tuple[str, ...]:
@@ -130,9 +142,11 @@ def _entry(run: Run) -> dict[str, Any]:
 
 
 def stamp(model: Model, runs: Sequence[Run], line: Lineage, source: Measure, *, verified: bool) -> str:
-    """Give a candidate its receipt; what an earlier one says of the original is carried on. The digest."""
+    """Give a candidate its receipt, and return the digest in it. What an earlier one says of the original is
+    carried on, unless this is where something is lost first: then the original is what is there now."""
     done = [_entry(run) for run in runs]
-    earlier = line.receipt
+    bitwise = all(run.method.bitwise for run in runs)
+    earlier = line.receipt if line.lossy or bitwise else None
     receipt = Receipt(
         tool=__version__,
         policy=line.policy,

@@ -1,20 +1,27 @@
-"""The original of a shrunk model: found by the sha256 in its receipt, laid out in a scratch folder."""
+"""The original of a shrunk model: kept before it is replaced, found again by the sha256 in its receipt."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from onnx_ci.errors import EnvironmentFault, ModelError
-from onnx_ci.model.hashing import combined_sha256
+from onnx_ci.model.container import display_path
+from onnx_ci.model.hashing import combined_sha256, file_sha256
 from onnx_ci.model.locations import is_inside
+from onnx_ci.model.measure import by_name
 from onnx_ci.model.ownership import data_of
 from onnx_ci.model.receipt import Receipt
-from onnx_ci.shell import shell_word
+from onnx_ci.results import OriginalState
+from onnx_ci.shell import shell_path, shell_word
 from onnx_ci.targets.git import run_git
-from onnx_ci.targets.origin import find_content
+from onnx_ci.targets.keep import keep, kept_content
+from onnx_ci.targets.origin import Content, find_content
+
+OUTSIDE = "was not found in the folder of originals, and can't be looked for outside of git"
 
 
 @dataclass(frozen=True)
@@ -23,56 +30,96 @@ class Original:
 
     path: Path
     restore: str
+    state: OriginalState
+
+
+def keep_original(repository: Path | None, files: Sequence[Path]) -> OriginalState:
+    """Keep a model that is about to be replaced by one that is not the same bit for bit."""
+    digests = {name: file_sha256(file) for name, file in by_name(files).items()}
+    sha256 = combined_sha256(digests)
+    try:
+        place, where = keep(repository, dict(zip(files, digests.values(), strict=True)), sha256)
+    except (OSError, RuntimeError, EnvironmentFault) as error:
+        raise ModelError(
+            f"{display_path(files[0])}: was not replaced, since its original could not be kept: {error}",
+            hint="put it into git (git add), or name a folder for originals: ONNX_CI_ORIGINALS",
+            code="OCI051",
+        ) from None
+    return OriginalState(sha256=sha256, place=place, where=where)
 
 
 @dataclass
 class _Search:
     """One file after the other, each checked against the sha256 that the receipt gives it."""
 
-    repository: Path
+    repository: Path | None
     place: Path  # where the model is now
+    sha256: str  # of the whole
     left: int  # bytes not found yet
+    found: list[Content] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
 
     def get(self, name: str, sha256: str, target: Path, *, exact: bool) -> bool:
+        if not re.fullmatch("[0-9a-f]{64}", sha256):
+            return False
+        target.parent.mkdir(parents=True, exist_ok=True)
+        content = self._content(name, sha256, target, exact=exact)
+        if content is None:
+            return False
+        self.left -= target.stat().st_size
+        self.found.append(content)
+        beside = self.place.parent / name
+        self.commands.append(f"{content.command} > {shell_word(os.path.relpath(beside))}")
+        return True
+
+    def _content(self, name: str, sha256: str, target: Path, *, exact: bool) -> Content | None:
+        kept = kept_content(self.repository, self.sha256, sha256, target)
+        if kept is not None:
+            place, where = kept
+            if place == "folder":
+                return Content(place, where, f"cat {shell_path(Path(where) / sha256)}")
+            return Content(place, where, f"git cat-file blob {where}:{sha256}")
+        if self.repository is None:
+            return None
         beside = self.place.parent / name
         inside = beside.is_relative_to(self.repository)
         known = beside.relative_to(self.repository).as_posix() if inside else name
-        shown = find_content(self.repository, known, sha256, target, size=self.left, exact=exact)
-        if shown is None:
-            return False
-        self.left -= target.stat().st_size
-        self.commands.append(f"{shown} > {shell_word(os.path.relpath(beside))}")
-        return True
+        return find_content(self.repository, known, sha256, target, size=self.left, exact=exact)
+
+    @property
+    def state(self) -> OriginalState:
+        """The place of the whole: that of the file which is kept least well."""
+        last = next((one for one in self.found if one.place != "history"), self.found[0])
+        return OriginalState(sha256=self.sha256, place=last.place, where=last.where)
 
 
 def find_original(receipt: Receipt, place: Path, repository: Path | None, folder: Path) -> Original | str:
     """The original in `folder`, or why there is none, in words."""
-    if repository is None:
-        return "can't be looked for outside of git"
     digests = receipt.source_data or {"model.onnx": receipt.source_sha256}
     name, *others = digests
     plain = is_inside(name) and PurePosixPath(name).name == name
     if not plain or combined_sha256(digests) != receipt.source_sha256:
         return "can't be told from its receipt"
-    search = _Search(repository, place, receipt.source_size)
+    search = _Search(repository, place, receipt.source_sha256, receipt.source_size)
     path = folder / name
     try:
         found = search.get(place.name, digests[name], path, exact=not others) and (
             not others or _get_data(search, path, digests)
         )
-        return Original(path, " && ".join(search.commands)) if found else _not_found(repository)
+        if found:
+            return Original(path, " && ".join(search.commands), search.state)
+        return OUTSIDE if repository is None else _not_found(repository)
     except EnvironmentFault as fault:
         return f"can't be looked for: {fault.message}"
 
 
-def _get_data(search: _Search, path: Path, digests: dict[str, str]) -> bool:
+def _get_data(search: _Search, path: Path, digests: Mapping[str, str]) -> bool:
     """The data files that the original names; the size of the last one is what is left of the whole."""
     try:
         names: Sequence[str] = data_of(path)
     except ModelError:
         return False
-    known = {name: digests.get(PurePosixPath(name).name, "") for name in names}
+    known = {name: digests.get(name) or digests.get(PurePosixPath(name).name, "") for name in names}
     return all(
         search.get(name, digest, path.parent / name, exact=position == len(known))
         for position, (name, digest) in enumerate(known.items(), 1)
@@ -82,4 +129,7 @@ def _get_data(search: _Search, path: Path, digests: dict[str, str]) -> bool:
 def _not_found(repository: Path) -> str:
     shallow = run_git(repository, "rev-parse", "--is-shallow-repository") == "true\n"
     more = "; this clone is shallow: git fetch --unshallow brings the rest" if shallow else ""
-    return f"was not found in git history or in the local Git LFS store{more}"
+    return (
+        "was not found in git history, among git's other objects, in the local store of Git LFS,"
+        f" in DVC's cache or in the folder of originals{more}"
+    )

@@ -19,6 +19,7 @@ from onnx_ci.job import Job, Say, Write, noting, write_in_place
 from onnx_ci.judge import judge
 from onnx_ci.model.ownership import is_needed
 from onnx_ci.obtain import check_out, obtain
+from onnx_ci.original import keep_original
 from onnx_ci.policy.match import ended_override, rule_for
 from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Outcome, RunReport
@@ -177,6 +178,8 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         known_as=path,
         repository=plan.sources.repository,
         target=plan.targets.get(path),
+        keep=partial(keep_original, plan.sources.repository) if plan.command == "fix" else None,
+        changed=lambda: _changed(plan, path),
         cache=plan.cache,
     )
     # A package needs the content itself: there a pointer is a model that can't be read.
@@ -199,6 +202,13 @@ def _sweep(plan: Plan, source: Source) -> None:
     for folder in {part.path.parent for part in source.parts} - plan.swept:
         plan.swept.add(folder)
         sweep_files(folder, is_needed)
+
+
+def _changed(plan: Plan, path: Path) -> bool:
+    """Whether a model is not what it was in the commit that this run is compared with; in a build, and
+    outside of git, nothing is compared with any."""
+    compared = plan.command != "build" and plan.sources.repository is not None
+    return compared and not plan.baseline.unchanged(path)
 
 
 def shown(plan: Plan, path: Path) -> str:

@@ -96,6 +96,16 @@ class Planned:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OriginalState:
+    """Where the original of a shrunk model is, and whether the model was run against it in this run."""
+
+    sha256: str
+    place: str = ""  # "history" | "objects" | "lfs" | "dvc" | "folder"; "": it was not found
+    where: str = ""  # what to call it there: a revision, a ref, a file
+    verified: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """All that is known of one model after the run."""
 
@@ -114,6 +124,7 @@ class Outcome:
     plan: Planned | None = None
     latency: Latency | None = None
     written: bool = False
+    original: OriginalState | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

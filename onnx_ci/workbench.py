@@ -17,7 +17,7 @@ from onnx_ci.model.layout import lay_out
 from onnx_ci.model.measure import files_of, measure, parameters
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate
-from onnx_ci.results import Measure, Planned, Step
+from onnx_ci.results import Measure, OriginalState, Planned, Step
 
 if TYPE_CHECKING:
     from onnx_ci.prove import Prover
@@ -49,6 +49,7 @@ class Workbench:
         self.count = 0
         self.idle: dict[tuple[str, str], Step] = {}  # methods that gained nothing, and why
         self.plan: Planned | None = None  # what the planner found out, whether anything came of it or not
+        self.original: OriginalState | None = None  # where it is, as far as that was asked
         self.by_chance = False  # whether another run may find otherwise: time or memory ran out
 
     @cached_property

@@ -59,6 +59,12 @@ class Repository:
         made[0] += f"from {branch}^0\n"
         self.git("fast-import", "--quiet", stdin="".join(made))
 
+    def forget_originals(self) -> None:
+        """As in a clone that never had what `fix` kept here."""
+        for ref in self.git("for-each-ref", "--format=%(refname)", "refs/onnx-ci").split():
+            self.git("update-ref", "-d", ref)
+        self.git("prune", "--expire=now")
+
 
 def write_policy(folder: Path, rule: str = "", rest: str = "") -> None:
     """A policy with one rule for every model; `rule` is more of that rule, `rest` what follows it."""

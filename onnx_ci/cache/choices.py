@@ -13,7 +13,7 @@ from onnx_ci.cache.facts import plain, read
 from onnx_ci.cache.folder import limit
 from onnx_ci.cache.identity import identity
 from onnx_ci.cache.secret import signing_key
-from onnx_ci.job import Choice, Job, Staged
+from onnx_ci.job import Choice, Held, Job, Staged
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
 from onnx_ci.model.container import Model
@@ -59,6 +59,15 @@ class Memory:
         path = choice.staged.path
         files = {file.relative_to(path.parent).as_posix(): file for file in _files(choice.staged)}
         save(self.name, self.key, {**facts, "staged": _described(choice.staged)}, files)
+
+    def recall_held(self) -> Held | None:
+        """What was found of the model as it is and its original."""
+        facts = load(self.name, self.key, self.scratch / "remembered") if self.name else None
+        return None if facts is None else read(Held, facts["held"])
+
+    def keep_held(self, held: Held) -> None:
+        if self.name and held.proof.verification.status in ("passed", "failed") and _untouched(self.model):
+            save(self.name, self.key, {"held": plain(held)}, {})
 
 
 def memory(

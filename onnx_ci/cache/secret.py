@@ -6,6 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
+from onnx_ci.places import state_home
 from onnx_ci.scratch import create, sweep_files, temporary_name
 
 NAME = "ONNX_CI_CACHE_KEY"
@@ -18,15 +19,10 @@ def signing_key() -> bytes | None:
     if given:
         return given.encode(errors="surrogateescape")
     try:
-        path = _state() / "onnx-ci" / "cache.key"
+        path = state_home() / "cache.key"
         return _read(path) or _make(path)
     except (OSError, RuntimeError):  # no home folder, or it can't be written
         return None
-
-
-def _state() -> Path:
-    given = os.environ.get("XDG_STATE_HOME", "")
-    return Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state"
 
 
 def _read(path: Path) -> bytes | None:

@@ -21,7 +21,7 @@ COMMANDS = {
     "check": "look at changed models, change nothing; exit 1 if a rule is broken",
     "fix": "shrink models in place, each only after its outputs were verified",
     "shrink": "shrink one model to a new file, without a policy or by its rule",
-    "restore": "put external data and extracted tensors back into one file",
+    "restore": "external data back into one file; --original: the model before it was shrunk",
     "embed": "write a model as a C array",
     "compare": "run two models side by side: outputs, size, parameters, latency",
     "samples": "write the inputs that would be made up for a model, to start from",

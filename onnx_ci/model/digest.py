@@ -17,7 +17,7 @@ def model_digest(model: Model) -> str:
     """The model without its receipt, wherever its tensors are kept: equal digests, equal models.
 
     It tells an edited model from an untouched one, and a bad disk from a good one. It proves nothing
-    against someone who forges a receipt, and need not: a receipt only spares work.
+    against someone who forges a receipt: a model that changed is run against its original.
     """
     proto = without_receipt(model.proto)
     set_record(proto, {})  # names files, which may be called otherwise

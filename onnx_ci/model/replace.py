@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import filecmp
 import re
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
@@ -13,7 +14,7 @@ from onnx_ci.model.endings import DATA_ENDINGS
 from onnx_ci.model.external import data_files, opened_files, own_data
 from onnx_ci.model.naming import names_for
 from onnx_ci.model.ownership import data_of, is_needed, is_own, other_users, refuse_changed
-from onnx_ci.model.save import publish, without_temporary
+from onnx_ci.model.save import publish, put_in_place, without_temporary
 from onnx_ci.scratch import sweep_files
 
 
@@ -58,6 +59,27 @@ def write_new(
     sweep_files(target.parent, is_needed)
     publish(candidate, target, digest=digest, names=names, ready=lambda: refuse_changed(original))
     return target
+
+
+def put_files(files: Mapping[str, Path], target: Path, *, also_ours: Collection[str] = ()) -> None:
+    """Put files that make a model, the model itself first among them, at the target, byte for byte, over
+    what is there and its data, but no one else's. `also_ours` is data that the model there has now."""
+    first, *data = files
+    ours = replaceable_data(target)
+    for name in data:
+        other = target.parent / name
+        if other.exists() and name not in ours and not filecmp.cmp(files[name], other, shallow=False):
+            raise ModelError(
+                f"{display_path(other)}: is there already with other content, and is not the model's own",
+                hint="write to another folder, or remove it first",
+                code="OCI017",
+            )
+    finals = {target.parent / name: files[name] for name in data} | {target: files[first]}
+    put_in_place(finals)
+    for name in also_ours:
+        file = target.parent / name
+        if file not in finals and _is_ours(name, target, target.parent):
+            file.unlink(missing_ok=True)
 
 
 def replaceable_data(target: Path) -> set[str]:

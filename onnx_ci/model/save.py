@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +24,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path
 from onnx_ci.model.digest import model_digest
 from onnx_ci.model.external import opened_files
+from onnx_ci.model.hashing import file_sha256
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.store import Store, write_all
@@ -88,6 +91,31 @@ def publish(
             temporary[:] = data.values()
 
 
+def put_in_place(files: Mapping[Path, Path]) -> None:
+    """Put copies of files under the names they are given with: all are on disk and compared before the
+    first gets its name, and the last of them should be the model that needs the others."""
+    ready = {final: temporary_name(final) for final in files}
+    with (
+        contextlib.ExitStack() as locks,
+        _cleaned_up(list(ready.values())),
+        _disk_errors(list(files)[-1]),
+    ):
+        for final, source in files.items():
+            final.parent.mkdir(parents=True, exist_ok=True)
+            with source.open("rb") as content:
+                _fill_aside(ready[final], partial(shutil.copyfileobj, content), final, locks)
+            if file_sha256(ready[final]) != file_sha256(source):
+                raise ModelError(
+                    f"{display_path(final)}: what was read back is not what was written; it is unchanged",
+                    hint="check the disk",
+                    code="OCI017",
+                )
+        with _uninterrupted():
+            for final, temporary in ready.items():
+                temporary.replace(final)
+                _flush(final.parent)
+
+
 def _final_names(model: Model, names: Mapping[str, str]) -> dict[str, str]:
     """Data files by their present name. A temporary name left by a killed run gets its real one back."""
     return {name: names.get(name, without_temporary(name)) for name in opened_files(model)}
@@ -112,12 +140,18 @@ def _write(path: Path, pieces: list[Piece], store: Store) -> None:
 def _write_aside(
     path: Path, pieces: list[Piece], store: Store, final: Path, locks: contextlib.ExitStack
 ) -> None:
+    _fill_aside(path, lambda file: _write_pieces(file, pieces, store), final, locks)
+
+
+def _fill_aside(
+    path: Path, fill: Callable[[IO[bytes]], None], final: Path, locks: contextlib.ExitStack
+) -> None:
     """A file on its way to its name: flushed, with the mode of what is there, and held until all is done."""
     handle = create(path)
     if LOCKS:
         locks.callback(os.close, handle)
     with os.fdopen(handle, "wb", buffering=0, closefd=not LOCKS) as file:
-        _write_pieces(file, pieces, store)
+        fill(file)
         if final.exists():
             path.chmod(stat.S_IMODE(final.stat().st_mode))
         os.fsync(handle)

@@ -11,8 +11,9 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import one_line
+from onnx_ci.report.words import PLACES
 from onnx_ci.report.words import WORDS as VERDICTS
-from onnx_ci.results import Outcome, RunReport
+from onnx_ci.results import OriginalState, Outcome, RunReport
 from onnx_ci.shown import Noise, RuntimeRun, Verification
 
 LONGEST_TEXT = 20_000  # characters
@@ -28,6 +29,7 @@ KNOWN: dict[tuple[type, str], tuple[str, ...]] = {
     (RuntimeRun, "status"): ("passed", "failed", "not_run"),
     (RuntimeRun, "optimizations"): ("default", "disabled"),
     (Noise, "source"): ("", "runs", "threads"),
+    (OriginalState, "place"): ("", *PLACES),
     (Finding, "severity"): ("error", "warning", "note"),
     (RunReport, "command"): ("check", "fix", "build", "shrink", "compare"),
 }

@@ -13,6 +13,7 @@ from onnx_ci.report.words import (
     coverage_words,
     judged,
     model_row,
+    original_words,
     output_row,
     proof_reason,
     remarks,
@@ -81,6 +82,7 @@ def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
         *_steps(outcome),
         *_plan(outcome),
         *_outputs(outcome),
+        *_original(outcome),
     ]
     for finding in outcome.findings:
         lines += _finding(finding, style)
@@ -118,6 +120,8 @@ def _parameters(before: Measure, after: Measure | None) -> Iterator[str]:
 
 def _how(outcome: Outcome) -> Iterator[str]:
     """What was done to one model of many, and what else was tried; `explain` tells the rest."""
+    if told := original_words(outcome):
+        yield f"{one_line(outcome.path)}: {told}"
     if outcome.plan is None:
         return
     kept = [step for step in outcome.steps if step.kept]
@@ -172,6 +176,11 @@ def _outputs(outcome: Outcome) -> Iterator[str]:
         yield from _aligned([OUTPUT_COLUMNS, *rows])
     if verification.runtimes:
         yield from _aligned([runtime_row(run) for run in verification.runtimes])
+
+
+def _original(outcome: Outcome) -> Iterator[str]:
+    told = original_words(outcome)
+    yield from [f"  {told}"] if told else []
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -17,6 +17,13 @@ WORDS = {
     "unreadable": "not readable",
     "ignored": "ignored",
 }
+PLACES = {
+    "history": "git history",
+    "objects": "git's object store",
+    "lfs": "the store of Git LFS",
+    "dvc": "DVC's cache",
+    "folder": "the folder of originals",
+}
 UNMOVED = "did not move when the weights were damaged"
 MOVED = {"shrunk": "changed", "would_shrink": "would change"}
 LONGEST = 4_000  # characters of one message: nobody reads more, and services cut it off
@@ -137,3 +144,19 @@ def remarks(report: RunReport) -> list[str]:
     names = dict.fromkeys(group.name for group in report.groups)
     left = [f"group {name!r} is judged when the reports of all shards are merged" for name in names]
     return [*report.notes, *([f"this is shard {report.shard}", *left] if report.shard else [])]
+
+
+def original_words(outcome: Outcome) -> str:
+    """Where the original of a model is, and whether that speaks for it; empty where nobody asked."""
+    found = outcome.original
+    if found is None:
+        return ""
+    if not found.place:
+        alone = any(finding.code == "OCI050" for finding in outcome.findings)
+        return "" if alone else "its original was not found, so it was judged as a model of its own"
+    place = f"{PLACES[found.place]} ({one_line(found.where)})"
+    return (
+        f"verified against its original, which is in {place}"
+        if found.verified
+        else (f"its original is in {place}; onnx-ci restore --original brings it back")
+    )

@@ -7,20 +7,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onnx_ci.model.pointers import Pointer
-from onnx_ci.targets.git import ask_git, complaint_of, run_git, shared_folder
+from onnx_ci.targets.git import ask_git, complaint_of, run_git, shared_folder, split
 
 
 def stored(repository: Path, pointer: Pointer) -> Path | None:
     """The content in the store of this clone, or None where it was not downloaded."""
-    digest = pointer.digest
-    path = _store(repository) / digest[:2] / digest[2:4] / digest
+    path = object_path(repository, pointer.digest)
     return path if path.is_file() and path.stat().st_size == pointer.size else None
 
 
-def _store(repository: Path) -> Path:
+def object_path(repository: Path, sha256: str) -> Path:
+    """Where Git LFS keeps a content once it was added or downloaded."""
     folder = shared_folder(repository)
     named = (ask_git(repository, "config", "lfs.storage") or "").rstrip("\n")
-    return (folder / named if named else folder / "lfs") / "objects"
+    return (folder / (named or "lfs")) / "objects" / sha256[:2] / sha256[2:4] / sha256
+
+
+def tracks(repository: Path, name: str) -> bool:
+    """Whether a file would become a pointer of Git LFS when it is added."""
+    told = split(run_git(repository, "check-attr", "-z", "filter", "--", name))
+    return told[2:] == ["lfs"]
 
 
 def fetch(repository: Path, names: Sequence[str], *, commit: str) -> str | None:

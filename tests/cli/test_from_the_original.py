@@ -184,6 +184,7 @@ def test_an_original_that_is_not_there_is_said_and_nothing_is_stacked(tmp_path: 
     onnx.save(lean(), tmp_path / "m.onnx")
     onnx_ci("fix", cwd=tmp_path)
     repository.commit_all("shrunk, the original never was in git")
+    repository.forget_originals()
     policy(tmp_path, INT8)
     before = files(tmp_path)
     done = onnx_ci("fix", "--all", "--format", "json", cwd=tmp_path)
@@ -245,6 +246,7 @@ def test_another_content_of_the_same_size_is_not_taken_for_it(tmp_path: Path) ->
     onnx.save(lean(), tmp_path / "m.onnx")
     onnx_ci("fix", cwd=tmp_path)
     repository.commit_all("shrunk")
+    repository.forget_originals()
     policy(tmp_path, INT8)
     assert "was not found" in onnx_ci("check", "--all", cwd=tmp_path).out
 
@@ -292,6 +294,7 @@ def test_external_data_that_is_gone_is_an_original_that_is_gone(tmp_path: Path) 
     onnx.save(lean(), tmp_path / "m.onnx", **DATA)
     repository.commit_all("original without its data")
     onnx_ci("fix", "--all", cwd=tmp_path)
+    repository.forget_originals()
     policy(tmp_path, INT8)
     assert "was not found" in onnx_ci("check", "--all", cwd=tmp_path).out
 

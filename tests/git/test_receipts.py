@@ -1,0 +1,212 @@
+"""A receipt is somebody's word: what it says is held against the original it names, in real repositories."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from command import Done, onnx_ci
+from git_repositories import Repository, write_policy
+from small_models import bloated, lean
+
+from onnx_ci.entry.context import open_context
+from onnx_ci.lineage import fingerprint
+from onnx_ci.model.digest import model_digest
+from onnx_ci.model.load import open_model
+from onnx_ci.model.receipt import Receipt, attach_receipt
+from onnx_ci.policy.match import rule_for
+
+INT8 = "    methods: [int8-weights]\n"
+FP16 = "    methods: [fp16-weights]\n"
+DEDUPE = "    methods: [dedupe]\n"
+
+
+def forge(path: Path, original: bytes, rule: str = "another rule", *, lossy: bool = True) -> None:
+    """Give a model a receipt that names any content as what it was made from."""
+    with open_model(path) as model:
+        digest = model_digest(model)
+    proto = onnx.load(path)
+    receipt = Receipt(
+        tool="0.1.0",
+        policy=rule,
+        source_sha256=hashlib.sha256(original).hexdigest(),
+        source_size=len(original),
+        methods=[{"name": "int8-weights" if lossy else "dedupe"}],
+        lossy=lossy,
+        verified=True,
+        digest=digest,
+    )
+    attach_receipt(proto, receipt)
+    onnx.save(proto, path)
+
+
+def current(folder: Path) -> str:
+    """How a receipt names the rule that holds in a folder."""
+    rule = rule_for(open_context(None, folder).policy, "b.onnx")
+    assert rule is not None
+    return fingerprint(rule)
+
+
+def outputs(path: Path | bytes) -> np.ndarray:
+    session = onnxruntime.InferenceSession(path if isinstance(path, bytes) else str(path))
+    value = np.random.default_rng(0).standard_normal((4, session.get_inputs()[0].shape[1]))
+    return session.run(None, {"x": value.astype(np.float32)})[0].ravel()
+
+
+def cosine(one: np.ndarray, two: np.ndarray) -> float:
+    return float(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
+
+
+def only(done: Done) -> dict[str, Any]:
+    (model,) = done.json["models"]
+    return model
+
+
+def codes(done: Done) -> dict[str, str]:
+    return {finding["code"]: finding["severity"] for finding in only(done)["findings"]}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """Two models of one interface and one of another are committed, with a rule that rounds."""
+    made = Repository(tmp_path)
+    write_policy(tmp_path, INT8)
+    onnx.save(lean(), tmp_path / "a.onnx")
+    onnx.save(lean(seed=1), tmp_path / "b.onnx")
+    onnx.save(lean(width=32), tmp_path / "c.onnx")
+    made.commit_all("models")
+    return made
+
+
+@pytest.mark.parametrize("named", ["a.onnx", "c.onnx"], ids=["same interface", "another interface"])
+@pytest.mark.parametrize("rule", ["another", "current"])
+def test_a_forged_receipt_does_not_replace_a_model_by_another(
+    repository: Repository, named: str, rule: str
+) -> None:
+    here, model = repository.root, repository.root / "b.onnx"
+    forge(model, (here / named).read_bytes(), current(here) if rule == "current" else rule)
+    was = outputs(model)
+    checked = onnx_ci("check", "b.onnx", "--format", "json", cwd=here)
+    assert (checked.code, only(checked)["verdict"]) == (1, "would_shrink"), checked.out
+    assert codes(checked) == {"OCI049": "warning", "OCI003": "error"}
+    fixed = onnx_ci("fix", "b.onnx", "--format", "json", cwd=here)
+    assert (fixed.code, only(fixed)["verdict"]) == (0, "shrunk"), fixed.out
+    assert cosine(outputs(model), was) > 0.999
+    again = onnx_ci("check", "b.onnx", "--format", "json", cwd=here)
+    assert (again.code, only(again)["verdict"], codes(again)) == (0, "ok", {})
+    assert only(again)["original"]["verified"] is True
+
+
+def test_the_new_source_is_named_in_words(repository: Repository) -> None:
+    forge(repository.root / "b.onnx", (repository.root / "a.onnx").read_bytes())
+    said = onnx_ci("check", "b.onnx", cwd=repository.root).out
+    assert "warning OCI049 b.onnx: is not what its receipt says it was made from" in said
+    assert "new source" in said
+
+
+def test_a_receipt_that_is_current_is_verified_where_the_model_changed(repository: Repository) -> None:
+    """After an honest fix the original is in git: it is run against that, and the report says so."""
+    here = repository.root
+    assert onnx_ci("fix", "a.onnx", cwd=here).code == 0
+    checked = onnx_ci("check", "a.onnx", "--format", "json", cwd=here)
+    assert (checked.code, only(checked)["verdict"], codes(checked)) == (0, "ok", {})
+    assert only(checked)["verification"]["status"] == "passed"
+    assert only(checked)["original"]["verified"] is True
+    assert only(checked)["original"]["place"] == "history"
+    assert (
+        "a.onnx: verified against its original, which is in git history"
+        in onnx_ci("check", "a.onnx", cwd=here).out
+    )
+    repository.commit_all("shrunk")
+    unchanged = onnx_ci("check", "a.onnx", "--format", "json", cwd=here)
+    assert only(unchanged)["verification"]["status"] == "not_run", "it did not change: nothing is run"
+    since = onnx_ci("check", "--since", "HEAD~1", "--format", "json", cwd=here)
+    assert only(since)["original"]["verified"] is True
+
+
+def test_the_second_time_it_is_known(repository: Repository, own_cache: Path) -> None:
+    here = repository.root
+    onnx_ci("fix", "a.onnx", cwd=here)
+    first = onnx_ci("check", "a.onnx", "--format", "json", cwd=here)
+    kept = sorted((own_cache / "outcomes").iterdir())
+    again = onnx_ci("check", "a.onnx", "--format", "json", cwd=here)
+    assert only(again) == only(first)
+    assert sorted((own_cache / "outcomes").iterdir()) == kept
+
+
+def test_without_its_original_a_rounded_model_has_its_receipts_word_alone(tmp_path: Path) -> None:
+    """A hook fixed it elsewhere: this clone never had the original."""
+    repository = Repository(tmp_path / "here")
+    here = repository.root
+    write_policy(here, INT8)
+    repository.commit_all("policy")
+    model = elsewhere(tmp_path / "there", INT8, lean())
+    (here / "m.onnx").write_bytes(model)
+    done = onnx_ci("check", "--format", "json", cwd=here, env={"ONNX_CI_ORIGINALS": str(tmp_path / "none")})
+    assert (done.code, only(done)["verdict"], codes(done)) == (0, "ok", {"OCI050": "warning"})
+    assert only(done)["original"]["verified"] is False
+    assert only(done)["original"]["place"] == ""
+    assert "by its receipt's word alone" in done.out
+
+
+def test_without_its_original_an_exact_model_is_judged_as_any_other(tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "here")
+    here = repository.root
+    write_policy(here, DEDUPE)
+    repository.commit_all("policy")
+    (here / "m.onnx").write_bytes(elsewhere(tmp_path / "there", DEDUPE, bloated()))
+    done = onnx_ci("check", "--format", "json", cwd=here)
+    assert (done.code, only(done)["verdict"], codes(done)) == (0, "ok", {})
+    assert (
+        "m.onnx: its original was not found, so it was judged as a model of its own"
+        in onnx_ci("check", cwd=here).out
+    )
+    onnx.save(bloated(), here / "m.onnx")
+    forge(here / "m.onnx", b"no such thing", current(here), lossy=False)
+    forged = onnx_ci("check", "--format", "json", cwd=here)
+    assert (forged.code, only(forged)["verdict"]) == (1, "would_shrink")
+
+
+def elsewhere(folder: Path, rule: str, model: onnx.ModelProto) -> bytes:
+    """What a rule makes of a model in another place."""
+    write_policy(folder, rule)
+    onnx.save(model, folder / "m.onnx")
+    env = {"ONNX_CI_ORIGINALS": str(folder / "originals")}
+    assert onnx_ci("fix", cwd=folder, env=env).code == 0
+    return (folder / "m.onnx").read_bytes()
+
+
+def test_a_model_that_is_staged_is_verified_too(repository: Repository) -> None:
+    here = repository.root
+    onnx_ci("fix", "a.onnx", cwd=here)
+    repository.git("add", "a.onnx")
+    staged = onnx_ci("check", "--staged", "--format", "json", cwd=here)
+    assert only(staged)["original"]["verified"] is True
+
+
+def test_new_samples_that_it_does_not_hold_are_an_error(repository: Repository) -> None:
+    """The receipt is of this rule, and inputs are no part of what it names: what it says is old."""
+    here = repository.root
+    write_policy(here, INT8 + "    tolerance: {cosine: 0.99, top1: 99.5%}\n    shrink: smallest\n")
+    assert onnx_ci("fix", "a.onnx", cwd=here).code == 0
+    assert codes(onnx_ci("check", "a.onnx", "--format", "json", cwd=here)) == {}
+    np.savez(here / "s.npz", x=np.random.default_rng(1).standard_normal((2000, 64)).astype(np.float32))
+    (here / ".onnx-ci.yaml").write_text(
+        (here / ".onnx-ci.yaml").read_text() + "    inputs: {samples: [s.npz]}\n"
+    )
+    done = onnx_ci("check", "a.onnx", "--format", "json", cwd=here)
+    assert (done.code, only(done)["verdict"]) == (1, "outputs_changed"), done.out
+    assert codes(done) == {"OCI004": "error"}
+    assert "against its original" in done.out
+
+
+def test_latency_is_measured_all_the_same(repository: Repository) -> None:
+    here = repository.root
+    write_policy(here, INT8 + "    budget: {latency: 100000%}\n    shrink: smallest\n")
+    onnx_ci("fix", "a.onnx", cwd=here)
+    assert only(onnx_ci("check", "a.onnx", "--format", "json", cwd=here))["latency"]["ratio"] > 0
