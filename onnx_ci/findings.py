@@ -37,7 +37,9 @@ CODES = {
     "OCI030": "onnxruntime makes less of its graph than of its original's",
     "OCI040": "a part of the run is missing",
     "OCI041": "the models could not be judged",
+    "OCI052": "a bug in onnx-ci kept it from being judged",
 }
+BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from onnx_ci.absent import judge_absent, needs_content
 from onnx_ci.baseline import Baseline
-from onnx_ci.findings import Finding
+from onnx_ci.errors import ModelError, OnnxCiError
+from onnx_ci.findings import BUG, Finding
 from onnx_ci.groups import Groups
 from onnx_ci.job import Job, Say, Write, noting, write_in_place
-from onnx_ci.judge import judge
+from onnx_ci.judge import disk_trouble, judge
 from onnx_ci.obtain import check_out, obtain
 from onnx_ci.policy.match import ended_override, rule_for
 from onnx_ci.policy.schema import Policy, Rule
@@ -140,13 +141,45 @@ def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progre
 
 
 def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, say: Say) -> Outcome:
-    """One model under the rule that holds for it, if any does."""
+    """One model under the rule that holds for it, if any does. What goes wrong with one is a finding about
+    that one: the others are judged all the same."""
+    wrote: list[Path] = []
+    try:
+        return _by_rule(plan, path, runner, noting(write, wrote) if write else None, say, wrote)
+    except ModelError as error:
+        finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
+    except OnnxCiError:
+        raise  # about the machine or the call: it would be the same for every model
+    except OSError as error:
+        finding = disk_trouble(shown(plan, path), error)
+    except Exception as error:  # noqa: BLE001 - a bug of ours; the command ends with exit code 4
+        finding = _bug(shown(plan, path), error)
+    rule = rule_for(plan.policy, relative(path, plan.folder))
+    return Outcome(
+        path=shown(plan, path),
+        verdict="unverified",
+        rule_pattern=rule.pattern if rule else "",
+        rule_line=rule.line if rule else 0,
+        findings=(finding,),
+        written=bool(wrote),
+    )
+
+
+def _bug(name: str, error: Exception) -> Finding:
+    from onnx_ci.crash import keep_traceback
+
+    message, hint = keep_traceback(error)
+    return Finding(code=BUG, severity="error", message=f"{name}: could not be judged: {message}", hint=hint)
+
+
+def _by_rule(
+    plan: Plan, path: Path, runner: Runner, write: Write | None, say: Say, wrote: Sequence[Path]
+) -> Outcome:
     name, matched = shown(plan, path), relative(path, plan.folder)
     rule = rule_for(plan.policy, matched) if path.is_relative_to(plan.folder) else None
     if rule is None or rule.ignore:
         return _ignored(plan, path, name, rule)
     source = plan.sources.of(path)
-    wrote: list[Path] = []
     job = Job(
         path=source.path,
         name=name,
@@ -155,7 +188,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         root=source.root,
         home=plan.folder,
         policy=plan.policy,
-        write=noting(write, wrote) if write and source.in_place else None,
+        write=write if source.in_place else None,
         strict=plan.command == "build",
         elsewhere=plan.command == "build",
         base_size=plan.baseline.size(path) if rule.budget.growth is not None else None,
