@@ -38,6 +38,9 @@ CODES = {
     "OCI040": "a part of the run is missing",
     "OCI041": "the models could not be judged",
     "OCI052": "a bug in onnx-ci kept it from being judged",
+    "OCI053": "can't be loaded or run as it is",
+    "OCI054": "puts out nothing but NaN or infinity",
+    "OCI055": "its outputs moved with its weights",
 }
 BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model

@@ -57,6 +57,11 @@ class Gate(Workbench):
             stale=choice.stale,
         )
         verdict, findings = decide(facts)
+        if self.override is None and self.runner is not None:
+            from onnx_ci.load_check import load_check
+
+            verdict, running = load_check(self, choice.verification, verdict)
+            findings = (*findings, *running)
         done = replace(
             outcome,
             verdict=verdict,

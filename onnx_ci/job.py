@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onnx_ci.findings import Finding
 from onnx_ci.methods.catalogue import method
@@ -17,6 +18,9 @@ from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Alternative, Measure, Planned
 from onnx_ci.shell import option_free, shell_word
 from onnx_ci.shown import Latency, Verification
+
+if TYPE_CHECKING:
+    from onnx_ci.sources import Source
 
 Say = Callable[[str], None]
 Write = Callable[[Model, Model, str], Path]  # candidate, original, the candidate's digest: where it now is
@@ -43,6 +47,7 @@ class Job:
     known_as: Path | None = None  # where the user knows the model, if it is read from elsewhere
     identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
     elsewhere: bool = False  # True: the model itself and its data stay, so nobody is robbed of them
+    base: Callable[[], Source | None] = lambda: None  # the model in the commit compared with, if another
     cache: bool = True  # whether what an earlier run proved for this content may be used again
 
     @property

@@ -21,7 +21,7 @@ from onnx_ci.obtain import check_out, obtain
 from onnx_ci.policy.match import ended_override, rule_for
 from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Outcome, RunReport
-from onnx_ci.sources import Sources
+from onnx_ci.sources import Source, Sources
 from onnx_ci.standing import Standing
 from onnx_ci.verify.client import Runner
 
@@ -196,6 +196,7 @@ def _by_rule(
         repository=plan.sources.repository,
         target=plan.targets.get(path),
         cache=plan.cache,
+        base=partial(_base, plan, path),
     )
     # A package needs the content itself: there a pointer is a model that can't be read.
     by_pointer = source.absent and plan.command != "build"
@@ -210,6 +211,15 @@ def _by_rule(
         only_new=plan.only_new,
     )
     return standing.apply(_with_ended_override(plan, outcome, matched))
+
+
+def _base(plan: Plan, path: Path) -> Source | None:
+    """The model in the commit that is compared with, if it is another there and its content is here."""
+    former = plan.baseline.former_name(path)
+    if former is None or plan.baseline.unchanged(path):
+        return None
+    source = plan.baseline.sources.of(former)
+    return None if source.absent else source
 
 
 def shown(plan: Plan, path: Path) -> str:
