@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 # "loaded": no inputs were found that run it. "elsewhere": this onnxruntime lacks what it needs, others may
 # have it. "broken": no onnxruntime would take it. "ran out": it crashed, or went past its limits.
 State = Literal["ran", "loaded", "elsewhere", "broken", "ran out"]
+NOT_RUN = {
+    "loaded": ("OCI053", "warning", "onnxruntime loads it, but it was not run: "),
+    "elsewhere": ("OCI053", "warning", "could not be loaded here: "),
+    "broken": ("OCI053", "error", ""),
+    "ran out": ("OCI013", "error", ""),
+}
 TURN_OFF = "load_check: off in the rule leaves it out"
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")  # domains in which an unknown operator is a mistake
 _SHOWN = 3
@@ -188,18 +194,10 @@ def _about(bench: Workbench, ran: Ran) -> Iterator[Finding]:
             hint="its weights may be damaged: export it again; where it needs other inputs,"
             f" inputs: {{samples: [...]}}; {TURN_OFF}",
         )
-    elif ran.state == "loaded":
-        message = f"{name}: onnxruntime loads it, but it was not run: {ran.said}"
-        yield Finding(code="OCI053", severity="warning", message=message, hint=f"{ran.hint}; {TURN_OFF}")
-    elif ran.state == "elsewhere":
-        message = f"{name}: could not be loaded here: {ran.said}"
-        yield Finding(code="OCI053", severity="warning", message=message, hint=f"{ran.hint}; {TURN_OFF}")
-    elif ran.state == "broken":
-        message = f"{name}: {ran.said}"
-        yield Finding(code="OCI053", severity="error", message=message, hint=f"{ran.hint}; {TURN_OFF}")
-    elif ran.state == "ran out":
-        message = f"{name}: {ran.said}"
-        yield Finding(code="OCI013", severity="error", message=message, hint=f"{ran.hint}; {TURN_OFF}")
+    elif ran.state != "ran":
+        code, severity, what = NOT_RUN[ran.state]
+        message = f"{name}: {what}{ran.said}"
+        yield Finding(code=code, severity=severity, message=message, hint=f"{ran.hint}; {TURN_OFF}")
 
 
 def _about_move(bench: Workbench) -> Iterator[Finding]:

@@ -55,7 +55,8 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
     take before and after: what it would say of them now is not what holds in the end."""
     began = time.perf_counter()
     problems = _obtain(plan)
-    if plan.only_new or any(rule.only_new or rule.budget.growth is not None for rule in plan.policy.rules):
+    rules = plan.policy.rules
+    if plan.only_new or any(r.only_new or r.load_check or r.budget.growth is not None for r in rules):
         plan.baseline.look_up(plan.models)
     groups = _groups(plan)
     before = groups.totals() if plan.sharded else {}
