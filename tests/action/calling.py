@@ -53,7 +53,7 @@ def call(
     bug: bool = False,
     **inputs: str,
 ) -> Called:
-    """Inputs by their names, with `_` for `-`; `also` is more of the environment, `bug` whether one is met."""
+    """Inputs by their names, with `_` for `-`; `also` is more of the environment; `bug`: one is met."""
     place = folder.parent / f"runner-of-{folder.name}"
     place.mkdir(exist_ok=True)
     (place / "event.json").write_text(json.dumps(payload or {}))
