@@ -15,7 +15,7 @@ from onnx_ci.cache.identity import run_identity
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
 from onnx_ci.model.container import Model, clear_values, values_beside
-from onnx_ci.model.graphs import bodies, tensors
+from onnx_ci.model.graphs import bodies, opset, tensors
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import measure
@@ -75,7 +75,7 @@ def load_check(bench: Workbench, verification: Verification, verdict: str) -> tu
         return verdict, ()
     if verification.code and verification.status == "not_run":
         return verdict, ()  # it was tried, and what came of it is told
-    if verification.status == "not_run":
+    if not verification.outputs:
         bench.say("running it once")
         ran = _remembered(bench, Ran, lambda: _run(bench))
     else:
@@ -172,6 +172,8 @@ def _takes_versions(proto: ModelProto, runner: Runner, bench: Workbench) -> bool
     model = helper.make_model(graph, ir_version=proto.ir_version)
     del model.opset_import[:]
     model.opset_import.extend(proto.opset_import)
+    if not opset(proto):
+        model.opset_import.add(version=1)  # for the node itself
     path = bench.scratch / "versions.onnx"
     save(model, path)
     try:

@@ -68,6 +68,7 @@ def run_identity(job: Job, content: str, *against: str) -> str:
         return ""
     parts = {
         "contents": [content, *against],
+        "name": job.path.name,  # onnxruntime's complaints have it
         "inputs": asdict(job.rule.inputs),
         "limits": asdict(job.rule.limits),
         **_user_files(job),
