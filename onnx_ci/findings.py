@@ -40,7 +40,12 @@ CODES = {
     "OCI049": "not what its receipt says it was made from",
     "OCI050": "taken at its receipt's word, without its original",
     "OCI051": "its original could not be kept, so it was not replaced",
+    "OCI052": "a bug in onnx-ci kept it from being judged",
+    "OCI053": "can't be loaded or run as it is",
+    "OCI054": "puts out nothing but NaN or infinity",
+    "OCI055": "its outputs moved with its weights",
 }
+BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
 
 

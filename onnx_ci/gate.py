@@ -58,6 +58,11 @@ class Gate(Workbench):
             as_it_is=choice.as_it_is,
         )
         verdict, findings = decide(facts)
+        if self.override is None and self.runner is not None:
+            from onnx_ci.load_check import load_check
+
+            verdict, running = load_check(self, choice.verification, verdict)
+            findings = (*findings, *running)
         done = replace(
             outcome,
             verdict=verdict,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onnx_ci.findings import Finding
 from onnx_ci.methods.catalogue import method
@@ -17,6 +18,9 @@ from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Alternative, Measure, OriginalState, Planned
 from onnx_ci.shell import option_free, shell_word
 from onnx_ci.shown import Latency, Proof, Verification
+
+if TYPE_CHECKING:
+    from onnx_ci.sources import Source
 
 Say = Callable[[str], None]
 Write = Callable[[Model, Model, str], Path]  # candidate, original, the candidate's digest: where it now is
@@ -46,6 +50,7 @@ class Job:
     elsewhere: bool = False  # True: the model itself and its data stay, so nobody is robbed of them
     keep: Keep | None = None  # sees to it that an original can be had again; None where nothing is lost
     changed: Callable[[], bool] = lambda: False  # whether it is another than in the commit compared with
+    base: Callable[[], Source | None] = lambda: None  # the model in the commit compared with, if another
     cache: bool = True  # whether what an earlier run proved for this content may be used again
 
     @property

@@ -42,14 +42,14 @@ def judge(job: Job, runner: Runner | None, say: Say = lambda _: None) -> Outcome
         finding = Finding(code=error.code, severity=job.rule.severity, message=error.message, hint=error.hint)
         return replace(outcome, findings=(finding,))
     except OSError as error:
-        return replace(outcome, verdict="unverified", findings=(_disk_trouble(job, error),))
+        return replace(outcome, verdict="unverified", findings=(disk_trouble(job.name, error),))
 
 
-def _disk_trouble(job: Job, error: OSError) -> Finding:
+def disk_trouble(name: str, error: OSError) -> Finding:
     return Finding(
         code="OCI017",
         severity="error",
-        message=f"{job.name}: could not be worked on: {error.strerror or error}; it is as it was",
+        message=f"{name}: could not be worked on: {error.strerror or error}",
         hint=f"candidates are tried out in {tempfile.gettempdir()}: make room there, or set TMPDIR",
     )
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from onnx_ci.absent import judge_absent, needs_content
 from onnx_ci.baseline import Baseline
 from onnx_ci.child.process import ended_children
-from onnx_ci.findings import Finding
+from onnx_ci.errors import ModelError, OnnxCiError
+from onnx_ci.findings import BUG, Finding
 from onnx_ci.groups import Groups
 from onnx_ci.job import Job, Say, Write, noting, write_in_place
-from onnx_ci.judge import judge
+from onnx_ci.judge import disk_trouble, judge
 from onnx_ci.model.ownership import is_needed
 from onnx_ci.obtain import check_out, obtain
 from onnx_ci.original import keep_original
@@ -59,7 +60,8 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
     take before and after: what it would say of them now is not what holds in the end."""
     began = time.perf_counter()
     problems = _obtain(plan)
-    if plan.only_new or any(rule.only_new or rule.budget.growth is not None for rule in plan.policy.rules):
+    rules = plan.policy.rules
+    if plan.only_new or any(r.only_new or r.load_check or r.budget.growth is not None for r in rules):
         plan.baseline.look_up(plan.models)
     groups = _groups(plan)
     before = groups.totals() if plan.sharded else {}
@@ -155,14 +157,46 @@ def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progre
 
 
 def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, say: Say) -> Outcome:
-    """One model under the rule that holds for it, if any does."""
+    """One model under the rule that holds for it, if any does. What goes wrong with one is a finding about
+    that one: the others are judged all the same."""
+    wrote: list[Path] = []
+    try:
+        return _by_rule(plan, path, runner, noting(write, wrote) if write else None, say, wrote)
+    except ModelError as error:
+        finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
+    except OnnxCiError:
+        raise  # about the machine or the call: it would be the same for every model
+    except OSError as error:
+        finding = disk_trouble(shown(plan, path), error)
+    except Exception as error:  # noqa: BLE001 - a bug of ours; the command ends with exit code 4
+        finding = _bug(shown(plan, path), error)
+    rule = rule_for(plan.policy, relative(path, plan.folder))
+    return Outcome(
+        path=shown(plan, path),
+        verdict="unverified",
+        rule_pattern=rule.pattern if rule else "",
+        rule_line=rule.line if rule else 0,
+        findings=(finding,),
+        written=bool(wrote),
+    )
+
+
+def _bug(name: str, error: Exception) -> Finding:
+    from onnx_ci.crash import keep_traceback
+
+    message, hint = keep_traceback(error)
+    return Finding(code=BUG, severity="error", message=f"{name}: could not be judged: {message}", hint=hint)
+
+
+def _by_rule(
+    plan: Plan, path: Path, runner: Runner, write: Write | None, say: Say, wrote: Sequence[Path]
+) -> Outcome:
     name, matched = shown(plan, path), relative(path, plan.folder)
     rule = rule_for(plan.policy, matched) if path.is_relative_to(plan.folder) else None
     if rule is None or rule.ignore:
         return _ignored(plan, path, name, rule)
     source = plan.sources.of(path)
     _sweep(plan, source)
-    wrote: list[Path] = []
     job = Job(
         path=source.path,
         name=name,
@@ -171,7 +205,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         root=source.root,
         home=plan.folder,
         policy=plan.policy,
-        write=noting(write, wrote) if write and source.in_place else None,
+        write=write if source.in_place else None,
         strict=plan.command == "build",
         elsewhere=plan.command == "build",
         base_size=plan.baseline.size(path) if rule.budget.growth is not None else None,
@@ -181,6 +215,7 @@ def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, s
         keep=partial(keep_original, plan.sources.repository) if plan.command == "fix" else None,
         changed=lambda: _changed(plan, path),
         cache=plan.cache,
+        base=partial(_base, plan, path),
     )
     # A package needs the content itself: there a pointer is a model that can't be read.
     by_pointer = source.absent and plan.command != "build"
@@ -209,6 +244,15 @@ def _changed(plan: Plan, path: Path) -> bool:
     outside of git, nothing is compared with any."""
     compared = plan.command != "build" and plan.sources.repository is not None
     return compared and not plan.baseline.unchanged(path)
+
+
+def _base(plan: Plan, path: Path) -> Source | None:
+    """The model in the commit that is compared with, if it is another there and its content is here."""
+    former = plan.baseline.former_name(path)
+    if former is None or plan.baseline.unchanged(path):
+        return None
+    source = plan.baseline.sources.of(former)
+    return None if source.absent else source
 
 
 def shown(plan: Plan, path: Path) -> str:

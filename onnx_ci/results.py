@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onnx_ci.findings import Finding
+from onnx_ci.findings import BUG, Finding
 from onnx_ci.shown import NOT_RUN, Latency, Verification
 from onnx_ci.sizes import format_size
 
@@ -184,6 +184,8 @@ class RunReport:
     @property
     def exit_code(self) -> int:
         everything = [*self.findings, *(f for outcome in self.outcomes for f in outcome.findings)]
+        if any(finding.code == BUG for finding in everything):
+            return 4
         return int(any(finding.severity == "error" for finding in everything))
 
     @property

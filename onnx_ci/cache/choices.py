@@ -50,7 +50,7 @@ class Memory:
         nothing = found.reason.startswith(NOT_RUN.reason)  # and maybe what would have been too little to gain
         steady = found.status in ("passed", "failed") or nothing
         by_chance = by_chance or any(step.failed for step in idle)
-        if not self.name or not steady or by_chance or not _untouched(self.model):
+        if not self.name or not steady or by_chance or not untouched(self.model):
             return
         facts = {"choice": plain(choice, leave_out=("staged",)), "idle": [plain(step) for step in idle]}
         if choice.staged is None:
@@ -66,7 +66,7 @@ class Memory:
         return None if facts is None else read(Held, facts["held"])
 
     def keep_held(self, held: Held) -> None:
-        if self.name and held.proof.verification.status in ("passed", "failed") and _untouched(self.model):
+        if self.name and held.proof.verification.status in ("passed", "failed") and untouched(self.model):
             save(self.name, self.key, {"held": plain(held)}, {})
 
 
@@ -79,16 +79,22 @@ def memory(
     scratch: Path,
 ) -> Memory:
     """`content` is the digest of the model's files. It counts if they are still those that were opened."""
-    key = signing_key() if limit() else None
-    same = hashing is not None and hashing.state == model.seen.get(job.path) and _untouched(model)
+    key = key_for(job, model, hashing)
     name = ""
-    if key and same:
+    if key:
         with contextlib.suppress(OSError, ValueError, NotImplementedError, IndexError):
             name = identity(job, content, limits)  # what is wrong with samples is told where they are read
     return Memory(name, key or b"", model, scratch)
 
 
-def _untouched(model: Model) -> bool:
+def key_for(job: Job, model: Model, hashing: BackgroundHash | None) -> bytes | None:
+    """What an entry about this model is signed with; None where none can be kept or believed."""
+    key = signing_key() if job.cache and limit() else None
+    same = hashing is not None and hashing.state == model.seen.get(job.path) and untouched(model)
+    return key if same else None
+
+
+def untouched(model: Model) -> bool:
     return all(file_state(path) == state for path, state in model.seen.items())
 
 

@@ -32,7 +32,7 @@ PACKAGES = (
     "sympy",
 )
 # Parts of a rule that have no say in what a model becomes, only in what is said about it.
-APPLIED_LATER = ("pattern", "line", "severity", "ignore", "only_new")
+APPLIED_LATER = ("pattern", "line", "severity", "ignore", "only_new", "load_check")
 
 
 def identity(job: Job, content: str, limits: Mapping[str, int]) -> str:
@@ -43,15 +43,38 @@ def identity(job: Job, content: str, limits: Mapping[str, int]) -> str:
         "content": content,
         "name": job.path.name,  # data files are called after it, and the receipt lists them
         "rule": {key: value for key, value in asdict(job.rule).items() if key not in APPLIED_LATER},
-        "samples": list(_samples(job)),
-        "libraries": [file_sha256(file) for file in Libraries(job.rule.libraries, job.home).found()],
+        **_user_files(job),
         "limits": dict(limits),
         "compressed": job.compressed,
         "insists": job.insists,
         "made by": _makers(),
     }
+    return _digest(parts)
+
+
+def _digest(parts: Mapping[str, object]) -> str:
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def _user_files(job: Job) -> dict[str, list[str]]:
+    libraries = Libraries(job.rule.libraries, job.home).found()
+    return {"samples": list(_samples(job)), "libraries": [file_sha256(file) for file in libraries]}
+
+
+def run_identity(job: Job, content: str, *against: str) -> str:
+    """The name of the entry for what running a model showed: as it is, or against other contents."""
+    if not content:
+        return ""
+    parts = {
+        "contents": [content, *against],
+        "name": job.path.name,  # onnxruntime's complaints have it
+        "inputs": asdict(job.rule.inputs),
+        "limits": asdict(job.rule.limits),
+        **_user_files(job),
+        "made by": _makers(),
+    }
+    return _digest(parts)
 
 
 def is_repeatable(rule: Rule) -> bool:

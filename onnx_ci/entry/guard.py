@@ -67,8 +67,8 @@ def guarded(work: Callable[[], int], complain: Complain) -> int:
         complain(OnnxCiError(f"{error.strerror or error}{where}", hint=hint))
         return 3
     except Exception as error:  # noqa: BLE001 - the one place: a bug of ours must not look like a verdict
-        from onnx_ci.entry.crash import report_crash
+        from onnx_ci.crash import keep_traceback
 
-        message, hint = report_crash(error)
-        complain(OnnxCiError(message, hint=hint))
+        message, hint = keep_traceback(error)
+        complain(OnnxCiError(f"{message}; the run ended there", hint=hint))
         return 4

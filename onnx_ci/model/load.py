@@ -12,10 +12,10 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model import external
 from onnx_ci.model.container import LARGE, Model, display_path, location
 from onnx_ci.model.dtypes import stored_bytes
-from onnx_ci.model.graphs import all_names, tensors
+from onnx_ci.model.graphs import tensors
 from onnx_ci.model.hashing import file_state
 from onnx_ci.model.npy import open_beside
-from onnx_ci.model.proto import ModelProto, TensorProto
+from onnx_ci.model.proto import ModelProto, StrictModelProto, TensorProto
 from onnx_ci.model.skeleton import WireError, strip
 from onnx_ci.model.store import Store
 
@@ -53,7 +53,6 @@ def adopt_model(store: Store, path: Path) -> Model:
 
 def _read(path: Path, store: Store, root: Path) -> Model:
     proto = _parse(path, store.key, store.add_file(path))
-    _refuse_unreadable_names(path, proto)
     external.resolve(proto, store, path, root)
     files = [path, *(path.parent / name for name in external.data_files(proto))]
     beside = open_beside(proto, store, path, root)
@@ -99,7 +98,8 @@ def _parse(path: Path, key: str, source: int) -> ModelProto:
     try:
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        proto.ParseFromString(strip(memoryview(mapped), key=key, source=source, large=LARGE))
+        skeleton = strip(memoryview(mapped), key=key, source=source, large=LARGE)
+        proto.ParseFromString(skeleton)
     except WireError as error:
         raise ModelError(
             f"{name}: is not an ONNX model, or is cut short: {error}", hint=NOT_A_MODEL
@@ -108,6 +108,7 @@ def _parse(path: Path, key: str, source: int) -> ModelProto:
         raise ModelError(
             f"{name}: is not an ONNX model: it does not decode as one", hint=NOT_A_MODEL
         ) from None
+    _refuse_unreadable_text(name, skeleton)
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise ModelError(f"{name}: holds no graph, so it is not an ONNX model", hint=NOT_A_MODEL)
     if not proto.opset_import and proto.ir_version >= 3:
@@ -115,13 +116,13 @@ def _parse(path: Path, key: str, source: int) -> ModelProto:
     return proto
 
 
-def _refuse_unreadable_names(path: Path, proto: ModelProto) -> None:
-    """Protobuf lets bytes through that are no text, and complains whenever they are looked at."""
+def _refuse_unreadable_text(name: str, skeleton: bytes) -> None:
+    """Nobody knows what such a name is called, and no report could say it."""
     try:
-        all_names(proto)
-    except UnicodeDecodeError:
+        StrictModelProto().ParseFromString(skeleton)
+    except DecodeError:
         raise ModelError(
-            f"{display_path(path)}: holds a name that is not UTF-8 text", hint=NOT_A_MODEL
+            f"{name}: holds text that is not UTF-8: the name of something, or a description", hint=NOT_A_MODEL
         ) from None
 
 

@@ -38,8 +38,22 @@ def full_onnx() -> ModuleType:
     return onnx
 
 
+def _strict_class(model_class: Any) -> Any:
+    """ModelProto once more, by the rules of proto3, which refuses text that is not UTF-8 when it parses.
+
+    ONNX is proto2: there such text is let through, and comes out as bytes where it is looked at."""
+    from google.protobuf import descriptor_pool, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    described = model_class.DESCRIPTOR.file.serialized_pb
+    pool.AddSerializedFile(described + b"\x62\x06proto3")  # the field `syntax`; the last one counts
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("onnx.ModelProto"))
+
+
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+    StrictModelProto = ModelProto
 else:
     _module = _message_module()
     AttributeProto = _module.AttributeProto
@@ -48,6 +62,7 @@ else:
     ModelProto = _module.ModelProto
     NodeProto = _module.NodeProto
     TensorProto = _module.TensorProto
+    StrictModelProto = _strict_class(ModelProto)
 
 __all__ = [
     "AttributeProto",
@@ -55,6 +70,7 @@ __all__ = [
     "GraphProto",
     "ModelProto",
     "NodeProto",
+    "StrictModelProto",
     "TensorProto",
     "full_onnx",
 ]

@@ -168,6 +168,9 @@ DEFAULTS: Table = {
     "plan_seconds": Field(
         number(0), "20", "how long to search for the best mix of forms, tensor by tensor; 0 does not"
     ),
+    "load_check": Field(
+        BOOLEAN, "off", "whether a model that nothing is done to is loaded and run once (on, if not said)"
+    ),
     "minimum_gain": Field(fraction(1), "1%", "smaller savings are left alone"),
     "severity": Field(word(("error", "warning")), "error", "whether a broken rule fails the run"),
     "only_new": Field(BOOLEAN, "true", "models that did not change may stay as they are, with a warning"),

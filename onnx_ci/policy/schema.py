@@ -99,6 +99,7 @@ class Rule:
     runtimes: tuple[str, ...] = ()  # versions of onnxruntime beside the installed one: "1.20", "1.23.2"
     libraries: tuple[str, ...] = ()  # files with custom operators
     plan_seconds: float = PLAN_SECONDS  # for finding out which tensor may be stored how
+    load_check: bool = True  # a model that nothing is done to is loaded and run once all the same
     minimum_gain: float = 0.01
     severity: str = "error"
     only_new: bool = False  # what is wrong with a model that did not change is a warning

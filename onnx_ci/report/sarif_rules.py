@@ -80,6 +80,10 @@ WORDS: dict[str, tuple[str, str]] = {
         "Of a run that was spread over several jobs not all reports are there.",
         "Look why the job of that shard ended, and run it again.",
     ),
+    "OCI052": (
+        "Something that onnx-ci did not expect went wrong with this model; the others were judged.",
+        "Report it, with the file that the finding names.",
+    ),
     "OCI041": (
         "Wrong usage, a wrong policy or a broken environment: no model was judged.",
         "Do what the message says, and run it again.",

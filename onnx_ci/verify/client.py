@@ -32,12 +32,21 @@ Feeds = Mapping[str, Value]
 class RunFailed(ModelError):
     """A model could not be run: `kind` is "error" (onnxruntime said no), "crash", "timeout" or "memory".
     `stage` is "load" where no input whatever would have helped, "library" where a library of operators
-    is what is wrong."""
+    is what is wrong; `status` is what onnxruntime calls the error: "InvalidGraph", "NotImplemented"…"""
 
-    def __init__(self, kind: str, message: str, *, stage: str = "run") -> None:
+    def __init__(self, kind: str, message: str, *, stage: str = "run", status: str = "") -> None:
         super().__init__(message, code="OCI005" if kind == "error" else "OCI013")
         self.kind = kind
         self.stage = stage
+        self.status = status
+
+
+class Unrunnable(ModelError):
+    """No inputs run the original; `failure` is the first that was tried."""
+
+    def __init__(self, message: str, *, hint: str, failure: RunFailed) -> None:
+        super().__init__(message, hint=hint, code=failure.code)
+        self.failure = failure
 
 
 class Load(NamedTuple):
@@ -165,6 +174,11 @@ class Runner:
         """Write the model as onnxruntime would run it, but for the values of its tensors."""
         self.ask("optimize", [model], limits, target=str(target))
 
+    def operators(self) -> set[tuple[str, str]]:
+        """Domain and name of all operators that this onnxruntime knows; a RunFailed where it can't say."""
+        answer = self.ask("operators", [], Limits())
+        return {(domain, name) for domain, name in answer["operators"]}
+
     def ask(self, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> dict[str, Any]:
         """The worker's answer to one request."""
         paths = [os.path.abspath(path) for path in models]  # noqa: PTH100 - a symlink stays what it is
@@ -196,7 +210,7 @@ class Runner:
             message = f"it needs more memory than the limit allows ({message})"
         if answer["stage"] == "library":
             message = f"its library of operators can't be loaded: {message}"
-        raise RunFailed(answer["kind"], message, stage=answer["stage"])
+        raise RunFailed(answer["kind"], message, stage=answer["stage"], status=answer.get("status", ""))
 
     def folder(self) -> Path:
         """A new folder to exchange files with the worker; it goes with the runner at the latest."""

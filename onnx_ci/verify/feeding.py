@@ -15,7 +15,7 @@ import onnx
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.verify.branches import Side, both_ways, not_taken
-from onnx_ci.verify.client import Feeds, RunFailed, Runner
+from onnx_ci.verify.client import Feeds, RunFailed, Runner, Unrunnable
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.footing import Footing
 from onnx_ci.verify.inputs import Deriver, derive_feeds, deriver_of
@@ -194,11 +194,11 @@ class Feeding(Footing):
 
 def _is_lost(outputs: Sequence[Mapping[str, Array]]) -> bool:
     """Whether a sample gives an output without a single finite number, which others do not."""
-    lost = [{name for name, value in sample.items() if _has_no_number(value)} for sample in outputs]
+    lost = [{name for name, value in sample.items() if has_no_number(value)} for sample in outputs]
     return any(names != lost[0] for names in lost)
 
 
-def _has_no_number(value: Array) -> bool:
+def has_no_number(value: Array) -> bool:
     if not isinstance(value, np.ndarray) or not value.size or not is_float(value.dtype):
         return False
     return not np.isfinite(value.astype(np.float64)).any()
@@ -211,16 +211,16 @@ def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
     return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
 
 
-def _unrunnable(error: RunFailed, on: str, hint: str, custom: Sequence[str] = ()) -> ModelError:
+def _unrunnable(error: RunFailed, on: str, hint: str, custom: Sequence[str] = ()) -> Unrunnable:
     """`custom` are operators that nobody was asked for."""
     if error.stage == "library":
-        return ModelError(error.message, hint=REPLACE_IT, code=error.code)
+        return Unrunnable(error.message, hint=REPLACE_IT, failure=error)
     if error.stage == "load":
         if custom:
-            return ModelError(needs_library(custom), hint=NAME_IT, code=error.code)
+            return Unrunnable(needs_library(custom), hint=NAME_IT, failure=error)
         message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
     else:
         message = f"it could not be run {on}: {error.message}"
         if error.kind in ("timeout", "memory"):
             hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
-    return ModelError(message, hint=hint, code=error.code)
+    return Unrunnable(message, hint=hint, failure=error)

@@ -53,7 +53,7 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
     except runtime_errors(*_ERRORS) as error:
         text = str(error) or type(error).__name__
         kind = "memory" if any(sign in text for sign in _OUT_OF_MEMORY) else "error"
-        return {"kind": kind, "message": text[:4000], "stage": stage}
+        return {"kind": kind, "message": text[:4000], "stage": stage, "status": type(error).__name__}
 
 
 def _load(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +73,19 @@ def _optimize(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-_LOADING: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {"load": _load, "optimize": _optimize}
+def _operators(ort: Any, _: dict[str, Any]) -> dict[str, Any]:
+    """All operators that this onnxruntime has heard of; not every build of it can tell."""
+    listed = getattr(ort.capi.onnxruntime_pybind11_state, "get_all_operator_schema", None)
+    if listed is None:
+        raise ValueError("this build can't list its operators")
+    return {"operators": sorted({(schema.domain, schema.name) for schema in listed()})}
+
+
+_LOADING: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
+    "load": _load,
+    "optimize": _optimize,
+    "operators": _operators,
+}
 
 
 def _run(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:

@@ -50,9 +50,10 @@ def call(
     *,
     also: Mapping[str, str] | None = None,
     step: str = "run",
+    bug: bool = False,
     **inputs: str,
 ) -> Called:
-    """Inputs by their names, with `_` for `-`; `also` is more of the environment."""
+    """Inputs by their names, with `_` for `-`; `also` is more of the environment; `bug`: one is met."""
     place = folder.parent / f"runner-of-{folder.name}"
     place.mkdir(exist_ok=True)
     (place / "event.json").write_text(json.dumps(payload or {}))
@@ -88,7 +89,7 @@ def call(
     log = _text(out) + _text(err)
     assert (code == 0) == (step == "run" or "::error" not in log), log
     outputs = {name: value for name, _, value in OUTPUT.findall(files["GITHUB_OUTPUT"].read_text())}
-    assert outputs.get("exit-code") != "4", log
+    assert (outputs.get("exit-code") == "4") == bug, log
     return Called(log=log, outputs=outputs, summary=files["GITHUB_STEP_SUMMARY"].read_text())
 
 

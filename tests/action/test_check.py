@@ -10,6 +10,7 @@ import pytest
 from calling import call
 from hosting import Hosted
 
+from onnx_ci import judge
 from onnx_ci.gate import Gate
 from onnx_ci.report.style import one_line
 
@@ -159,3 +160,25 @@ def test_a_hint_can_be_pasted_and_the_log_gives_no_command(tmp_path: Path) -> No
     assert "##" not in done.log
     words = other.author.run("bash", "-c", f"onnx-ci() {{ printf '%s\\n' \"$@\"; }}; {command}").stdout
     assert words.splitlines() == ["fix", name]
+
+
+def test_a_bug_fails_the_job_and_the_report_is_there(
+    host: Hosted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever `fail-on` says: nobody knows what the model is like."""
+    folder = tmp_path / "work"
+    shutil.copytree(host.home / "clone", folder)
+    shutil.copy(folder / "models" / "a.onnx", folder / "models" / "bad.onnx")
+    real = judge.open_model
+
+    def broken(path: Path, **more: Any) -> Any:
+        if path.name == "bad.onnx":
+            raise ZeroDivisionError("nobody thought of this")
+        return real(path, **more)
+
+    monkeypatch.setattr(judge, "open_model", broken)
+    done = call(folder, mode="fix", all="true", fail_on="never", bug=True)
+    assert (done.code, done.outputs["verdict"], done.outputs["changed"]) == ("4", "4", "true")
+    assert "title=OCI052" in done.log
+    verdicts = {model["path"]: model["verdict"] for model in done.report["models"]}
+    assert verdicts == {"models/a.onnx": "shrunk", "models/bad.onnx": "unverified"}

@@ -37,7 +37,7 @@ class Told:
 
     @property
     def exit_code(self) -> int:
-        return 1 if self.refused else self.report.exit_code
+        return self.report.exit_code or int(bool(self.refused))
 
 
 def tell(told: Told, inputs: Inputs, event: Event, folder: Path) -> None:
@@ -84,7 +84,7 @@ def _outputs(told: Told, inputs: Inputs, folder: Path, body: str) -> dict[str, s
     code = told.exit_code or int(inputs.fail_on == "warning" and _warns(told.report))
     return {
         "exit-code": str(code),
-        "verdict": "0" if inputs.fail_on == "never" else str(code),
+        "verdict": "0" if inputs.fail_on == "never" and code == 1 else str(code),
         "changed": str(told.changed).lower(),
         "committed": str(bool(told.commit)).lower(),
         "commit-sha": told.commit,

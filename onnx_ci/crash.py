@@ -1,4 +1,4 @@
-"""A bug of ours: keep the traceback in a file, and tell the user in one sentence."""
+"""A bug of ours: its traceback is kept in a file, and the user is told in one sentence where."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import traceback
 from importlib.metadata import PackageNotFoundError, version
 
 
-def report_crash(error: Exception) -> tuple[str, str]:
-    """What to say, and where the details are."""
+def keep_traceback(error: Exception) -> tuple[str, str]:
+    """What went wrong, and a hint that names the file with the traceback."""
     with tempfile.NamedTemporaryFile(
-        "w", prefix="onnx-ci-crash-", suffix=".txt", delete=False, encoding="utf-8"
+        "w", prefix="onnx-ci-crash-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as file:
         file.write(f"{_versions()}\n\n{''.join(traceback.format_exception(error))}")
-    message = f"a bug in onnx-ci: {type(error).__name__}: {error}; models are as they were"
-    return message, f"please report it with {file.name} ({_versions()})"
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"a bug in onnx-ci: {words}", f"please report it with {file.name} ({_versions()})"
 
 
 def _versions() -> str:
