@@ -7,11 +7,13 @@ import tempfile
 import traceback
 from importlib.metadata import PackageNotFoundError, version
 
+from onnx_ci.child.forks import lasting_folder
+
 
 def report_crash(error: Exception) -> tuple[str, str]:
     """What to say, and where the details are."""
     with tempfile.NamedTemporaryFile(
-        "w", prefix="onnx-ci-crash-", suffix=".txt", delete=False, encoding="utf-8"
+        "w", prefix="onnx-ci-crash-", suffix=".txt", delete=False, encoding="utf-8", dir=lasting_folder()
     ) as file:
         file.write(f"{_versions()}\n\n{''.join(traceback.format_exception(error))}")
     message = f"a bug in onnx-ci: {type(error).__name__}: {error}; models are as they were"
