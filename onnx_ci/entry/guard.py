@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 
 from onnx_ci.errors import OnnxCiError
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 def guarded(work: Callable[[], int], complain: Complain) -> int:
     """Run something; everything it raises ends here."""
+    _open_closed_streams()
     try:
         return work()
     except OnnxCiError as error:
@@ -32,3 +35,13 @@ def guarded(work: Callable[[], int], complain: Complain) -> int:
         message, hint = report_crash(error)
         complain(OnnxCiError(message, hint=hint))
         return 4
+
+
+def _open_closed_streams() -> None:
+    """Whoever started us may have closed them (`2>&-`). Nothing else may get their numbers: what a process of
+    ours prints would go there."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w", encoding="utf-8"))

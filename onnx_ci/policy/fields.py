@@ -7,6 +7,7 @@ from onnx_ci.policy.kinds import (
     COUNT,
     DATE,
     FILE,
+    MEMORY,
     PATTERN,
     RELEASE,
     SHA256,
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 1
+# What nobody needs more of, and what no run would end with.
+DAY = 86_400
+MOST_INPUTS = 1_000
+MOST_IN_A_DIM = 2**31 - 1
 
 
 def _version(place: Place) -> int:
@@ -104,13 +109,15 @@ TOLERANCE: Table = {
 
 INPUTS: Table = {
     "samples": Field(list_of(TEXT), '["tests/data/*.npz"]', ".npz files, or folders of ONNX test_data_set_*"),
-    "dims": Field(map_of(whole(0)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"),
+    "dims": Field(
+        map_of(whole(0, MOST_IN_A_DIM)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"
+    ),
     "ranges": Field(
         map_of(Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})),
         "{input_ids: [0, 30521]}",
         "the lowest and highest value of an input",
     ),
-    "count": Field(whole(1), "4", "how many inputs to generate"),
+    "count": Field(whole(1, MOST_INPUTS), "4", "how many inputs to generate"),
     "seed": Field(whole(0), "0", "where the generated inputs start"),
 }
 
@@ -127,8 +134,8 @@ EVALUATE: Table = {
 }
 
 LIMITS: Table = {
-    "seconds": Field(number(above=0), "300", "how long one model may run"),
-    "memory": Field(SIZE, "8 GiB", "how much memory it may take"),
+    "seconds": Field(number(high=DAY, above=0), "300", "how long one model may run"),
+    "memory": Field(MEMORY, "8 GiB", "how much memory it may take"),
 }
 
 DEFAULTS: Table = {
@@ -166,7 +173,7 @@ DEFAULTS: Table = {
         list_of(FILE), '["ops/libmyops.so"]', "files with custom operators, below the policy file"
     ),
     "plan_seconds": Field(
-        number(0), "20", "how long to search for the best mix of forms, tensor by tensor; 0 does not"
+        number(0, DAY), "20", "how long to search for the best mix of forms, tensor by tensor; 0 does not"
     ),
     "minimum_gain": Field(fraction(1), "1%", "smaller savings are left alone"),
     "severity": Field(word(("error", "warning")), "error", "whether a broken rule fails the run"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,7 +12,7 @@ import onnx
 import pytest
 from command import onnx_ci
 from onnx import helper
-from small_models import bloated, lean
+from small_models import bloated, lean, save_outside
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="work is bounded where processes can be forked")
 
@@ -46,3 +48,72 @@ def test_a_model_that_takes_too_long_to_look_at_ends_and_the_others_are_judged(
     assert "0.2 s" in finding["message"]
     assert "limits.seconds" in finding["message"]
     assert "limits: {seconds" in finding["hint"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("limits: {seconds: 86401}", "a number above 0 up to 86400"),
+        ("limits: {seconds: 1e300}", "a number above 0 up to 86400"),
+        ("limits: {memory: 2 TiB}", "a size up to 1 TiB"),
+        ("inputs: {count: 1001}", "at most 1000"),
+        ("inputs: {dims: {n: 2147483648}}", "at most 2147483647"),
+        ("plan_seconds: 100000", "up to 86400"),
+    ],
+)
+def test_numbers_that_no_run_would_end_with_are_refused(tmp_path: Path, rule: str, told: str) -> None:
+    onnx.save(lean(), tmp_path / "m.onnx")
+    (tmp_path / ".onnx-ci.yaml").write_text(f'version: 1\nmodels:\n  - path: "*.onnx"\n    {rule}\n')
+    done = onnx_ci("check", "--all", cwd=tmp_path)
+    assert done.code == 2
+    assert told in done.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+@pytest.mark.parametrize("place", ["model", "data", "sample", "sample in a folder", "cache"])
+def test_what_is_no_file_is_refused_and_nobody_waits_for_it(tmp_path: Path, place: str) -> None:
+    home = tmp_path / "repository"
+    home.mkdir()
+    policy = 'version: 1\nmodels: [{path: "*.onnx", inputs: {samples: [in/*.npz, test_data_set_*]}}]\n'
+    if place in ("model", "data", "cache"):
+        policy = 'version: 1\nmodels: [{path: "*.onnx"}]\n'
+    (home / ".onnx-ci.yaml").write_text(policy)
+    onnx.save(bloated(), home / "m.onnx")
+    env = {"ONNX_CI_CACHE": str(tmp_path / "cache")}
+    if place == "model":
+        os.mkfifo(home / "other.onnx")
+    elif place == "data":
+        save_outside(bloated(), home / "m.onnx")
+        (home / "m.onnx.data").unlink()
+        os.mkfifo(home / "m.onnx.data")
+    elif place == "sample":
+        (home / "in").mkdir()
+        os.mkfifo(home / "in" / "a.npz")
+    elif place == "sample in a folder":
+        (home / "test_data_set_0").mkdir()
+        os.mkfifo(home / "test_data_set_0" / "input_0.pb")
+    else:
+        assert onnx_ci("check", "--all", cwd=home, env=env).code == 1
+        for entry in (tmp_path / "cache" / "outcomes").iterdir():
+            entry.unlink()
+            os.mkfifo(entry)
+    done = onnx_ci("check", "m.onnx", *(["other.onnx"] if place == "model" else []), cwd=home, env=env)
+    assert done.code == 1
+    if place != "cache":
+        assert "not a regular file" in done.out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell's own words")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&-", "<&- >&- 2>&-", "2>&1 | head -c 1"])
+def test_a_closed_stream_is_no_crash(tmp_path: Path, closed: str) -> None:
+    onnx.save(bloated(), tmp_path / "m.onnx")
+    onnx.save(lean(), tmp_path / "n.onnx")
+    program = f"{sys.executable} -m onnx_ci"
+    for command, code in ((f"{program} check m.onnx n.onnx", 1), (f"{program} check missing.onnx", 2)):
+        script = f"set -o pipefail; {command} {closed}"
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done
+        assert "Traceback" not in done.stdout + done.stderr
+        assert "Exception" not in done.stdout + done.stderr
