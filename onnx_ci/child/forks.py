@@ -24,6 +24,8 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, cast
 
+from onnx_ci.child.strays import no_strays
+
 T = TypeVar("T")
 Say = Callable[[str], None]
 Work = Callable[[int, Say], T]
@@ -62,6 +64,11 @@ def lasting_folder() -> str:
     return _outside or tempfile.gettempdir()
 
 
+def in_a_fork() -> bool:
+    """Whether this is a process that does tasks."""
+    return bool(_outside)
+
+
 def can_fork() -> bool:
     """Forking is safe on Linux, and only while no other thread may hold a lock."""
     return sys.platform == "linux" and threading.active_count() == 1
@@ -78,6 +85,13 @@ def run_tasks(
 
     What a task says is passed on to `heard`; what it raises is raised here.
     """
+    with no_strays():
+        return _run_tasks(bounds, start, jobs, heard)
+
+
+def _run_tasks(
+    bounds: Sequence[Bound], start: Start[T], jobs: int, heard: Callable[[int, str], None]
+) -> list[T | Stopped]:
     results: dict[int, T | Stopped] = {}
     waiting = list(range(len(bounds)))[::-1]
     forks: list[_Fork[T]] = []

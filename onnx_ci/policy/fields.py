@@ -13,6 +13,7 @@ from onnx_ci.policy.kinds import (
     SHA256,
     SIZE,
     TEXT,
+    VARIABLE,
     Kind,
     fraction,
     number,
@@ -131,6 +132,7 @@ EVALUATE: Table = {
     "metric": Field(TEXT, "wer", "the name of the score in what the command prints", required=True),
     "max_increase": Field(number(0), "0.2", "how much the score may rise"),
     "max_decrease": Field(number(0), "0.5", "how much the score may fall"),
+    "env": Field(list_of(VARIABLE), "[HF_HOME]", "variables that the command gets beside the usual ones"),
 }
 
 LIMITS: Table = {

@@ -190,6 +190,14 @@ def _release(place: Place) -> str:
     return text
 
 
+def _variable(place: Place) -> str:
+    what = "the name of an environment variable"
+    text = place.scalar(what)
+    if not (text.isascii() and text.isidentifier()):
+        raise place.expected(what)
+    return text
+
+
 def _sha256(place: Place) -> str:
     text = place.scalar("a sha256: 64 hexadecimal digits").lower()
     if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
@@ -219,6 +227,7 @@ FILE = Kind(
     },
 )
 RELEASE = Kind(_release, {"type": "string", "pattern": r"^[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?$"})
+VARIABLE = Kind(_variable, {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"})
 TEXT = Kind(_text, {"type": "string", "pattern": r"\S"})
 BOOLEAN = Kind(_boolean, {"type": "boolean"})
 SIZE = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")

@@ -73,6 +73,7 @@ class Evaluate:
     metric: str
     max_increase: float | None = None
     max_decrease: float | None = None
+    env: tuple[str, ...] = ()  # names of variables that the command gets beside the usual ones
 
 
 @dataclass(frozen=True, kw_only=True)
