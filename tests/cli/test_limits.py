@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import onnx
 import pytest
-from command import onnx_ci
+from command import onnx_ci, plain_environment
 from onnx import helper
 from small_models import bloated, lean, save_outside
 
+T = TypeVar("T")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="work is bounded where processes can be forked")
 
 
@@ -117,3 +121,37 @@ def test_a_closed_stream_is_no_crash(tmp_path: Path, closed: str) -> None:
         assert done.returncode == code, done
         assert "Traceback" not in done.stdout + done.stderr
         assert "Exception" not in done.stdout + done.stderr
+
+
+@linux
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_goes_on_when_the_run_was_ended(tmp_path: Path, how: signal.Signals) -> None:
+    onnx.save(long_chain(100_000), tmp_path / "m.onnx")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**plain_environment(), "TMPDIR": str(temporary)}
+    command = [sys.executable, "-m", "onnx_ci", "check", "m.onnx", "--no-cache"]
+    run = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, start_new_session=True
+    )
+    started = _wait_for(lambda: _forks_of(run.pid))
+    run.send_signal(how)
+    _, told = run.communicate(timeout=60)
+    assert run.returncode == (130 if how == signal.SIGINT else -how)
+    assert b"Traceback" not in told
+    _wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
+    if how == signal.SIGINT:
+        assert list(temporary.iterdir()) == []
+
+
+def _forks_of(pid: int) -> list[str]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [each for each in found if b"onnx_ci" in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+def _wait_for(what: Callable[[], T]) -> T:
+    until = time.monotonic() + 60
+    while not (found := what()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return found
