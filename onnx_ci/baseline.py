@@ -31,6 +31,10 @@ class Baseline:
         if "sources" in self.__dict__:
             self.sources.__exit__(None, None, None)
 
+    def all_sources(self) -> list[Sources]:
+        """Where the models of this run are, and those of the commit if they were asked for."""
+        return [self.judged, *([self.sources] if "sources" in self.__dict__ else [])]
+
     @cached_property
     def sources(self) -> Sources:
         top = self.repository or self.judged.root

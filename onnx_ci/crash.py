@@ -7,11 +7,19 @@ import tempfile
 import traceback
 from importlib.metadata import PackageNotFoundError, version
 
+from onnx_ci.scratch import lasting_folder
+
 
 def keep_traceback(error: Exception) -> tuple[str, str]:
     """What went wrong, and a hint that names the file with the traceback."""
     with tempfile.NamedTemporaryFile(
-        "w", prefix="onnx-ci-crash-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        "w",
+        prefix="onnx-ci-crash-",
+        suffix=".txt",
+        delete=False,
+        encoding="utf-8",
+        errors="backslashreplace",
+        dir=lasting_folder(),
     ) as file:
         file.write(f"{_versions()}\n\n{''.join(traceback.format_exception(error))}")
     words = " ".join(f"{type(error).__name__}: {error}".split())

@@ -17,6 +17,16 @@ class OnnxCiError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Passed between processes as it is, whatever its class is made with."""
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(kind: type[OnnxCiError], args: tuple[object, ...], state: dict[str, object]) -> OnnxCiError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
 
 class UsageError(OnnxCiError):
     """The command line or the Python call does not make sense."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
@@ -12,9 +12,12 @@ from pathlib import Path
 
 from onnx_ci.absent import judge_absent, needs_content
 from onnx_ci.baseline import Baseline
+from onnx_ci.child.forks import Bound, Stopped, can_fork, run_tasks
+from onnx_ci.child.launch import memory_for
 from onnx_ci.child.process import ended_children
 from onnx_ci.errors import ModelError, OnnxCiError
 from onnx_ci.findings import BUG, Finding
+from onnx_ci.gate import RAN_OUT
 from onnx_ci.groups import Groups
 from onnx_ci.job import Job, Say, Write, noting, write_in_place
 from onnx_ci.judge import disk_trouble, judge
@@ -22,9 +25,10 @@ from onnx_ci.model.ownership import is_needed
 from onnx_ci.obtain import check_out, obtain
 from onnx_ci.original import keep_original
 from onnx_ci.policy.match import ended_override, rule_for
-from onnx_ci.policy.schema import Policy, Rule
+from onnx_ci.policy.schema import TOTAL, Policy, Rule
 from onnx_ci.results import Outcome, RunReport
 from onnx_ci.scratch import sweep_files
+from onnx_ci.sizes import format_size
 from onnx_ci.sources import Source, Sources
 from onnx_ci.standing import Standing
 from onnx_ci.verify.client import Runner
@@ -91,9 +95,8 @@ def _groups(plan: Plan) -> Groups:
 
 def _size_by_rule(plan: Plan, path: Path, progress: Progress) -> int:
     """What a model takes once its own rule was applied; nothing is written for that."""
-    with Runner() as runner:
-        say = partial(progress, 0, len(plan.models), shown(plan, path))
-        outcome = judge_by_rule(plan, path, runner, None, say)
+    alone = replace(plan, models=(path,), command="check", jobs=1)
+    outcome = next(_judge_all(alone, lambda _, __, *said: progress(0, len(plan.models), *said)))
     found = outcome.after or outcome.before
     return found.size if found else plan.sources.of(path).size
 
@@ -109,34 +112,95 @@ def _obtain(plan: Plan) -> list[str]:
 
 
 def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:
-    if plan.jobs > 1 and len(plan.models) > 1:
-        yield from _in_parallel(plan, progress)
-        return
-    with Runner() as runner:
-        for position, path in enumerate(plan.models):
-            yield _one(plan, path, runner, position, progress)
+    write = write_in_place(plan.root) if plan.command == "fix" else None
+    return judge_each([Asked(plan, path, write) for path in plan.models], jobs=plan.jobs, progress=progress)
 
 
-def _in_parallel(plan: Plan, progress: Progress) -> Iterator[Outcome]:
+@dataclass(frozen=True)
+class Asked:
+    """One model to be judged in a run. `write` puts a proven candidate in place; None only looks."""
+
+    plan: Plan
+    path: Path
+    write: Write | None
+
+    @property
+    def name(self) -> str:
+        return shown(self.plan, self.path)
+
+    @property
+    def rule(self) -> Rule:
+        """The rule whose limits hold: without one, those that a rule has by default."""
+        return _matching(self.plan, self.path) or Rule(pattern="")
+
+    @property
+    def bound(self) -> Bound:
+        return Bound(self.rule.total_seconds, memory_for([self.path], self.rule.limits.memory))
+
+
+def judge_each(
+    asked: Sequence[Asked], *, jobs: int = 1, progress: Progress = lambda *_: None
+) -> Iterator[Outcome]:
+    """The outcomes in order; where a process can be forked, time and memory are bounded for each model."""
+
+    def one(number: int, runner: Runner, say: Say) -> Outcome:
+        return judge_by_rule(asked[number].plan, asked[number].path, runner, asked[number].write, say)
+
+    def heard(number: int, doing: str) -> None:
+        progress(number, len(asked), asked[number].name, doing)
+
+    if can_fork():
+        yield from _in_forks(asked, one, jobs, heard)
+    elif jobs > 1 and len(asked) > 1:
+        yield from _in_threads(len(asked), one, jobs, heard)
+    else:
+        with Runner() as runner:
+            for number in range(len(asked)):
+                yield one(number, runner, partial(heard, number))
+
+
+One = Callable[[int, Runner, Say], Outcome]
+Heard = Callable[[int, str], None]
+
+
+def _in_forks(asked: Sequence[Asked], one: One, jobs: int, heard: Heard) -> Iterator[Outcome]:
+    """Each process keeps its worker for all the models it gets."""
+    used = {id(found): found for each in asked for found in each.plan.baseline.all_sources()}.values()
+
+    @contextmanager
+    def judging() -> Iterator[Callable[[int, Say], Outcome]]:
+        for sources in used:
+            sources.fork()
+        with Runner() as runner:
+            yield lambda number, say: one(number, runner, say)
+
+    for sources in used:
+        sources.close_git()
+    results = run_tasks([each.bound for each in asked], judging, jobs=jobs, heard=heard)
+    for each, result in zip(asked, results, strict=True):
+        yield _ran_out(each, result) if isinstance(result, Stopped) else result
+
+
+def _in_threads(count: int, one: One, jobs: int, heard: Heard) -> Iterator[Outcome]:
     """Each thread keeps its worker process for all the models it gets."""
     from concurrent.futures import ThreadPoolExecutor, wait
     from queue import SimpleQueue
 
     with ExitStack() as stack:
         free: SimpleQueue[Runner] = SimpleQueue()
-        for _ in range(plan.jobs):
+        for _ in range(jobs):
             free.put(stack.enter_context(Runner()))
 
-        def work(numbered: tuple[int, Path]) -> Outcome:
+        def work(number: int) -> Outcome:
             runner = free.get()
             try:
-                return _one(plan, numbered[1], runner, numbered[0], progress)
+                return one(number, runner, partial(heard, number))
             finally:
                 free.put(runner)
 
-        with ThreadPoolExecutor(plan.jobs) as pool:
+        with ThreadPoolExecutor(jobs) as pool:
             try:
-                futures = [pool.submit(work, numbered) for numbered in enumerate(plan.models)]
+                futures = [pool.submit(work, number) for number in range(count)]
                 for future in futures:
                     # Short waits: a signal that another thread got is seen by this one between two of them.
                     while not wait([future], timeout=0.2).done:
@@ -148,11 +212,32 @@ def _in_parallel(plan: Plan, progress: Progress) -> Iterator[Outcome]:
                 raise
 
 
-def _one(plan: Plan, path: Path, runner: Runner, position: int, progress: Progress) -> Outcome:
-    name = shown(plan, path)
-    write = write_in_place(plan.root) if plan.command == "fix" else None
-    return judge_by_rule(
-        plan, path, runner, write, lambda doing: progress(position, len(plan.models), name, doing)
+def _ran_out(asked: Asked, stopped: Stopped) -> Outcome:
+    """What is known of a model where the work on it had to be stopped."""
+    rule, bound = asked.rule, asked.bound
+    told = {
+        "seconds": f"the work on it did not end within {bound.seconds:g} s ({TOTAL} times limits.seconds,"
+        f" which is {rule.limits.seconds:g}, and plan_seconds, which is {rule.plan_seconds:g})",
+        "memory": f"the work on it takes more memory than limits.memory, {format_size(bound.memory)}",
+        "crash": f"the process that worked on it crashed ({stopped.how})",
+    }
+    hints = {
+        "seconds": "give it more time: limits: {seconds: ...}",
+        "memory": "give it more room: limits: {memory: ...}",
+        "crash": "please report it",
+    }
+    finding = Finding(
+        code=RAN_OUT,
+        severity=rule.severity,
+        message=f"{asked.name}: {told[stopped.why]}; it is not verified",
+        hint=f"{hints[stopped.why]}; if it is not meant to be judged, exclude it with `ignore: true`",
+    )
+    return Outcome(
+        path=asked.name,
+        verdict="unverified",
+        rule_pattern=rule.pattern,
+        rule_line=rule.line,
+        findings=(finding,),
     )
 
 
@@ -192,7 +277,7 @@ def _by_rule(
     plan: Plan, path: Path, runner: Runner, write: Write | None, say: Say, wrote: Sequence[Path]
 ) -> Outcome:
     name, matched = shown(plan, path), relative(path, plan.folder)
-    rule = rule_for(plan.policy, matched) if path.is_relative_to(plan.folder) else None
+    rule = _matching(plan, path)
     if rule is None or rule.ignore:
         return _ignored(plan, path, name, rule)
     source = plan.sources.of(path)
@@ -253,6 +338,10 @@ def _base(plan: Plan, path: Path) -> Source | None:
         return None
     source = plan.baseline.sources.of(former)
     return None if source.absent else source
+
+
+def _matching(plan: Plan, path: Path) -> Rule | None:
+    return rule_for(plan.policy, relative(path, plan.folder)) if path.is_relative_to(plan.folder) else None
 
 
 def shown(plan: Plan, path: Path) -> str:

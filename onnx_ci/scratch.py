@@ -72,6 +72,20 @@ _run = _Run()
 atexit.register(_run.leave)
 
 
+_outside = ""  # of a process that has a temporary folder of its own: the one that stays when it ends
+
+
+def use_folder(folder: Path) -> None:
+    """Put temporary files of this process, which was forked, into a folder that goes with it."""
+    global _outside
+    _outside, tempfile.tempdir = lasting_folder(), str(folder)
+
+
+def lasting_folder() -> str:
+    """Where temporary files stay when this process ends."""
+    return _outside or tempfile.gettempdir()
+
+
 def new_folder() -> Path:
     """A scratch folder; it goes with this process if it was not removed before."""
     return Path(tempfile.mkdtemp(dir=_run.home()))

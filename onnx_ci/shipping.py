@@ -10,14 +10,13 @@ from pathlib import Path, PurePosixPath
 from time import perf_counter
 
 from onnx_ci.errors import ModelError, UsageError
-from onnx_ci.job import Say, write_to
+from onnx_ci.job import write_to
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import files_of
 from onnx_ci.model.ownership import data_of, is_own
-from onnx_ci.pipeline import Plan, judge_by_rule
-from onnx_ci.results import Outcome, RunReport
+from onnx_ci.pipeline import Asked, Plan, judge_each
+from onnx_ci.results import RunReport
 from onnx_ci.single import check_target
-from onnx_ci.verify.client import Runner
 
 
 @dataclass
@@ -69,21 +68,13 @@ def _refuse_other(title: str, file: Path, others: Mapping[str, Path]) -> None:
         )
 
 
-def ship(
-    plan: Plan,
-    source: Path,
-    target: Path,
-    runner: Runner,
-    *,
-    reserved: Collection[str] = (),
-    say: Say = lambda _: None,
-) -> Outcome:
-    """Write the target if the rule makes something else of the model, and all of the rule holds then.
+def shipped(plan: Plan, source: Path, target: Path, reserved: Collection[str] = ()) -> Asked:
+    """A model whose target is written if its rule makes something else of it and holds as a whole then.
 
     Names that are `reserved` are not given to its data: another model needs what is called so.
     """
     check_target(source, target)
-    return judge_by_rule(plan, source, runner, write_to(target, reserved), say)
+    return Asked(plan, source, write_to(target, reserved))
 
 
 def pack(
@@ -94,23 +85,23 @@ def pack(
 ) -> tuple[Packed, RunReport]:
     """Models by their path in the package; the others ship as they are. What is staged is for use only if
     the report has no error."""
-    began, packed, outcomes = perf_counter(), Packed(), []
+    began, packed, asked = perf_counter(), Packed(), list[Asked]()
     shared = _shared({**models, **others})
-    with Runner() as runner:
-        for number, (title, source) in enumerate(models.items()):
-            target = staging / str(number) / PurePosixPath(title).name
-            target.parent.mkdir(parents=True)
-            folder = PurePosixPath(title).parent
-            reserved = [path.relative_to(folder).as_posix() for path in shared if path.is_relative_to(folder)]
-            outcome = ship(plan_of(source), source, target, runner, reserved=reserved)
-            if outcome.written:
-                packed.add(title, source, target)
-            else:
-                packed.keep(title, source)
-            outcomes.append(outcome)
+    targets = [staging / str(number) / PurePosixPath(title).name for number, title in enumerate(models)]
+    for (title, source), target in zip(models.items(), targets, strict=True):
+        target.parent.mkdir(parents=True)
+        folder = PurePosixPath(title).parent
+        reserved = [path.relative_to(folder).as_posix() for path in shared if path.is_relative_to(folder)]
+        asked.append(shipped(plan_of(source), source, target, reserved))
+    outcomes = tuple(judge_each(asked))
+    for (title, source), target, outcome in zip(models.items(), targets, outcomes, strict=True):
+        if outcome.written:
+            packed.add(title, source, target)
+        else:
+            packed.keep(title, source)
     for title, source in others.items():
         packed.keep(title, source)
-    report = RunReport(command="build", outcomes=tuple(outcomes))
+    report = RunReport(command="build", outcomes=outcomes)
     return packed, replace(report, seconds=round(perf_counter() - began, 3))
 
 

@@ -128,6 +128,16 @@ class Sources:
         """Look again: something was fetched."""
         self._found.clear()
 
+    def fork(self) -> None:
+        """In a forked process: what is laid out from now on is this one's own."""
+        self._found.clear()
+        self._scratch = None
+
+    def close_git(self) -> None:
+        """Before a fork: two processes can't ask one git."""
+        if self.tree is not None:
+            self.tree.close()
+
     def _find(self, model: Path) -> Source:
         if self.tree is not None and not self._is_tracked(model, self.tree):
             here = Sources(self.root)._find(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -39,12 +40,17 @@ def opened(name: str) -> Iterator[IO[bytes] | None]:
     """An entry to read, as it was when it was opened, whoever replaces or removes it meanwhile."""
     try:
         path = folder() / f"{name}{SUFFIX}"
-        file = path.open("rb")
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - Path.open takes no opener
     except (OSError, RuntimeError):
         yield None
         return
     with file:
-        yield file
+        yield file if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opening a FIFO would wait for somebody who writes to it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def used(name: str) -> None:

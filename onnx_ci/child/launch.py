@@ -24,8 +24,16 @@ _BOOT_APART = (
     " import_module(entry).main(int(memory))"
 )
 _DATA = (".data", "_data", ".bin", ".weights")
-_HAZARDS = ("PYTHON", "ORT_", "ONNX", "GIT_CONFIG")
-_SECRETS = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "_KEY")
+# What a process needs of its surroundings. Everything else may be a secret, or change what a library does.
+_NEEDED = {
+    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP"),
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "OMP_NUM_THREADS"),
+    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA"),
+    *("PROGRAMDATA", "PROGRAMFILES", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE"),
+}
+# What a user's own command may need beside that: which Python and which devices it runs on.
+_NEEDED_BY_USERS = {"CI", "VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "PYTHONIOENCODING"}
+_NEEDED_BY_USERS |= {"CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CUDA_VISIBLE_DEVICES", "CUDA_HOME"}
 
 
 def command(entry: str, memory: int, *, repeatable: bool = False, packages: Path | None = None) -> list[str]:
@@ -54,10 +62,16 @@ def module_path(path: Iterable[str], cwd: Path) -> list[str]:
 
 
 def environment(current: Mapping[str, str]) -> dict[str, str]:
-    """What is inherited: no variable that changes Python or onnxruntime, and no secret."""
-    kept = {name: value for name, value in current.items() if not _is_unwanted(name.upper())}
+    """What a child of ours inherits: what it needs to start, and nothing else."""
+    kept = {name: value for name, value in current.items() if _is_needed(name.upper())}
     # Each malloc arena and each BLAS thread reserves address space that counts against the limit.
     return {**kept, "MALLOC_ARENA_MAX": "4", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+
+
+def users_environment(current: Mapping[str, str], also: Iterable[str] = ()) -> dict[str, str]:
+    """What a command of the policy inherits: what it needs to start, and what the policy names."""
+    wanted = {*_NEEDED_BY_USERS, *also}
+    return {name: value for name, value in current.items() if _is_needed(name.upper()) or name in wanted}
 
 
 def memory_for(models: Iterable[Path], limit: int | None = None) -> int:
@@ -70,8 +84,8 @@ def memory_for(models: Iterable[Path], limit: int | None = None) -> int:
     return wanted if total is None else min(wanted, int(total * _SHARE))
 
 
-def _is_unwanted(name: str) -> bool:
-    return name.startswith(_HAZARDS) or any(sign in name for sign in _SECRETS)
+def _is_needed(name: str) -> bool:
+    return name in _NEEDED or name.startswith("LC_")
 
 
 def _stored(model: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ class Pool:
         self.entry = entry
         self._idle: list[tuple[ChildProcess, Path]] = []
         atexit.register(self.close)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._idle.clear)  # they are our parent's
 
     def ask(
         self, request: dict[str, Any], *, memory: int, seconds: float, last: bool = False

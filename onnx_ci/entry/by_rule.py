@@ -9,11 +9,11 @@ from onnx_ci.entry.packing import build_plan
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.model.ownership import data_of, shared_data
 from onnx_ci.model.replace import orphaned_data, replaceable_data
+from onnx_ci.pipeline import judge_each
 from onnx_ci.policy.match import rule_for
 from onnx_ci.results import RunReport
-from onnx_ci.shipping import ship
+from onnx_ci.shipping import shipped
 from onnx_ci.single import copy_model
-from onnx_ci.verify.client import Runner
 from onnx_ci.verify.sample_paths import sample_files, sample_folders
 
 
@@ -50,8 +50,7 @@ class ByRule:
             if file.name not in shared:
                 file.unlink(missing_ok=True)
         plan = build_plan(self.context, (self.source,), cache=cache)
-        with Runner() as runner:
-            outcome = ship(plan, self.source, self.target, runner, reserved=shared)
+        (outcome,) = judge_each([shipped(plan, self.source, self.target, shared)])
         report = RunReport(command="build", outcomes=(outcome,), policy=plan.policy.file)
         if not report.exit_code:
             if not outcome.written:

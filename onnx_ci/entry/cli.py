@@ -45,8 +45,6 @@ def run() -> NoReturn:
 
 def main(arguments: Sequence[str]) -> int:
     """One call of the program. Everything it raises ends here."""
-    if sys.stdout is None:  # closed by whoever started us
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     return guarded(lambda: _dispatch(list(map(_named_like_an_option, arguments))), _complain)
 
 
@@ -108,7 +106,12 @@ def _complain(error: OnnxCiError) -> None:
     from onnx_ci.report.style import Style, complaint
 
     mark = Style.of(sys.stderr).paint("onnx-ci:", "red")
-    sys.stderr.write(f"{mark} {complaint(error.message, error.hint)}\n")
+    try:
+        sys.stderr.write(f"{mark} {complaint(error.message, error.hint)}\n")
+        sys.stderr.flush()
+    except OSError:
+        # Nobody reads it any more; the exit code says as much.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _named_like_an_option(argument: str) -> str:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from onnx_ci.sources import Source
 
 
+_MOST_JOBS = 256
+
+
 class Judging:
     """How models are judged. A plain class: a run with nothing to do gets this far."""
 
@@ -81,8 +84,8 @@ def _ref(text: str) -> str:
 
 
 def _jobs(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, found {text!r}")
+    if not text.isdecimal() or len(text) > 3 or not 1 <= int(text) <= _MOST_JOBS:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {_MOST_JOBS}, found {text!r}")
     return int(text)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -49,6 +51,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 def guarded(work: Callable[[], int], complain: Complain) -> int:
     """Run something; everything it raises ends here."""
+    _open_closed_streams()
     try:
         with _stopped_by_signals():
             return work()
@@ -72,3 +75,13 @@ def guarded(work: Callable[[], int], complain: Complain) -> int:
         message, hint = keep_traceback(error)
         complain(OnnxCiError(f"{message}; the run ended there", hint=hint))
         return 4
+
+
+def _open_closed_streams() -> None:
+    """Whoever started us may have closed them (`2>&-`). Nothing else may get their numbers: what a process of
+    ours prints would go there."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w", encoding="utf-8"))

@@ -51,10 +51,9 @@ def _values_field(buffer: Buffer, parts: list[Field]) -> Field | None:
     numbers = {part.number for part in parts}
     if EXTERNAL_DATA in numbers:
         return None
-    if RAW_DATA in numbers:
-        # Of a field that is given twice protobuf takes the last.
-        raw = [part for part in parts if part.number == RAW_DATA and part.kind == BYTES]
-        return raw[-1] if raw else None
+    raw = [part for part in parts if part.number == RAW_DATA and part.kind == BYTES]
+    if raw:
+        return raw[-1]  # of a field that is given twice protobuf takes the last
     typed = [part for part in parts if part.number in SAME_AS_RAW]
     kinds = [read_varint(buffer, part.start, part.end)[0] for part in parts if part.number == DATA_TYPE]
     if len(typed) == 1 and typed[0].kind == BYTES and kinds[-1:] == [SAME_AS_RAW[typed[0].number]]:

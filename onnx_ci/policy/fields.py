@@ -7,11 +7,13 @@ from onnx_ci.policy.kinds import (
     COUNT,
     DATE,
     FILE,
+    MEMORY,
     PATTERN,
     RELEASE,
     SHA256,
     SIZE,
     TEXT,
+    VARIABLE,
     Kind,
     fraction,
     number,
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 1
+# What nobody needs more of, and what no run would end with.
+DAY = 86_400
+MOST_INPUTS = 1_000
+MOST_IN_A_DIM = 2**31 - 1
 
 
 def _version(place: Place) -> int:
@@ -104,13 +110,15 @@ TOLERANCE: Table = {
 
 INPUTS: Table = {
     "samples": Field(list_of(TEXT), '["tests/data/*.npz"]', ".npz files, or folders of ONNX test_data_set_*"),
-    "dims": Field(map_of(whole(0)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"),
+    "dims": Field(
+        map_of(whole(0, MOST_IN_A_DIM)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"
+    ),
     "ranges": Field(
         map_of(Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})),
         "{input_ids: [0, 30521]}",
         "the lowest and highest value of an input",
     ),
-    "count": Field(whole(1), "4", "how many inputs to generate"),
+    "count": Field(whole(1, MOST_INPUTS), "4", "how many inputs to generate"),
     "seed": Field(whole(0), "0", "where the generated inputs start"),
 }
 
@@ -124,11 +132,12 @@ EVALUATE: Table = {
     "metric": Field(TEXT, "wer", "the name of the score in what the command prints", required=True),
     "max_increase": Field(number(0), "0.2", "how much the score may rise"),
     "max_decrease": Field(number(0), "0.5", "how much the score may fall"),
+    "env": Field(list_of(VARIABLE), "[HF_HOME]", "variables that the command gets beside the usual ones"),
 }
 
 LIMITS: Table = {
-    "seconds": Field(number(above=0), "300", "how long one model may run"),
-    "memory": Field(SIZE, "8 GiB", "how much memory it may take"),
+    "seconds": Field(number(high=DAY, above=0), "300", "how long one model may run"),
+    "memory": Field(MEMORY, "8 GiB", "how much memory it may take"),
 }
 
 DEFAULTS: Table = {
@@ -166,7 +175,7 @@ DEFAULTS: Table = {
         list_of(FILE), '["ops/libmyops.so"]', "files with custom operators, below the policy file"
     ),
     "plan_seconds": Field(
-        number(0), "20", "how long to search for the best mix of forms, tensor by tensor; 0 does not"
+        number(0, DAY), "20", "how long to search for the best mix of forms, tensor by tensor; 0 does not"
     ),
     "load_check": Field(
         BOOLEAN, "off", "whether a model that nothing is done to is loaded and run once (on, if not said)"

@@ -50,26 +50,26 @@ def _boolean(place: Place) -> bool:
     return text in ("true", "yes", "on")
 
 
-def whole(low: int) -> Kind:
+def whole(low: int, high: int = _LARGEST) -> Kind:
     """An integer, always read as decimal: YAML 1.1 would make 8 of 010 and 90 of 1:30."""
-    what = f"a whole number, at least {low}"
+    what = f"a whole number, at least {low}" + (f" and at most {high}" if high < _LARGEST else "")
 
     def read(place: Place) -> int:
         text = place.scalar(what).replace("_", "")
         digits = text[1:] if text.startswith(("+", "-")) else text
         if place.tag != "int" or not digits.isdecimal() or len(digits) > 19 or int(text) < low:
             raise place.expected(what)
-        if int(text) > _LARGEST:
-            raise place.expected("a smaller number")
+        if int(text) > high:
+            raise place.expected(what if high < _LARGEST else "a smaller number")
         return int(text)
 
-    return Kind(read, {"type": "integer", "minimum": low, "maximum": _LARGEST})
+    return Kind(read, {"type": "integer", "minimum": low, "maximum": high})
 
 
 def number(low: float | None = None, high: float | None = None, *, above: float | None = None) -> Kind:
     """A finite number. 1e-2 is text to YAML 1.1, and a number to everybody else."""
     bounds = {"minimum": low, "maximum": high, "exclusiveMinimum": above}
-    words = {"from": low, "up to": high, "above": above}
+    words = {"from": low, "above": above, "up to": high}
     what = " ".join(
         ["a number", *(f"{word} {bound:g}" for word, bound in words.items() if bound is not None)]
     )
@@ -96,7 +96,7 @@ def _float(text: str) -> float:
         return float("nan")
 
 
-def _quantity(parse: Callable[[str], int], what: str, units: str) -> Kind:
+def _quantity(parse: Callable[[str], int], what: str, units: str, high: int = _LARGEST) -> Kind:
     def read(place: Place) -> int:
         try:
             value = parse(place.scalar(what))
@@ -104,10 +104,12 @@ def _quantity(parse: Callable[[str], int], what: str, units: str) -> Kind:
             raise place.error(str(error)) from None
         if value == 0:
             raise place.expected(f"{what} above zero")
+        if value > high:
+            raise place.expected(what)
         return value
 
     written = {"type": "string", "pattern": f"^{NUMBER} *(?:{units})?$"}
-    return Kind(read, {"anyOf": [{"type": "integer", "minimum": 1, "maximum": _LARGEST}, written]})
+    return Kind(read, {"anyOf": [{"type": "integer", "minimum": 1, "maximum": high}, written]})
 
 
 def fraction(high: float | None = None, *, plain: float = 1.0, above_zero: bool = False) -> Kind:
@@ -188,6 +190,14 @@ def _release(place: Place) -> str:
     return text
 
 
+def _variable(place: Place) -> str:
+    what = "the name of an environment variable"
+    text = place.scalar(what)
+    if not (text.isascii() and text.isidentifier()):
+        raise place.expected(what)
+    return text
+
+
 def _sha256(place: Place) -> str:
     text = place.scalar("a sha256: 64 hexadecimal digits").lower()
     if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
@@ -217,9 +227,11 @@ FILE = Kind(
     },
 )
 RELEASE = Kind(_release, {"type": "string", "pattern": r"^[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?$"})
+VARIABLE = Kind(_variable, {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"})
 TEXT = Kind(_text, {"type": "string", "pattern": r"\S"})
 BOOLEAN = Kind(_boolean, {"type": "boolean"})
 SIZE = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")
+MEMORY = _quantity(parse_size, "a size up to 1 TiB", "(?:[kKmMgGtT][iI]?)?[bB]", 1 << 40)
 COUNT = _quantity(parse_count, "a count", "[kKmMbBtT]")
 PATTERN = Kind(
     _pattern, {"type": "string", "minLength": 1, "not": {"pattern": r"(^|/)\.\.(/|$)|^//|^[A-Za-z]:[/\\]"}}

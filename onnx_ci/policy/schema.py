@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
+TOTAL = 20  # times `limits.seconds`, which one run may take: all work on one model, with every run it needs
 Scalar = bool | int | float | str | list[str] | None
 
 
@@ -72,6 +73,7 @@ class Evaluate:
     metric: str
     max_increase: float | None = None
     max_decrease: float | None = None
+    env: tuple[str, ...] = ()  # names of variables that the command gets beside the usual ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +105,11 @@ class Rule:
     minimum_gain: float = 0.01
     severity: str = "error"
     only_new: bool = False  # what is wrong with a model that did not change is a warning
+
+    @property
+    def total_seconds(self) -> float:
+        """How long all work on one model may take, our own included."""
+        return TOTAL * self.limits.seconds + self.plan_seconds
 
     @property
     def mode(self) -> str:

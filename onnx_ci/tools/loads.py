@@ -8,6 +8,8 @@ import onnxruntime as ort
 
 from onnx_ci.child.serve import runtime_errors
 
+ort.disable_telemetry_events()
+
 
 def refuse_broken(source: Path, target: Path) -> None:
     """A RuntimeError where the result does not load although the model did."""

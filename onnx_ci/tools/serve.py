@@ -36,10 +36,11 @@ def main(memory: int) -> None:
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What came of one request; `note` is what the tool has to say about its result."""
     try:
+        loads = importlib.import_module("onnx_ci.tools.loads")  # first: it turns telemetry off
         tool = importlib.import_module(f"onnx_ci.tools.{request['tool']}")
         source, target = Path(request["source"]), Path(request["target"])
         note = tool.run(source, target, request["options"])
-        importlib.import_module("onnx_ci.tools.loads").refuse_broken(source, target)
+        loads.refuse_broken(source, target)
         return {"kind": "ok", "note": note}
     except ImportError as error:
         return {"kind": "missing", "message": error.name or str(error)}

@@ -9,11 +9,15 @@ import re
 import shlex
 import subprocess
 import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from onnx_ci.child.forks import in_a_fork
+from onnx_ci.child.launch import users_environment
 from onnx_ci.child.process import end, note
+from onnx_ci.child.strays import no_strays
 from onnx_ci.child.wording import clean
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Evaluate, Limits
@@ -83,7 +87,8 @@ def _number(value: str | int | float) -> float | None:
 def _measure(spec: Evaluate, model: Path, root: Path, limits: Limits) -> float:
     command = arguments(spec.command, model.absolute())
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        code = _run(spec, command, root, limits.seconds, out, err)
+        with no_strays() if in_a_fork() else nullcontext():
+            code = _run(spec, command, root, limits.seconds, out, err)
         if code != 0:
             last = clean((_tail(err).strip().splitlines() or [""])[-1])
             raise _failure(spec.command, f"ended with exit code {code}" + (f": {last}" if last else ""))
@@ -100,7 +105,13 @@ def _run(
 ) -> int:
     try:
         process = subprocess.Popen(
-            command, cwd=root, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            command,
+            cwd=root,
+            env=users_environment(os.environ, spec.env),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
         )
     except OSError as error:
         raise _failure(spec.command, f"could not be started: {error.strerror}") from None

@@ -26,6 +26,9 @@ def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) ->
         wanted = ", ".join(repr(_shown(home / pattern, home)) for pattern in patterns)
         raise _error(f"no sample matches {wanted}{where}", f"check inputs.samples; {_KINDS}")
     values = fed_inputs(proto)
+    for path in found:
+        if not path.is_dir():
+            _refuse_no_file(path, _shown(path, home))
     return [_sample(path, _shown(path, home), values) for path in dict.fromkeys(found)]
 
 
@@ -52,11 +55,18 @@ def _refuse_outside(path: Path, root: Path) -> None:
         raise _error(f"{_shown(path, root)}: leads outside of the repository", "copy the sample into it")
 
 
+def _refuse_no_file(path: Path, where: str) -> None:
+    """Reading a FIFO or a device may never end."""
+    if not path.is_file():
+        raise _error(f"{where}: is not a regular file", _KINDS)
+
+
 def _sample(path: Path, where: str, values: Sequence[onnx.ValueInfoProto]) -> dict[str, Any]:
     names = [value.name for value in values]
     if path.is_dir():
         for part in path.glob("input_*.pb"):
             _refuse_outside(part, path.resolve())
+            _refuse_no_file(part, f"{where}/{part.name}")
         given = dict(zip(names, read_folder(path, where, values), strict=True))
     elif path.suffix == ".npz":
         given = _grouped(read_npz(path, where), names)

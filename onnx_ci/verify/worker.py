@@ -33,6 +33,7 @@ def main(memory: int) -> None:
         send(channel, {"kind": "environment", "message": f"onnxruntime can't be loaded: {error}"})
         return
     ort.set_default_logger_severity(4)
+    ort.disable_telemetry_events()
     while True:
         send(channel, answer(ort, waiting.get()))
 

@@ -54,13 +54,49 @@ def call(
     **inputs: str,
 ) -> Called:
     """Inputs by their names, with `_` for `-`; `also` is more of the environment; `bug`: one is met."""
+    environment = step_environment(folder, event, payload, also=also, **inputs)
+    out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+    before = Path.cwd()
+    patched = mock.patch.dict(os.environ, environment, clear=True)
+    # A step finds its files where the action is; here the package may be installed somewhere else.
+    at_home = mock.patch.object(install, "HOME", PROJECT)
+    with patched, at_home, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        os.chdir(folder)
+        try:
+            code = main([step])
+        finally:
+            os.chdir(before)
+    log = _text(out) + _text(err)
+    assert (code == 0) == (step == "run" or "::error" not in log), log
+    done = told(environment, log)
+    assert (done.outputs.get("exit-code") == "4") == bug, log
+    return done
+
+
+def told(environment: Mapping[str, str], log: str) -> Called:
+    """What a step left in the files that it was given."""
+    outputs = {
+        name: value for name, _, value in OUTPUT.findall(Path(environment["GITHUB_OUTPUT"]).read_text())
+    }
+    return Called(log=log, outputs=outputs, summary=Path(environment["GITHUB_STEP_SUMMARY"]).read_text())
+
+
+def step_environment(
+    folder: Path,
+    event: str = "push",
+    payload: Mapping[str, Any] | None = None,
+    *,
+    also: Mapping[str, str] | None = None,
+    **inputs: str,
+) -> dict[str, str]:
+    """What a runner gives to a step of the action."""
     place = folder.parent / f"runner-of-{folder.name}"
     place.mkdir(exist_ok=True)
     (place / "event.json").write_text(json.dumps(payload or {}))
     files = {name: place / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_PATH")}
     for file in files.values():
         file.write_text("")
-    environment = {
+    return {
         **plain_environment(),
         **{name: str(file) for name, file in files.items()},
         **{f"INPUT_{name.upper()}": value for name, value in inputs.items()},
@@ -75,22 +111,6 @@ def call(
         "RUNNER_TOOL_CACHE": str(place / "tools"),
         **(also or {}),
     }
-    out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
-    before = Path.cwd()
-    patched = mock.patch.dict(os.environ, environment, clear=True)
-    # A step finds its files where the action is; here the package may be installed somewhere else.
-    at_home = mock.patch.object(install, "HOME", PROJECT)
-    with patched, at_home, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        os.chdir(folder)
-        try:
-            code = main([step])
-        finally:
-            os.chdir(before)
-    log = _text(out) + _text(err)
-    assert (code == 0) == (step == "run" or "::error" not in log), log
-    outputs = {name: value for name, _, value in OUTPUT.findall(files["GITHUB_OUTPUT"].read_text())}
-    assert (outputs.get("exit-code") == "4") == bug, log
-    return Called(log=log, outputs=outputs, summary=files["GITHUB_STEP_SUMMARY"].read_text())
 
 
 def _text(stream: io.TextIOWrapper) -> str:

@@ -1,0 +1,85 @@
+"""Tasks in forked processes: bounded in time and memory, and none of them ends the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from onnx_ci.child.forks import Bound, Stopped, run_tasks
+from onnx_ci.errors import PolicyError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")
+ROOM = Bound(60, 1 << 30)
+Say = Callable[[str], None]
+
+
+@contextmanager
+def doing(task: Callable[[int, Say], object]) -> Iterator[Callable[[int, Say], object]]:
+    yield task
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_results_come_in_order_and_what_is_said_is_heard(jobs: int) -> None:
+    def task(number: int, say: Say) -> int:
+        say(f"at {number}")
+        return number * number
+
+    heard: list[tuple[int, str]] = []
+    found = run_tasks([ROOM] * 7, lambda: doing(task), jobs=jobs, heard=lambda *told: heard.append(told))
+    assert found == [0, 1, 4, 9, 16, 25, 36]
+    assert sorted(heard) == [(number, f"at {number}") for number in range(7)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_runs_out_is_stopped_and_the_others_go_on(jobs: int) -> None:
+    def task(number: int, _: Say) -> str:
+        if number == 0:
+            sum(range(10**12))  # one call into C, which nothing interrupts
+        if number == 1:
+            kept = [b"x" * (1 << 20) for _ in range(1 << 20)]
+            return str(len(kept))
+        if number == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number == 3:
+            time.sleep(600)
+        return "done"
+
+    bounds = [Bound(1, 1 << 30), Bound(60, 1 << 28), ROOM, Bound(0.5, 1 << 30), ROOM]
+    began = time.monotonic()
+    found = run_tasks(bounds, lambda: doing(task), jobs=jobs)
+    crashed = Stopped("crash", "SIGKILL")
+    assert found == [Stopped("seconds"), Stopped("memory"), crashed, Stopped("seconds"), "done"]
+    assert time.monotonic() - began < 30
+
+
+def test_what_a_task_raises_is_raised_with_its_place() -> None:
+    def task(_: int, __: Say) -> None:
+        raise PolicyError("p.yaml", 3, "wrong", hint="mend it")
+
+    with pytest.raises(PolicyError) as raised:
+        run_tasks([ROOM], lambda: doing(task))
+    assert (raised.value.line, raised.value.hint, raised.value.message) == (3, "mend it", "p.yaml:3: wrong")
+    assert "in task" in str(raised.value.__cause__)
+
+
+def test_temporary_files_go_with_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def task(number: int, _: Say) -> int:
+        Path(tempfile.mkdtemp(), "large").write_text("x")
+        if number == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as in a call that does not return
+            time.sleep(600)
+        return number
+
+    assert run_tasks([Bound(0.3, 1 << 30), ROOM], lambda: doing(task)) == [Stopped("seconds"), 1]
+    assert list(tmp_path.iterdir()) == []
