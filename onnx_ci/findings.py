@@ -37,6 +37,10 @@ CODES = {
     "OCI030": "onnxruntime makes less of its graph than of its original's",
     "OCI040": "a part of the run is missing",
     "OCI041": "the models could not be judged",
+    "OCI044": "a change loosens the policy",
+    "OCI045": "fails under the policy of the base",
+    "OCI046": "a rule matches no model",
+    "OCI047": "not run: the change itself brings the command or library",
 }
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
 
