@@ -34,7 +34,7 @@ def branch(folder: Path, base: str = STRICT, *, layers: int = 2) -> Repository:
     return made
 
 
-def check(made: Repository, policy: str, *arguments: str, **files: str) -> Done:
+def check(made: Repository, policy: str, *arguments: str) -> Done:
     (made.root / ".onnx-ci.yaml").write_text(policy)
     made.commit_all("a change")
     return onnx_ci("check", *(arguments or SINCE), "--format", "json", cwd=made.root)
