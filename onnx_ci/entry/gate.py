@@ -236,11 +236,9 @@ def _no_base(context: Context, how: Judging) -> str:
         raise trouble
     if trouble is not None:
         return f"the policy was not compared with the base's: {trouble.message}; {trouble.hint}"
-    return (
-        "there is no base to take the policy from, so the one here decides"
-        if how.policy_from == "base"
-        else ""
-    )
+    if how.policy_from == "base":
+        return "there is no base to take the policy from, so the one here decides"
+    return ""
 
 
 def _with_history(report: RunReport, context: Context, selection: Selection) -> RunReport:

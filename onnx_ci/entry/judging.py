@@ -72,7 +72,7 @@ def judge_models(
 ) -> RunReport:
     """The report of all policies together; models are called relative to the nearest policy here."""
     by_base = how.policy_from == "base"
-    withheld = changes.withheld() if changes and not by_base else {}
+    withheld = changes.withheld(by_base=by_base) if changes else {}
     run_one = partial(_judge, shown_from=context.folder, how=how, withheld=withheld)
     report = _together(empty, [run_one(empty, share) for share in shares(context, selection)])
     if changes is None or by_base:

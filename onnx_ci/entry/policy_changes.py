@@ -24,7 +24,7 @@ from onnx_ci.policy.loosening import (
     setting_loosenings,
 )
 from onnx_ci.policy.match import group_members, names, rule_for
-from onnx_ci.policy.schema import Policy, Rule
+from onnx_ci.policy.schema import Override, Policy, Rule
 from onnx_ci.sources import Sources
 from onnx_ci.targets.git import repository_of
 from onnx_ci.targets.tree import Tree
@@ -51,7 +51,7 @@ class Ruling:
 
 @dataclass(frozen=True)
 class Ruled:
-    """One model under the policy of the base, by the name it had there, and under that of the change."""
+    """One model under the policy of the base, by its name now or then, and under that of the change."""
 
     path: Path
     former: Path
@@ -92,7 +92,9 @@ class PolicyChanges:
         sources = Sources(head.root, head.tree, repository=head.repository)
         with sources, Baseline(sources, head.base) as baseline:
             baseline.look_up(inside)
-            self.models = [self._ruled(path, baseline.former_name(path) or path) for path in inside]
+            self.models = [self._ruled(path, path) for path in inside]
+            formers = ((path, baseline.former_name(path) or path) for path in inside)
+            self.moved = [self._ruled(path, former) for path, former in formers if former != path]
 
     def _ruled(self, path: Path, former: Path) -> Ruled:
         head = self._head(policy_for(self.head, path.parent))
@@ -113,32 +115,39 @@ class PolicyChanges:
                 self.unreadable[policy] = error
         return self._rulings.get(key)
 
-    def withheld(self) -> dict[Path, str]:
+    def withheld(self, *, by_base: bool) -> dict[Path, str]:
         """Models with a command or library that the change itself brings, and which that is."""
-        found = ((model.path, self._brought(model)) for model in self.models)
+        rules = ((model, model.base_rule if by_base else model.head_rule) for model in self.models)
+        found = ((model.path, self._brought(model, rule)) for model, rule in rules)
         return {path: brought for path, brought in found if brought}
 
-    def _brought(self, model: Ruled) -> str:
-        rule, known = model.head_rule, model.base_rule
+    def _brought(self, model: Ruled, rule: Rule | None) -> str:
+        known = model.base_rule
         if rule is None or rule.ignore or (model.base and model.base.policy.new_commands == "run"):
             return ""
         # The same words in another folder run another program.
-        same_place = model.base is not None and model.base.context.folder == model.head.context.folder
-        if known is None or not same_place:
+        moved = model.base is None or model.base.context.folder != model.head.context.folder
+        if known is None or (moved and rule is not known):
             known = Rule(pattern="")
         if rule.evaluate and (known.evaluate is None or known.evaluate.command != rule.evaluate.command):
             return f"the command {rule.evaluate.command!r} (evaluate)"
+        home = model.base.context.folder if model.base and rule is known else model.head.context.folder
         for library in rule.libraries:
-            if library not in known.libraries or self._is_changed(model.head.context.folder / library):
+            if library not in known.libraries or self._is_changed(home / library):
                 return f"the library {library!r}"
         return ""
 
     def _is_changed(self, file: Path) -> bool:
         """Whether git has another content for it than the base; what git does not have, a job has built."""
-        name = relative(file, self.base.root)
-        if self.base.tree.entry(name) is not None:
-            return not self.base.tree.is_in_work_tree(name)
-        return Tree(self.base.root).entry(name) is not None
+        for path in {file, file.resolve()}:  # a link may stay, and what it leads to change
+            name = relative(path, self.base.root)
+            if not path.is_relative_to(self.base.root):
+                continue
+            if self.base.tree.entry(name) is None and Tree(self.base.root).entry(name) is not None:
+                return True
+            if self.base.tree.entry(name) is not None and not self.base.tree.is_in_work_tree(name):
+                return True
+        return False
 
     def loosened(self) -> list[tuple[Path, Context]]:
         """Models of which less is asked than the base asks, by their rule, an override or the lack of a rule;
@@ -161,15 +170,18 @@ class PolicyChanges:
         return loosenings(model.base_rule, model.head_rule, unmatched=base.policy.unmatched)
 
     def _new_overrides(self, head: Ruling) -> list[Loosening]:
-        bases = {id(model.base): model.base for model in self.models if model.base}.values()
-        known = [override for base in bases for override in base.policy.overrides]
-        return list(new_overrides(known, head.policy.overrides))
+        return list(new_overrides(self._known_overrides, head.policy.overrides))
+
+    @cached_property
+    def _known_overrides(self) -> list[Override]:
+        bases = dict.fromkeys(model.base for model in self.models if model.base)
+        return [override for base in bases if base for override in base.policy.overrides]
 
     def findings(self) -> list[Finding]:
         """A finding for each loosening, with all models that it is about."""
         about: dict[Change, list[str]] = {}
-        for model in self.models:
-            for change in self._changes(model) if model.base else ():
+        for model in (*self.models, *self.moved):
+            for change in self._changes(model):
                 moved = "" if model.former == model.path else f" (was {self._shown(model.former)})"
                 about.setdefault(change, []).append(self._shown(model.path) + moved)
         for change in self._changes_of_all():

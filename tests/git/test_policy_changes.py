@@ -192,6 +192,18 @@ def test_a_model_that_moves_to_a_looser_rule(tmp_path: Path) -> None:
     assert "budget size is looser for attic/a.onnx (was models/a.onnx): 40 kB before" in finding["message"]
 
 
+def test_a_move_from_where_nothing_is_asked_hides_nothing(tmp_path: Path) -> None:
+    policy = f'{STRICT}  - path: "attic/**"\n    ignore: true\n'
+    made = branch(tmp_path, policy)
+    (tmp_path / "attic").mkdir()
+    made.git("mv", "models/a.onnx", "attic/a.onnx")
+    made.commit_all("ignored")
+    made.git("branch", "--force", "main", "HEAD")
+    made.git("mv", "attic/a.onnx", "b.onnx")
+    (finding,) = found(check(made, policy.replace("40 kB", "60 GB")), "OCI044")
+    assert "budget size is looser for b.onnx: 40 kB before" in finding["message"]
+
+
 def test_one_finding_for_many_models_and_one_for_all_shards(tmp_path: Path) -> None:
     made = branch(tmp_path)
     for number in range(4):
@@ -288,3 +300,4 @@ def test_a_library_that_the_change_brings_is_not_loaded(tmp_path: Path) -> None:
     assert not found(check(made, STRICT + rule), "OCI047")
     (tmp_path / "ops.so").write_bytes(b"another")
     assert found(check(made, STRICT + rule), "OCI047")
+    assert found(check(made, STRICT + rule, *SINCE, "--policy-from", "base"), "OCI047")
