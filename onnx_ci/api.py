@@ -132,11 +132,12 @@ def check(
     everything: bool = False,
     cache: bool = True,
     runtimes: Iterable[str] = (),
+    policy_from: str = "head",
 ) -> RunReport:
     """What `onnx-ci check` does, as a value; it changes nothing."""
     context = open_context(policy)
     wanted = Wanted(paths=tuple(map(str, paths)), since=since, everything=everything)
-    judging = Judging(cache=cache, runtimes=read_runtimes(runtimes))
+    judging = Judging(cache=cache, runtimes=read_runtimes(runtimes), policy_from=policy_from)
     return judge_selection("check", context, select_models(context, wanted), judging)
 
 

@@ -55,6 +55,7 @@ class Plan:
     cache: bool = True
     runtimes: tuple[str, ...] = ()  # versions of onnxruntime, beside those of the rules
     targets: Mapping[Path, int] = field(default_factory=dict)  # what groups leave to models, in bytes
+    withheld: Mapping[Path, str] = field(default_factory=dict)  # models, and what is not run for them
     swept: set[Path] = field(default_factory=set)  # folders that were rid of what dead runs left
     sharded: bool = False  # only a part of what is to be judged: then groups are judged by whoever has all
 
@@ -280,6 +281,9 @@ def _by_rule(
     rule = _matching(plan, path)
     if rule is None or rule.ignore:
         return _ignored(plan, path, name, rule)
+    brought = plan.withheld.get(path, "")
+    if brought:  # it is weighed; what the rule wants to be run is not
+        rule = replace(rule, methods=(), evaluate=None, libraries=())
     source = plan.sources.of(path)
     _sweep(plan, source)
     job = Job(
@@ -314,7 +318,21 @@ def _by_rule(
         wrote=bool(wrote),
         only_new=plan.only_new,
     )
-    return standing.apply(_with_ended_override(plan, outcome, matched))
+    done = standing.apply(_with_ended_override(plan, outcome, matched))
+    return _unverified(done, brought) if brought else done
+
+
+def _unverified(outcome: Outcome, brought: str) -> Outcome:
+    """An error whatever the rule says: the rule is the change's own."""
+    finding = Finding(
+        code="OCI047",
+        severity="error",
+        message=f"{outcome.path}: not verified: the change itself brings {brought}, and that is not run",
+        hint="merge the change of the policy first, or allow such changes in the base's policy:"
+        " new_commands: run",
+    )
+    verdict = "unverified" if outcome.verdict == "ok" else outcome.verdict
+    return replace(outcome, verdict=verdict, findings=(*outcome.findings, finding))
 
 
 def _sweep(plan: Plan, source: Source) -> None:
@@ -356,16 +374,33 @@ def relative(path: Path, folder: Path) -> str:
 def _ignored(plan: Plan, path: Path, name: str, rule: Rule | None) -> Outcome:
     if rule is not None:
         return Outcome(path=name, verdict="ignored", rule_pattern=rule.pattern, rule_line=rule.line)
-    why, hint = (
-        f"no rule of {plan.policy.file} matches it",
-        'add a rule for it, for example: - path: "**/*.onnx"',
-    )
+    severity = plan.policy.unmatched
+    if severity == "ignore":
+        return Outcome(path=name, verdict="ignored")
+    # A build ships what it is told to ship; the gate over the repository is where a rule has to be.
+    severity = "warning" if plan.command == "build" else severity
+    why = f"no rule of {plan.policy.file} matches it"
+    hint = _former_rule(plan, path) or 'add a rule for it, for example: - path: "**/*.onnx"'
     if not path.is_relative_to(plan.folder):
         why = f"it is not below the folder of {plan.policy.file}, and rules reach no further"
         hint = "put a policy into its folder or above it"
     message = f"{name}: {why}, so it was not checked"
-    finding = Finding(code="OCI015", severity="warning", message=message, hint=hint)
+    finding = Finding(code="OCI015", severity=severity, message=message, hint=hint)
     return Outcome(path=name, verdict="ignored", findings=(finding,))
+
+
+def _former_rule(plan: Plan, path: Path) -> str:
+    """What to do where a model was moved out of reach of its rule."""
+    former = plan.baseline.former_name(path)
+    if former is None or former == path or not former.is_relative_to(plan.folder):
+        return ""
+    rule = rule_for(plan.policy, relative(former, plan.folder))
+    if rule is None:
+        return ""
+    return (
+        f"it was {shown(plan, former)} before, under the rule for {rule.pattern!r}"
+        f" ({plan.policy.file}:{rule.line}): let that rule match its new name"
+    )
 
 
 def _with_ended_override(plan: Plan, outcome: Outcome, matched: str) -> Outcome:

@@ -12,6 +12,7 @@ from onnx_ci.targets.tree import Tree
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
+    from onnx_ci.entry.base_policies import BasePolicies
     from onnx_ci.policy.schema import Policy
 
 NO_POLICY = (
@@ -34,6 +35,9 @@ class Context:
         self.root = self.repository or self.folder
         self.named = named  # by the user: then no other policy counts
         self.tree: Tree | None = None  # what is judged, where that is not the work tree
+        self.base = ""  # the commit that a change is reviewed against: that of a pull request, or --since
+        self.base_trouble: UsageError | None = None  # why it is not known
+        self.base_policies: BasePolicies | None = None  # where policies are taken from, if not from here
         self.notes = () if policy_path else (NO_POLICY,)
 
     @property
@@ -53,12 +57,19 @@ def open_context(policy_option: str | None, here: Path | None = None) -> Context
     here = (here or Path.cwd()).resolve()
     path = _named(here, policy_option) if policy_option else find_policy(here, find_root(here) or here)
     if path is None:
-        return Context(here, None, CheckedPolicy("built-in rules", {"models": [{"path": "**/*.onnx"}]}))
+        return built_in_context(here)
     return _context(here, path, named=bool(policy_option))
+
+
+def built_in_context(here: Path) -> Context:
+    """The rules where there is no policy."""
+    return Context(here, None, CheckedPolicy("built-in rules", {"models": [{"path": "**/*.onnx"}]}))
 
 
 def policy_for(context: Context, folder: Path) -> Path | None:
     """The policy that rules the models of a folder: the one that was named, or the nearest upward."""
+    if context.base_policies is not None:
+        return context.base_policies.policy_for(folder)
     found = None if context.named else find_policy(folder, context.root)
     inside = found is not None and found.is_relative_to(context.root.resolve())  # a linked folder may not be
     return found if inside else context.policy_path
@@ -66,10 +77,12 @@ def policy_for(context: Context, folder: Path) -> Path | None:
 
 def context_for(context: Context, policy: Path | None) -> Context:
     """The same place under another policy."""
+    if context.base_policies is not None:
+        return context.base_policies.context_for(policy)
     if policy is None or policy == context.policy_path:
         return context
     other = _context(context.here, policy)
-    other.tree = context.tree
+    other.tree, other.base = context.tree, context.base
     return other
 
 

@@ -15,10 +15,12 @@ from onnx_ci.entry.output import (
     write_to,
 )
 from onnx_ci.errors import UsageError
+from onnx_ci.targets.base import merge_base, reviewed_against
 from onnx_ci.targets.select import Owns, Scene, Selection, Wanted, select, tree_of
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
+    from onnx_ci.entry.policy_changes import PolicyChanges
     from onnx_ci.results import RunReport, Shard
     from onnx_ci.sources import Source
 
@@ -38,6 +40,7 @@ class Judging:
         runtimes: Sequence[str] = (),
         shard: Shard | None = None,
         whole: Selection | None = None,
+        policy_from: str = "head",
     ) -> None:
         self.jobs = jobs  # models at a time
         self.only_new = only_new
@@ -45,12 +48,19 @@ class Judging:
         self.runtimes = tuple(runtimes)  # beside those of the rules
         self.shard = shard  # which part of the run this is, if it is not all of it
         self.whole = whole  # and what it is a part of
+        self.policy_from = policy_from  # "head": the policies that are here; "base": those of the base
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selection_arguments(parser)
     parser.add_argument(
         "--only-new", action="store_true", help="what is wrong with models that did not change is a warning"
+    )
+    parser.add_argument(
+        "--policy-from",
+        choices=("head", "base"),
+        default="head",
+        help="in a pull request or with --since: whose policy decides (default head: the one that is here)",
     )
     parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="models at a time (default 1)")
     parser.add_argument(
@@ -109,6 +119,7 @@ def run_gate(command: str, options: argparse.Namespace) -> int:
         runtimes=runtimes,
         shard=shard,
         whole=whole,
+        policy_from=options.policy_from,
     )
     report = judge_selection(command, context, selection, judging)
     write_run(report, options)
@@ -168,7 +179,25 @@ def select_models(context: Context, wanted: Wanted) -> Selection:
         owns=_owner(context),
         tree=context.tree,
     )
-    return select(wanted, scene)
+    selection = select(wanted, scene)
+    if selection.models:
+        _find_base(context, wanted, selection)
+    return selection
+
+
+def _find_base(context: Context, wanted: Wanted, selection: Selection) -> None:
+    """The commit that a change is reviewed against; a hook or a look at one's own work has none."""
+    ref = reviewed_against()
+    context.base, context.base_trouble = "", None
+    if context.repository is None or not (ref or wanted.since):
+        return
+    if selection.base not in ("", "HEAD"):
+        context.base = selection.base
+        return
+    try:
+        context.base = merge_base(context.repository, wanted.since or ref or "")
+    except UsageError as error:
+        context.base_trouble = error
 
 
 def judge_selection(
@@ -179,21 +208,53 @@ def judge_selection(
 
     if selection.named:
         _refuse_unreached(context, selection)
+    how = how or Judging()
+    whole = how.whole or selection
+    changes = _policy_changes(context, whole)
+    if changes and how.policy_from == "base":
+        context = changes.base.context_for(changes.base.policy_for(context.here))
     policies = {policy_for(context, model.parent) for model in selection.models}
     ruled = policies and None not in policies  # by policies further down: what is missing here is not missed
-    notes = (*(() if ruled else context.notes), *filter(None, [selection.note]))
+    notes = (*(() if ruled else context.notes), *filter(None, [selection.note, _no_base(context, how)]))
     report = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
     if selection.models:
         from onnx_ci.entry.judging import judge_models
 
-        report = judge_models(report, context, selection, how or Judging())
-    if how and how.shard:
+        report = judge_models(report, context, selection, how, changes)
+    if how.shard:
         from dataclasses import replace
 
         report = replace(report, shard=how.shard)
         if how.shard.index > 1:
-            return report  # the history of a branch is nobody's part: the first shard judges all of it
-    return _with_history(report, context, (how and how.whole) or selection)
+            return report  # what is about a branch is nobody's part: the first shard judges all of it
+    if changes:
+        from dataclasses import replace
+
+        report = replace(report, findings=(*report.findings, *changes.findings()))
+    return _with_history(report, context, whole)
+
+
+def _policy_changes(context: Context, selection: Selection) -> PolicyChanges | None:
+    """What the change makes of its policies, where it is one and there are models."""
+    if not context.base or not selection.models:
+        return None
+    from onnx_ci.entry.policy_changes import PolicyChanges
+
+    return PolicyChanges(context, selection.models)
+
+
+def _no_base(context: Context, how: Judging) -> str:
+    """Why the policy of the base has no part in a run that should know it, or was told to go by it."""
+    if context.base:
+        return ""
+    trouble = context.base_trouble
+    if trouble is not None and how.policy_from == "base":
+        raise trouble
+    if trouble is not None:
+        return f"the policy was not compared with the base's: {trouble.message}; {trouble.hint}"
+    if how.policy_from == "base":
+        return "there is no base to take the policy from, so the one here decides"
+    return ""
 
 
 def _with_history(report: RunReport, context: Context, selection: Selection) -> RunReport:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from onnx_ci.baseline import Baseline
 from onnx_ci.entry.context import Context, context_for, policy_for
 from onnx_ci.entry.gate import Judging
+from onnx_ci.entry.policy_changes import PolicyChanges
 from onnx_ci.entry.progress import ProgressLine
+from onnx_ci.findings import Finding
 from onnx_ci.pipeline import Plan, relative, run
+from onnx_ci.policy.match import idle_rules
+from onnx_ci.policy.schema import Rule
+from onnx_ci.policy.suggest import nearest
 from onnx_ci.results import RunReport
 from onnx_ci.sources import Sources
+from onnx_ci.targets.changes import MODELS, known_files
 from onnx_ci.targets.git import has_commits, repository_of
-from onnx_ci.targets.select import Selection, models_below
+from onnx_ci.targets.select import Selection, model_named, models_below
 from onnx_ci.targets.tree import Tree
+
+MOST_NAMES = 500  # to look through for what was meant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +48,68 @@ class Share:
         below = models_below(context.folder, self.tree, context.repository)
         return [path for path in below if policy_for(context, path.parent) == context.policy_path]
 
+    def idle_rules(self) -> list[Finding]:
+        """Rules that match no model. Outside of git that is not known without a walk, and with submodules
+        not without entering them."""
+        context = self.context
+        if context.policy_path is None or self.repository is None or self.repository != context.repository:
+            return []
+        if (self.repository / ".gitmodules").exists():
+            return []
+        listed = self.tree.models() if self.tree else known_files(self.repository, MODELS)
+        paths = {*self.models, *(model_named(self.repository / name) for name in listed)}
+        below = sorted(path for path in paths if path.is_relative_to(context.folder))
+        names = [relative(path, context.folder) for path in below]
+        return [_idle(context, rule, names) for rule in idle_rules(context.policy, names)]
 
-def judge_models(empty: RunReport, context: Context, selection: Selection, how: Judging) -> RunReport:
+
+def judge_models(
+    empty: RunReport,
+    context: Context,
+    selection: Selection,
+    how: Judging,
+    changes: PolicyChanges | None = None,
+) -> RunReport:
     """The report of all policies together; models are called relative to the nearest policy here."""
-    reports = [_judge(empty, share, context.folder, how) for share in shares(context, selection)]
+    by_base = how.policy_from == "base"
+    withheld = changes.withheld(by_base=by_base) if changes else {}
+    run_one = partial(_judge, shown_from=context.folder, how=how, withheld=withheld)
+    report = _together(empty, [run_one(empty, share) for share in shares(context, selection)])
+    if changes is None or by_base:
+        return report
+    return _with_base_verdicts(report, changes, set(selection.models), context.folder, how)
+
+
+def _with_base_verdicts(
+    report: RunReport, changes: PolicyChanges, judged: Collection[Path], shown_from: Path, how: Judging
+) -> RunReport:
+    """What is wrong with models under the rules of the base, where those of the change ask less."""
+    loosened = [(path, base) for path, base in changes.loosened() if path in judged]
+    if not loosened:
+        return report
+    found: dict[str, list[tuple[str, Finding]]] = {}
+    looking = RunReport(command="check", outcomes=())
+    selection = Selection(models=[path for path, _ in loosened], base=changes.head.base)
+    for share in shares(loosened[0][1], selection):
+        severity = share.context.policy.policy_changes
+        for outcome in _judge(looking, share, shown_from=shown_from, how=how).outcomes:
+            errors = [finding for finding in outcome.findings if finding.severity == "error"]
+            found[outcome.file] = [_under_the_base(finding, severity) for finding in errors]
+    outcomes = []
+    for outcome in report.outcomes:
+        known = {finding.code for finding in outcome.findings if finding.severity == "error"}
+        more = [one for code, one in found.get(outcome.file, ()) if code not in known]
+        outcomes.append(replace(outcome, findings=(*outcome.findings, *more)))
+    return replace(report, outcomes=tuple(outcomes))
+
+
+def _under_the_base(finding: Finding, severity: str) -> tuple[str, Finding]:
+    """The code that it has there, and what is said here."""
+    message = f"under the policy of the base: {finding.message} ({finding.code})"
+    return finding.code, Finding(code="OCI045", severity=severity, message=message, hint=finding.hint)
+
+
+def _together(empty: RunReport, reports: Sequence[RunReport]) -> RunReport:
     return replace(
         empty,
         outcomes=tuple(outcome for report in reports for outcome in report.outcomes),
@@ -76,7 +144,14 @@ def _base(context: Context, repository: Path | None, base: str) -> str:
     return "HEAD" if has_commits(repository) else ""
 
 
-def _judge(empty: RunReport, share: Share, shown_from: Path, how: Judging) -> RunReport:
+def _judge(
+    empty: RunReport,
+    share: Share,
+    *,
+    shown_from: Path,
+    how: Judging,
+    withheld: Mapping[Path, str] | None = None,
+) -> RunReport:
     context = share.context
     progress = ProgressLine()
     found = Sources(context.root, share.tree, share.everything, repository=share.repository)
@@ -96,11 +171,25 @@ def _judge(empty: RunReport, share: Share, shown_from: Path, how: Judging) -> Ru
             cache=how.cache,
             runtimes=how.runtimes,
             sharded=how.shard is not None,
+            withheld=withheld or {},
         )
         try:
-            return _placed(run(plan, progress), share)
+            report = _placed(run(plan, progress), share)
+            return replace(report, findings=(*report.findings, *share.idle_rules()))
         finally:
             progress.clear()
+
+
+def _idle(context: Context, rule: Rule, names: Sequence[str]) -> Finding:
+    close = nearest(rule.pattern, names[:MOST_NAMES])
+    return Finding(
+        code="OCI046",
+        severity="warning",
+        message=f"{context.checked.file}:{rule.line}: the rule for {rule.pattern!r} matches no model",
+        hint=f"did you mean {close!r}?" if close else "correct its path, or remove the rule",
+        file=context.policy_name,
+        line=rule.line,
+    )
 
 
 def _placed(report: RunReport, share: Share) -> RunReport:

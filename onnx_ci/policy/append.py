@@ -15,6 +15,8 @@ from onnx_ci.policy.write import exact_rule
 def with_rules(text: str, models: Sequence[tuple[str, int]], methods: MethodRegistry) -> str | None:
     """The text with a rule for each (path, size); None where it is written so that this can't be done."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
+    if root is None:
+        return None
     rules = next(value for key, value in root.value if key.value == "models")
     if rules.flow_style:
         return None

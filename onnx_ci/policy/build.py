@@ -39,6 +39,7 @@ def build_policy(file: str, values: dict[str, Any]) -> Policy:
         overrides=tuple(Override(**override) for override in values.get("overrides", ())),
         history=History(**values["history"]) if "history" in values else None,
         lfs=Lfs(**values.get("lfs", {})),
+        **{key: values[key] for key in ("unmatched", "policy_changes", "new_commands") if key in values},
     )
 
 

@@ -52,7 +52,7 @@ def _check_shape(text: str, file: str) -> None:
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST or nodes > MOST_NODES:
             limit = f"{DEEPEST} levels" if depth > DEEPEST else f"{MOST_NODES:,} values"
-            line = event.start_mark.line + 1
+            line = event.start_mark.line + 1 if event.start_mark else 1
             raise PolicyError(file, line, f"found more than {limit}, expected a policy", hint=HINT)
 
 

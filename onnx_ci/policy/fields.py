@@ -225,6 +225,15 @@ LFS: Table = {
 
 POLICY: Table = {
     "version": Field(Kind(_version, {"const": VERSION}), "1", "the version of this format", required=True),
+    "unmatched": Field(word(("error", "warning", "ignore")), "error", "what a model is that no rule matches"),
+    "policy_changes": Field(
+        word(("warning", "error")), "error", "what a pull request is told of that loosens this policy"
+    ),
+    "new_commands": Field(
+        word(("refuse", "run")),
+        "refuse",
+        "evaluate commands and libraries that a pull request adds or changes",
+    ),
     "defaults": Field(table_of(DEFAULTS), "{tolerance: {cosine: 0.999}}", "what every rule starts from"),
     "models": Field(
         list_of(table_of(RULE, lined=True), least=1),

@@ -28,9 +28,10 @@ class CheckedPolicy:
     """A policy file that is right in every value. The Policy is made when it is first needed:
     in a run with nothing to do it never is, and its classes take a third of that run to load."""
 
-    def __init__(self, file: str, values: dict[str, Any]) -> None:
+    def __init__(self, file: str, values: dict[str, Any], lines: dict[str, int] | None = None) -> None:
         self.file = file
         self.values = values
+        self.lines = lines or {}  # of the keys at the top
 
     def policy(self) -> Policy:
         from onnx_ci.policy.build import build_policy
@@ -59,8 +60,12 @@ def check_policy(path: Path, *, methods: MethodRegistry, name: str | None = None
     except OSError as error:
         message = f"can't be read: {error.strerror}"
         raise PolicyError(file, 1, message, hint="`onnx-ci init` writes one; " + HINT) from None
-    folder = path.resolve().parent.as_posix()
-    return _checked(decode(data, file), Reading(file, methods, folder))
+    return check_content(data, file=file, folder=path.resolve().parent, methods=methods)
+
+
+def check_content(data: bytes, *, file: str, folder: Path, methods: MethodRegistry) -> CheckedPolicy:
+    """Check what a policy file in a folder holds; `file` is how messages call it."""
+    return _checked(decode(data, file), Reading(file, methods, folder.as_posix()))
 
 
 def parse_policy(text: str, *, file: str, methods: MethodRegistry) -> Policy:
@@ -73,7 +78,8 @@ def _checked(text: str, reading: Reading) -> CheckedPolicy:
     _check_version(root)
     values = read_table(root, POLICY)
     _check_names(values.get("groups", ()), root)
-    return CheckedPolicy(reading.file, values)
+    lines = {key: entry.key_line for key, entry in root.entries("").items()}
+    return CheckedPolicy(reading.file, values, lines)
 
 
 def _check_version(root: Place) -> None:

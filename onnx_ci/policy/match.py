@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import date
 
 from onnx_ci.policy.glob import matches
@@ -37,13 +37,21 @@ def ended_override(policy: Policy, path: str, sha256: str, today: date) -> Overr
     return latest if latest and latest.until < today else None
 
 
-def _overrides(policy: Policy, path: str, sha256: str) -> list[Override]:
+def names(override: Override, path: str) -> bool:
+    """Whether an override is for this path, with whatever content."""
     # A path that holds a `[` is no pattern to its writer, so the plain path counts as well.
-    return [
-        override
-        for override in policy.overrides
-        if override.sha256 == sha256.lower() and (override.path == path or matches(override.path, path))
-    ]
+    return override.path == path or matches(override.path, path)
+
+
+def idle_rules(policy: Policy, paths: Collection[str]) -> list[Rule]:
+    """Rules that ask something of models, and match none of these."""
+    asking = (rule for rule in policy.rules if not rule.ignore)
+    return [rule for rule in asking if not any(matches(rule.pattern, path) for path in paths)]
+
+
+def _overrides(policy: Policy, path: str, sha256: str) -> list[Override]:
+    found = (override for override in policy.overrides if override.sha256 == sha256.lower())
+    return [override for override in found if names(override, path)]
 
 
 def _until(override: Override) -> date:

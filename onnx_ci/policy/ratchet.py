@@ -76,7 +76,10 @@ def exact_size(size: int) -> str:
 
 def _spots(text: str, methods: MethodRegistry) -> list[Spot]:
     """Every budget in the text, with the rules and groups that it holds for."""
-    root = Place(Reading("", methods), yaml.compose(text, Loader=yaml.SafeLoader), "", example="")
+    document = yaml.compose(text, Loader=yaml.SafeLoader)
+    if document is None:
+        return []
+    root = Place(Reading("", methods), document, "", example="")
     found: dict[int, Spot] = {}
     for holder, key, place in _budgets(root.entries("")):
         start, end = place.node.start_mark.index, place.node.end_mark.index

@@ -164,3 +164,6 @@ class Policy:
     overrides: tuple[Override, ...] = ()
     history: History | None = None
     lfs: Lfs = Lfs()
+    unmatched: str = "error"  # "error" | "warning" | "ignore": a model that no rule matches
+    policy_changes: str = "warning"  # "warning" | "error": what a change to this policy loosens
+    new_commands: str = "refuse"  # "refuse" | "run": commands that a change adds to this policy

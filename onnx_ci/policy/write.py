@@ -9,6 +9,7 @@ from onnx_ci.policy.ratchet import exact_size
 from onnx_ci.sizes import SIZE_UNITS, format_size
 
 FEW = 10
+EVERY_MODEL = "**/*.onnx"
 _HEAD = """\
 # What the ONNX models here may weigh, and how onnx-ci may make them smaller.
 #   onnx-ci check          says what is wrong, and changes nothing
@@ -23,6 +24,9 @@ defaults:
 # Patterns as in .gitignore, relative to this file; the last match wins.
 models:
 """
+_EXACT = """\
+  # A model without a rule is an error (unmatched: error); `onnx-ci ratchet` adds one for it.
+"""
 _TAIL = """\
   # - path: "vendor/**"
   #   ignore: true
@@ -34,12 +38,18 @@ def starter_policy(models: Sequence[tuple[str, int]], *, exact: bool = False) ->
 
     `exact`: always a rule each, with the size to the byte, so that none can grow unseen."""
     ordered = sorted(models)
-    if not ordered:
-        return _HEAD + '  - path: "*.onnx"\n' + _TAIL
-    if exact:
-        return _HEAD + "".join(exact_rule(*model) for model in ordered) + _TAIL
+    if exact and ordered:
+        return _HEAD + _EXACT + "".join(exact_rule(*model) for model in ordered) + _TAIL
     rules = [_model_rule(*model) for model in ordered] if len(ordered) <= FEW else _folder_rules(ordered)
-    return _HEAD + "".join(rules) + _TAIL
+    return _HEAD + _catch_all(ordered) + "".join(rules) + _TAIL
+
+
+def _catch_all(models: Sequence[tuple[str, int]]) -> str:
+    """The first rule, so that every other one wins over it: no model is without a rule."""
+    if not models:
+        return f"  - path: {_quoted(EVERY_MODEL)}\n"
+    largest = max(size for _, size in models)
+    return _rule(EVERY_MODEL, largest, "any other model: not larger than the largest now")
 
 
 def exact_rule(path: str, size: int) -> str:

@@ -28,8 +28,9 @@ def render_run(report: RunReport) -> str:
 
 def _model(outcome: Outcome) -> Markup:
     """Classes are what viewers group by: the rule. What is no failure is told as output."""
-    results = [] if outcome.verdict != "ignored" else [element("skipped", message="ignored by its rule")]
-    results += _failure(outcome.findings, verdict_word(outcome))
+    results = _failure(outcome.findings, verdict_word(outcome))
+    if outcome.verdict == "ignored" and not results:
+        results = [element("skipped", message="ignored by its rule")]
     said = "\n".join(_words(finding) for finding in outcome.findings if finding.severity != "error")
     results += [element("system-out", _text(said))] if said else []
     seconds = sum(step.seconds for step in outcome.steps)

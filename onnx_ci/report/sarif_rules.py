@@ -88,6 +88,22 @@ WORDS: dict[str, tuple[str, str]] = {
         "Wrong usage, a wrong policy or a broken environment: no model was judged.",
         "Do what the message says, and run it again.",
     ),
+    "OCI044": (
+        "A pull request changes the policy so that less is asked of models than its base asks.",
+        "Keep the base's value, or have the change approved by whoever owns the policy.",
+    ),
+    "OCI045": (
+        "The model holds under the policy of the change, and not under the one of its base.",
+        "Make the model fit the base's rule, or have the change of the policy approved.",
+    ),
+    "OCI046": (
+        "No model of the repository is matched by the pattern of a rule.",
+        "Correct the pattern, or remove the rule.",
+    ),
+    "OCI047": (
+        "A command or library that a pull request adds or changes is not run on its behalf.",
+        "Merge the change of the policy first, or set new_commands: run in the base's policy.",
+    ),
 }
 
 

@@ -23,10 +23,15 @@ _STEPS = ("--deepen=50", "--deepen=500", "--unshallow")
 
 def pull_request_base() -> str | None:
     """The branch or commit this run is to be compared with, where a CI service or pre-commit says so."""
+    return reviewed_against() or os.environ.get("PRE_COMMIT_FROM_REF") or None
+
+
+def reviewed_against() -> str | None:
+    """The same where a CI service says that somebody is to review the change: a pull or merge request."""
     branch = next(filter(None, map(os.environ.get, _TARGETS)), None)
     if branch:
         return f"origin/{branch.removeprefix('refs/heads/')}"
-    return os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA") or os.environ.get("PRE_COMMIT_FROM_REF") or None
+    return os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA") or None
 
 
 def pushed_commit(root: Path) -> str:

@@ -28,6 +28,7 @@ def test_every_input_is_read() -> None:
         "INPUT_MODE": "commit",
         "INPUT_PATHS": "a b.onnx\n\n  models/ \n",
         "INPUT_FAIL_ON": "warning",
+        "INPUT_POLICY_FROM": "base",
         "INPUT_COMMENT": "nightly",
         "INPUT_PUSH_ATTEMPTS": "5",
         "INPUT_CACHE": "False",
@@ -38,6 +39,7 @@ def test_every_input_is_read() -> None:
     inputs = read_inputs(given)
     assert inputs.paths == ("a b.onnx", "models/")
     assert (inputs.mode, inputs.fail_on, inputs.comment) == ("commit", "warning", "nightly")
+    assert inputs.policy_from == "base"
     assert (inputs.push_attempts, inputs.cache, inputs.own_token) == (5, False, True)
     assert inputs.extras == ("simplify", "compression")
     assert "secret" not in repr(inputs)
@@ -49,6 +51,7 @@ def test_every_input_is_read() -> None:
     [
         ("mode", "chek", "one of check, fix, commit, comment"),
         ("fail-on", "errors", "one of error, warning, never"),
+        ("policy-from", "main", "one of head, base"),
         ("all", "yes", "true or false"),
         ("cache", "1", "true or false"),
         ("push-attempts", "0", "a whole number from 1 to 20"),
@@ -72,7 +75,18 @@ def test_every_input_that_can_be_wrong_is_seen_before_anything_is_done() -> None
     """A key of a comment was found to be wrong after the push."""
     action = yaml.safe_load((PROJECT / "action.yml").read_text())
     (prepare,) = (step for step in action["runs"]["steps"] if step.get("id") == "prepare")
-    checked = {"mode", "paths", "since", "all", "fail-on", "comment", "push-attempts", "cache", "extras"}
+    checked = {
+        "mode",
+        "paths",
+        "since",
+        "all",
+        "fail-on",
+        "comment",
+        "push-attempts",
+        "cache",
+        "extras",
+        "policy-from",
+    }
     assert {f"INPUT_{name.upper().replace('-', '_')}" for name in checked} <= set(prepare["env"])
 
 

@@ -252,7 +252,9 @@ def test_ignored_and_unmatched_models(tmp_path: Path) -> None:
         "models/vendor/m.onnx": "ignored",
         "elsewhere/m.onnx": "ignored",
     }
-    assert "OCI015" in done.out
+    assert [f["severity"] for m in done.json["models"] for f in m["findings"] if f["code"] == "OCI015"] == [
+        "error"
+    ]
 
 
 def test_growth_against_the_base_version(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_init_writes_a_policy_that_holds(tmp_path: Path) -> None:
     save(lean(), tmp_path / "models" / "m.onnx")
     assert onnx_ci("init", cwd=tmp_path).code == 0
     policy = yaml.safe_load((tmp_path / ".onnx-ci.yaml").read_text())
-    assert policy["models"][0]["path"] == "models/m.onnx"
+    assert [rule["path"] for rule in policy["models"]] == ["**/*.onnx", "models/m.onnx"]
     assert onnx_ci("check", "--all", cwd=tmp_path).code == 0
     refused = onnx_ci("init", cwd=tmp_path)
     assert refused.code == 2

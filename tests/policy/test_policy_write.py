@@ -9,7 +9,7 @@ from policy_cases import Registry
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.policy.match import matching_rules, rule_for
 from onnx_ci.policy.schema import MethodChoice, Policy
-from onnx_ci.policy.write import starter_policy
+from onnx_ci.policy.write import EVERY_MODEL, starter_policy
 
 SPECIAL = [
     "m.onnx",
@@ -48,8 +48,10 @@ def test_few_models_get_a_rule_each() -> None:
 def test_special_names_match_themselves_alone() -> None:
     for path in SPECIAL:
         policy = written([(path, 1), ("other/m.onnx", 1)])
-        assert [rule.budget.size for rule in matching_rules(policy, path)] == [1], path
-        assert rule_for(policy, "x/" + path) is None, path
+        own = [rule.budget.size for rule in matching_rules(policy, path) if rule.pattern != EVERY_MODEL]
+        assert own == [1], path
+        other = rule_for(policy, "x/" + path)
+        assert other is None or other is policy.rules[0], path
 
 
 def test_a_name_that_is_no_utf_8_still_matches() -> None:
@@ -61,6 +63,7 @@ def test_many_models_get_a_rule_a_folder() -> None:
     models += [(f"lib/{n}.onnx", n * 10**6) for n in range(1, 12)] + [("top.onnx", 7)]
     policy = written(models)
     assert [(rule.pattern, rule.budget.size) for rule in policy.rules] == [
+        ("**/*.onnx", 11_000_000),
         ("/*.onnx", 7),
         ("app/x[[]1]/**/*.onnx", 1010),
         ("app/x[[]2]/**/*.onnx", 1010),
@@ -70,7 +73,7 @@ def test_many_models_get_a_rule_a_folder() -> None:
 
 def test_many_folders_are_taken_together() -> None:
     policy = written([(f"models/{n}/v1/m.onnx", 5000) for n in range(40)] + [("models/top.onnx", 10**6)])
-    assert [rule.pattern for rule in policy.rules] == ["models/**/*.onnx"]
+    assert [rule.pattern for rule in policy.rules] == ["**/*.onnx", "models/**/*.onnx"]
 
 
 def test_a_folder_inside_a_folder_wins() -> None:

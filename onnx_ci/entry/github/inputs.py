@@ -10,6 +10,7 @@ from onnx_ci.errors import UsageError
 
 MODES = ("check", "fix", "commit", "comment")
 LEVELS = ("error", "warning", "never")
+POLICIES = ("head", "base")
 DEFAULT_KEY = "default"
 MESSAGE = "Shrink ONNX models"
 KEY = re.compile(r"[A-Za-z0-9](?:[ ._-]?[A-Za-z0-9]){0,49}")  # of a comment
@@ -24,6 +25,7 @@ class Inputs:
 
     mode: str = "check"
     policy: str = ""
+    policy_from: str = "head"
     paths: tuple[str, ...] = ()
     since: str = ""
     all: bool = False
@@ -44,6 +46,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
     inputs = Inputs(
         mode=given.one_of("mode", MODES),
         policy=given.text("policy"),
+        policy_from=given.one_of("policy-from", POLICIES),
         paths=given.lines("paths"),
         since=given.text("since"),
         all=given.flag("all", default=False),

@@ -26,9 +26,12 @@ def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
     context = open_context(inputs.policy or None)
     with git_settings(credentials(inputs.token)):
         selection = _selection(context, inputs, event)
+    if event.name == "push" and not inputs.since:
+        context.base = ""  # what is pushed was reviewed before, or needs no review
+    judging = Judging(cache=inputs.cache, policy_from=inputs.policy_from)
     fetches = context.checked.policy().lfs.missing == "fetch"
     with git_settings(credentials(inputs.token) if fetches else ()):
-        return _told_of_lfs(judge_selection(command, context, selection, Judging(cache=inputs.cache)))
+        return _told_of_lfs(judge_selection(command, context, selection, judging))
 
 
 def _told_of_lfs(report: RunReport) -> RunReport:
