@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -112,12 +114,19 @@ FEEDS = [
 ]
 
 
+@contextmanager
+def saved(model: onnx.ModelProto) -> Iterator[tuple[Path, Path]]:
+    """The model as a file, and a place for what is made of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "in.onnx")
+        onnx.save(model, source)
+        yield source, Path(folder, "out.onnx")
+
+
 @FEW
 @given(graphs())
 def test_a_model_that_is_opened_and_written_is_the_same(model: onnx.ModelProto) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "in.onnx"), Path(folder, "out.onnx")
-        onnx.save(model, source)
+    with saved(model) as (source, target):
         with open_model(source) as opened:
             write_model(opened, target)
         assert onnx.load(target) == model
@@ -128,9 +137,7 @@ def test_an_exact_method_keeps_every_bit(name: str) -> None:
     @FEW
     @given(graphs())
     def holds(model: onnx.ModelProto) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            source, target = Path(folder, "in.onnx"), Path(folder, "out.onnx")
-            onnx.save(model, source)
+        with saved(model) as (source, target):
             rewrite(name, source, target)
             onnx.checker.check_model(str(target))
             assert identical(outputs(source, FEEDS), outputs(target, FEEDS))
