@@ -30,6 +30,7 @@ def no_strays() -> Iterator[None]:
                     os.kill(pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
+        _prctl(_SET_CHILD_SUBREAPER, 0)
 
 
 def keep_private() -> None:
