@@ -9,14 +9,13 @@ from glob import escape
 from typing import TYPE_CHECKING, Any
 
 from onnx_ci.errors import ModelError
-from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.base import Method
+from onnx_ci.methods.catalogue import Applied, Method
 from onnx_ci.model.container import Model
 from onnx_ci.model.layout import lay_out
 from onnx_ci.results import Step
 
 if TYPE_CHECKING:
-    from onnx_ci.methods.base import Feeds
+    from onnx_ci.methods.catalogue import Feeds
 
 
 def no_feeds() -> Sequence[Mapping[str, Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.chain import Part
-from onnx_ci.methods.probe import probe
+from onnx_ci.methods.edit import probe
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, Draft
 from onnx_ci.planner.forms import forms_of

@@ -16,9 +16,9 @@ import time
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
-from onnx_ci.child.wording import clean
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.places import cache_home
+from onnx_ci.util.text import clean
 
 PACKAGE = "onnxruntime"
 SECONDS = 900  # for one installation

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from onnx_ci.child.wording import clean
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Evaluate, Limits
+from onnx_ci.util.text import clean
 
 _TAIL = 1 << 16  # bytes of output that are searched for the metric
 _PLACE = "{model}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.child.process import ChildProcess
+from onnx_ci.sandbox.process import ChildProcess
 
 WORKER = "onnx_ci.verify.worker"
 

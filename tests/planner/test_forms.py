@@ -11,7 +11,7 @@ from running import identical, outputs
 from traps.base import model, weight, write
 
 from onnx_ci.methods.chain import Part, Run, run_chain
-from onnx_ci.methods.probe import probe
+from onnx_ci.methods.edit import probe
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.planner.forms import Form, forms_of

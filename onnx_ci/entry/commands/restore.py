@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     source, target = Path(options.source), Path(options.target)
     if not source.exists():
         raise UsageError(f"there is no file {options.source!r}", hint="usage: onnx-ci restore MODEL OUT")
-    from onnx_ci.restore import restore_file
+    from onnx_ci.methods.restore import restore_file
     from onnx_ci.single import check_target
 
     check_target(source, target)
