@@ -2,55 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
-from onnx_ci.sizes import parse_size
+from onnx_ci.errors import OptionError
+from onnx_ci.util import scalars
+from onnx_ci.util.scalars import Scalar
 
 Options = TypeVar("Options")
-Kind = Literal["choice", "count", "file", "flag", "size", "texts"]
+
+
+def _option(default: object, scalar: Scalar) -> Any:
+    return field(default=default, metadata={"scalar": scalar})
 
 
 def choice(default: str, *others: str) -> Any:
     """One of a few words."""
-    return field(default=default, metadata={"kind": "choice", "choices": (default, *others)})
+    return _option(default, scalars.choice((default, *others)))
 
 
 def count(default: int, *, least: int, most: int | None = None) -> Any:
     """A whole number within bounds."""
-    return field(default=default, metadata={"kind": "count", "least": least, "most": most})
+    return _option(default, scalars.whole(least, most))
 
 
 def flag(default: bool = False) -> Any:
     """true or false."""
-    return field(default=default, metadata={"kind": "flag"})
-
-
-def size(default: str) -> Any:
-    """Bytes as a policy writes them: 1 kB, 2 MiB, 4096."""
-    return field(default=default, metadata={"kind": "size"})
-
-
-def file_name() -> Any:
-    """The name of a file beside the model; empty for the usual one."""
-    return field(default="", metadata={"kind": "file"})
+    return _option(default, scalars.FLAG)
 
 
 def texts() -> Any:
     """A list of texts."""
-    return field(default=(), metadata={"kind": "texts"})
+    return _option((), scalars.NAMES)
+
+
+def kinds(options: type[Any]) -> dict[str, Scalar]:
+    """Return what each option may be."""
+    return {item.name: item.metadata["scalar"] for item in fields(options)}
 
 
 def read_options(method: str, options: type[Options], given: Mapping[str, object]) -> Options:
-    """Return the options as their dataclass; a ValueError says in plain words what is wrong with them."""
-    known = {item.name: item.metadata for item in fields(options)}  # type: ignore[arg-type]
+    """Return the options as their dataclass; an OptionError says in plain words what is wrong with them."""
+    known = kinds(options)
     for name, value in given.items():
         if name not in known:
-            raise ValueError(_unknown_option(method, name, list(known)))
-        wanted = _CHECKS[known[name]["kind"]](value, known[name])
-        if wanted:
-            raise ValueError(f"{method}: {name}: expected {wanted}, found {value!r}")
+            raise OptionError(name, _unknown_option(method, name, list(known)))
+        if not known[name].fits(value):
+            wanted = known[name].expected
+            raise OptionError(name, f"{method}: {name}: expected {wanted}, found {value!r}")
     return options(**given)
 
 
@@ -64,74 +64,13 @@ def _unknown_option(method: str, name: str, known: list[str]) -> str:
     return f"{method} has no option {name!r}; {guess}it takes {', '.join(known)}"
 
 
-def _not_a_choice(value: object, allowed: Mapping[str, Any]) -> str:
-    return "" if value in allowed["choices"] else f"one of {', '.join(allowed['choices'])}"
-
-
-def _not_a_count(value: object, allowed: Mapping[str, Any]) -> str:
-    least, most = allowed["least"], allowed["most"]
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole and value >= least and (most is None or value <= most):
-        return ""
-    return f"a whole number from {least}" + (f" to {most}" if most is not None else "")
-
-
-def _not_a_flag(value: object, _: Mapping[str, Any]) -> str:
-    return "" if isinstance(value, bool) else "true or false"
-
-
-def _not_a_size(value: object, _: Mapping[str, Any]) -> str:
-    try:
-        parse_size(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return "a size, for example 1 MB"
-    return ""
-
-
-def _not_a_file(value: object, _: Mapping[str, Any]) -> str:
-    plain = isinstance(value, str) and value.isprintable() and not set(value) & set("/\\:")
-    fits = plain and value not in (".", "..") and not str(value).endswith(".onnx")
-    return "" if fits else "the name of a data file beside the model, without folders"
-
-
-def _not_texts(value: object, _: Mapping[str, Any]) -> str:
-    listed = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
-    return "" if listed else "a list of names"
-
-
-_CHECKS: dict[Kind, Callable[[object, Mapping[str, Any]], str]] = {
-    "choice": _not_a_choice,
-    "count": _not_a_count,
-    "file": _not_a_file,
-    "flag": _not_a_flag,
-    "size": _not_a_size,
-    "texts": _not_texts,
-}
-_SCHEMAS: dict[Kind, dict[str, object]] = {
-    "count": {"type": "integer"},
-    "file": {"type": "string"},
-    "flag": {"type": "boolean"},
-    "size": {"type": ["string", "integer"]},
-    "texts": {"type": "array", "items": {"type": "string"}},
-}
-
-
 def json_schema(options: type[Any]) -> dict[str, object]:
     """Return the JSON schema of a method's options."""
-    properties = {item.name: _option_schema(item) for item in fields(options)}
+    properties: dict[str, object] = {}
+    for item in fields(options):
+        default = list(item.default) if isinstance(item.default, tuple) else item.default
+        properties[item.name] = {**item.metadata["scalar"].schema, "default": default}
     return {"type": "object", "additionalProperties": False, "properties": properties}
-
-
-def _option_schema(item: Field[Any]) -> dict[str, object]:
-    kind = item.metadata["kind"]
-    if kind == "choice":
-        return {"enum": list(item.metadata["choices"]), "default": item.default}
-    schema = dict(_SCHEMAS[kind])
-    for keyword, bound in (("minimum", "least"), ("maximum", "most")):
-        if item.metadata.get(bound) is not None:
-            schema[keyword] = item.metadata[bound]
-    schema["default"] = [] if kind == "texts" else item.default
-    return schema
 
 
 # The types of onnxruntime's tool that are of use on a processor.
@@ -271,15 +210,16 @@ class Int4Weights(WeightOptions):
 
     def __post_init__(self) -> None:
         if self.encoding == "dq" and self.bits != 4:
-            raise ValueError(f"int4-weights: bits: {self.bits} needs encoding: fold, DequantizeLinear has 4")
+            message = f"int4-weights: bits: {self.bits} needs encoding: fold, DequantizeLinear has 4"
+            raise OptionError("bits", message)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalData:
     """What goes out: tensors from `threshold` on, or those that `tensors` and `ops` name instead."""
 
-    threshold: str = size("1 MB")
-    file: str = file_name()
+    threshold: str = _option("1 MB", scalars.SIZE)
+    file: str = _option("", scalars.FILE_NAME)
     tensors: tuple[str, ...] = texts()
     ops: tuple[str, ...] = texts()
     embed: bool = flag()
