@@ -48,7 +48,7 @@ MOST_ENTRIES = 1 << 16  # of a table: an index takes two bytes at most
 LONGEST_STEP = 1 << 12  # neighbours joined at once; a dimension with a larger prime factor ends the search
 DENSE = 1 << 20  # keys below this are marked in an array; larger ones are sorted
 
-Form: TypeAlias = "Narrow | Repeat | Table"
+SmallerForm: TypeAlias = "Narrow | Repeat | LookupTable"
 
 
 def compact(model: Model, _: NoOptions) -> Applied:
@@ -73,7 +73,7 @@ def _opset(model: Model, site: Site) -> int:
     return opset(root if isinstance(root, FunctionProto) else model.proto)
 
 
-def smaller_form(values: Array, *, opset: int) -> Form | None:
+def smaller_form(values: Array, *, opset: int) -> SmallerForm | None:
     """The first form that is worth it. What it stores is looked at again, so they add up: a mask of
     float32 becomes uint8 first, and then one byte for every eight of them."""
     if opset < MIN_OPSET or values.nbytes < MIN_BYTES:
@@ -84,7 +84,7 @@ def smaller_form(values: Array, *, opset: int) -> Form | None:
     return None
 
 
-def _forms(values: Array, opset: int) -> Iterator[Form | None]:
+def _forms(values: Array, opset: int) -> Iterator[SmallerForm | None]:
     yield repeat(values, opset)
     yield narrow(values, opset)
     yield table(values)
@@ -98,11 +98,11 @@ class _Rebuild:
         self.opset = opset
         self.made: list[NodeProto] = []
 
-    def nodes(self, form: Form, values: Array) -> list[NodeProto]:
+    def nodes(self, form: SmallerForm, values: Array) -> list[NodeProto]:
         self._rebuild(form, values, self.encoder.output)
         return self.made
 
-    def _rebuild(self, form: Form, values: Array, output: str) -> None:
+    def _rebuild(self, form: SmallerForm, values: Array, output: str) -> None:
         if isinstance(form, Narrow):
             self._cast(self._part("narrow", form.values, form.data_type), output, _type_of(values))
             return
@@ -265,7 +265,7 @@ def prime_factors(number: int) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class Table:
+class LookupTable:
     """`entries[codes]` is the tensor, apart from its shape."""
 
     entries: Array
@@ -289,7 +289,7 @@ class _Level:
         return self.codes.size * (1 if self.distinct <= 256 else 2) + self.distinct * self.length * itemsize
 
 
-def table(values: Array) -> Table | None:
+def table(values: Array) -> LookupTable | None:
     """Few distinct values, or blocks of values, as a table and indices: `Gather` gives them back.
 
     Blocks grow along the last axes, so what is found includes packed bits (a byte for 8 values of a mask)
@@ -304,8 +304,10 @@ def table(values: Array) -> Table | None:
     for axis in range(values.ndim + 1):
         if best.length == math.prod(values.shape[axis:]):
             whole = values.shape[axis:]
-            return Table(entries.reshape(-1, *whole), codes.reshape(values.shape[:axis]), reshapes=False)
-    return Table(entries, codes, reshapes=True)
+            return LookupTable(
+                entries.reshape(-1, *whole), codes.reshape(values.shape[:axis]), reshapes=False
+            )
+    return LookupTable(entries, codes, reshapes=True)
 
 
 def _levels(values: Array) -> Iterator[_Level]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import Edits, declare_input
 from onnx_ci.methods.options import ExternalData, ExtractNpy
-from onnx_ci.methods.selection import Selection, all_stored, encoding_parts, same_content
+from onnx_ci.methods.selection import TensorSelection, all_stored, encoding_parts, same_content
 from onnx_ci.model.container import LARGE, Model, element_count, location
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.embed import embed, embedded_size
@@ -35,7 +35,7 @@ def external_data(model: Model, options: ExternalData) -> Applied:
     sites, note = list(all_stored(root)), ""
     least = parse_size(options.threshold)
     if options.tensors or options.ops:
-        selection = Selection(root, sites, tensors=options.tensors, ops=options.ops)
+        selection = TensorSelection(root, sites, tensors=options.tensors, ops=options.ops)
         sites, note, least = selection.chosen(), selection.unmatched(), 0
     # Smaller ones than a kilobyte are never moved: shapes and axes are among them, which onnxruntime has to
     # see when it loads a model.
@@ -67,7 +67,7 @@ def _embed(model: Model) -> Applied:
 def extract_npy(model: Model, options: ExtractNpy) -> Applied:
     root = Scope(model.proto.graph)
     found = [site for site in nested_sites(root, fixed_names(model.proto)) if _fits_npy(site.tensor)]
-    selection = Selection(root, found, tensors=options.tensors, ops=options.ops)
+    selection = TensorSelection(root, found, tensors=options.tensors, ops=options.ops)
     named, note = selection.chosen(), selection.unmatched()
     groups = same_content(model, named)
     if options.repeated or not (options.tensors or options.ops):

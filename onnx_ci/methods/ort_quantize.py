@@ -17,7 +17,7 @@ from onnx_ci.methods.options import DynamicInt8, StaticInt8
 from onnx_ci.methods.selection import matches
 from onnx_ci.methods.weights import plain_weight
 from onnx_ci.model.container import Model
-from onnx_ci.model.graph import Scope, Site, Use, fixed_names, nested_sites, opset, roots, tensors
+from onnx_ci.model.graph import Reader, Scope, Site, fixed_names, nested_sites, opset, roots, tensors
 from onnx_ci.model.proto import GraphProto, ModelProto, TensorProto
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _arrange(view: Model, root: Scope, fixed: set[str], skip: Sequence[str]) -> 
     edits.make()
 
 
-def _may_round(view: Model, site: Site, uses: Sequence[Use]) -> bool | None:
+def _may_round(view: Model, site: Site, uses: Sequence[Reader]) -> bool | None:
     """Whether a tensor may be rounded; None for one that quantizers don't look at."""
     tensor = site.tensor
     if tensor.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16) or not tensor.dims:
@@ -135,7 +135,7 @@ def _may_round(view: Model, site: Site, uses: Sequence[Use]) -> bool | None:
     return plain_weight(view.array(tensor))
 
 
-def _mishandled(use: Use, tensor: TensorProto, uses: Sequence[Use]) -> bool:
+def _mishandled(use: Reader, tensor: TensorProto, uses: Sequence[Reader]) -> bool:
     """Uses for which the quantizer writes a graph that does not run, or transposes what others read too."""
     node, position = use.node, use.operand
     if node.op_type == "MatMul":

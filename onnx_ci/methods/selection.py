@@ -34,7 +34,7 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-class Selection:
+class TensorSelection:
     """What patterns choose among sites: by the tensor's name, or by op or name of a node that reads it."""
 
     def __init__(

@@ -176,21 +176,21 @@ class Scope:
         return next((scope for scope in chain if name in scope.defined), chain[-1])
 
     @cached_property
-    def readers(self) -> Mapping[Key, Sequence[Use]]:
+    def readers(self) -> Mapping[Key, Sequence[Reader]]:
         """Who reads each name, here and in the graphs inside, as it was when this was first asked for."""
-        found: dict[Key, list[Use]] = defaultdict(list)
+        found: dict[Key, list[Reader]] = defaultdict(list)
         for scope in self.nested():
             for position, node in enumerate(scope.body.node):
                 for operand, name in enumerate(node.input):
                     if name:
-                        found[scope.home(name), name].append(Use(scope, position, operand))
+                        found[scope.home(name), name].append(Reader(scope, position, operand))
         return dict(found)
 
 
 Key = tuple[Scope, str]  # a name, in the scope that defines it
 
 
-class Use(NamedTuple):
+class Reader(NamedTuple):
     """A node, by its position in a scope, that reads a name as one of its inputs."""
 
     scope: Scope

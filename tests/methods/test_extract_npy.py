@@ -103,6 +103,14 @@ def test_names_choose(tmp_path: Path, options: dict[str, object], expected: list
     assert ("'absent'" in chained.steps[0].note) == ("absent" in options.get("tensors", []))
 
 
+def test_an_operator_in_branches_is_not_called_unmatched(tmp_path: Path) -> None:
+    """Its tensors have other names once they are inputs; the note is about those that were there."""
+    trap = next(trap for trap in MODELS if trap.name == "if_same_names_in_branches")
+    done = extract(trap.build(tmp_path), tmp_path / "out" / "model.onnx", ops=["MatMul", "Conv"])
+    assert done.steps[0].tensors == 2
+    assert done.steps[0].note.endswith("; no stored tensor belongs to 'Conv'")
+
+
 def test_an_input_keeps_type_and_shape(tmp_path: Path) -> None:
     weights = {"i": np.arange(600, dtype=np.int64).reshape(2, 300), "s": np.array(2.5, np.float64)}
     graph = helper.make_graph(
