@@ -17,7 +17,6 @@ from typing import TypeAlias
 import numpy as np
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import cast_node
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.rounding import BLOCK, Array
 from onnx_ci.methods.selection import quantized_inputs
@@ -53,8 +52,12 @@ SmallerForm: TypeAlias = "Narrow | Repeat | LookupTable"
 
 def compact(model: Model, _: NoOptions) -> Applied:
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
-        form = smaller_form(values, opset=_opset(model, encoder.site))
-        return None if form is None else _Rebuild(encoder, _opset(model, encoder.site)).nodes(form, values)
+        version = _opset(model, encoder.site)
+        form = smaller_form(values, opset=version)
+        if form is None:
+            return None
+        _Rebuild(encoder, version).add(form, values, encoder.output)
+        return encoder.nodes
 
     def wanted(site: Site) -> bool:
         tensor = site.tensor
@@ -91,32 +94,29 @@ def _forms(values: Array, opset: int) -> Iterator[SmallerForm | None]:
 
 
 class _Rebuild:
-    """The nodes that rebuild one tensor, with the parts they read."""
+    """Adds the nodes that rebuild one tensor, with the parts they read."""
 
     def __init__(self, encoder: Encoder, opset: int) -> None:
         self.encoder = encoder
         self.opset = opset
-        self.made: list[NodeProto] = []
 
-    def nodes(self, form: SmallerForm, values: Array) -> list[NodeProto]:
-        self._rebuild(form, values, self.encoder.output)
-        return self.made
-
-    def _rebuild(self, form: SmallerForm, values: Array, output: str) -> None:
+    def add(self, form: SmallerForm, values: Array, output: str) -> None:
+        encoder = self.encoder
         if isinstance(form, Narrow):
-            self._cast(self._part("narrow", form.values, form.data_type), output, _type_of(values))
+            stored = self._part("narrow", form.values, form.data_type)
+            encoder.cast(stored, "cast", _type_of(values), output=output)
             return
-        made = self.encoder.name("flat") if form.reshapes else output
+        flat = encoder.name("flat") if form.reshapes else output
         if isinstance(form, Repeat):
-            shape = self.encoder.store("expanded", np.array(form.expanded, np.int64))
-            self._add("Expand", [self._part("block", form.block), shape], made)
+            shape = encoder.store("expanded", np.array(form.expanded, np.int64))
+            encoder.node("Expand", [self._part("block", form.block), shape], output=flat)
         else:
-            codes, indices = self._part("codes", form.codes), self.encoder.name("indices")
-            self._cast(codes, indices, TensorProto.INT32)
-            self._add("Gather", [self._part("table", form.entries), indices], made)
+            codes, indices = self._part("codes", form.codes), encoder.name("indices")
+            encoder.cast(codes, "cast", TensorProto.INT32, output=indices)
+            encoder.node("Gather", [self._part("table", form.entries), indices], output=flat)
         if form.reshapes:
-            shape = self.encoder.store("shape", np.array(values.shape, np.int64))
-            self._add("Reshape", [made, shape], output)
+            shape = encoder.store("shape", np.array(values.shape, np.int64))
+            encoder.node("Reshape", [flat, shape], output=output)
 
     def _part(self, suffix: str, values: Array, data_type: int = 0) -> str:
         """The name of a part: stored, or rebuilt from something smaller still."""
@@ -124,15 +124,8 @@ class _Rebuild:
         if form is None:
             return self.encoder.store(suffix, values, data_type)
         name = self.encoder.name(suffix)
-        self._rebuild(form, values, name)
+        self.add(form, values, name)
         return name
-
-    def _cast(self, source: str, output: str, data_type: int) -> None:
-        self.made.append(cast_node(source, output, data_type, self.encoder.name("cast")))
-
-    def _add(self, op_type: str, inputs: list[str], output: str) -> None:
-        name = self.encoder.name(op_type.lower())
-        self.made.append(NodeProto(op_type=op_type, input=inputs, output=[output], name=name))
 
 
 def _type_of(values: Array) -> int:

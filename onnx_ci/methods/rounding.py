@@ -15,6 +15,25 @@ Tile = tuple[slice, slice, slice]
 MIN_RUN = 16  # elements an axis must have to be worth turning a tensor around
 CLEARLY = 1.1  # what turning it around has to gain: 0.4 dB
 BLOCK = 1 << 16  # elements at a time, so that what is computed from them stays in the cache
+TINY = np.float32(np.finfo(np.float32).tiny)
+HALF_RANGE = 2.0**-20, 32768.0  # where fp16 keeps digits enough for a scale
+RATIOS = (0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)  # of the full range, what is clipped to
+# Levels that lie where weights do: denser near zero, and the largest of each block at the end. Sixteen were
+# chosen for the least error over blocks of 32 drawn from bell-shaped and from more peaked distributions, 21
+# to 22 dB there. Other numbers of levels follow a curve, 6 dB apart from bit to bit: with even levels it is 1
+# to 2 dB less. They need no zero point: the sign of a scale says on which side the largest value is.
+SIXTEEN = np.array(
+    [
+        *(-0.873, -0.683, -0.531, -0.401, -0.287, -0.184, -0.089, 0.0),
+        *(0.082, 0.169, 0.264, 0.367, 0.484, 0.621, 0.787, 1.0),
+    ],
+    np.float32,
+)
+TABLE_RATIOS = (1.0, 0.95, 0.9, 1.05)  # of the largest value: where the last level is put
+LINEAR = 0.6  # of the curve; the rest is a power
+FINE = {4: 1024}  # steps between 0 and 1 in which the nearest level is looked up
+FINEST = 4096
+SMALLEST = np.float32(2.0**-24)  # what fp16 holds at all
 
 
 def by_axis(values: Array, axis: int | None) -> Array:
@@ -77,11 +96,6 @@ def _spread(values: Array, length: int) -> float:
     least, largest = bounds(by_block(values.reshape(-1), length))
     reach = np.maximum(largest, -least)
     return float(np.vdot(reach, reach))
-
-
-TINY = np.float32(np.finfo(np.float32).tiny)
-HALF_RANGE = 2.0**-20, 32768.0  # where fp16 keeps digits enough for a scale
-RATIOS = (0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)  # of the full range, what is clipped to
 
 
 @dataclass(frozen=True)
@@ -169,20 +183,6 @@ def _codes(grid: Array, tile: Tile, levels: Levels) -> Array:
     if levels.zero is not None:
         part += levels.zero[tile[1], None]
     return np.clip(part, levels.low, levels.high, out=part)
-
-
-SIXTEEN = np.array(
-    [
-        *(-0.873, -0.683, -0.531, -0.401, -0.287, -0.184, -0.089, 0.0),
-        *(0.082, 0.169, 0.264, 0.367, 0.484, 0.621, 0.787, 1.0),
-    ],
-    np.float32,
-)
-TABLE_RATIOS = (1.0, 0.95, 0.9, 1.05)  # of the largest value: where the last level is put
-LINEAR = 0.6  # of the curve; the rest is a power
-FINE = {4: 1024}  # steps between 0 and 1 in which the nearest level is looked up
-FINEST = 4096
-SMALLEST = np.float32(2.0**-24)  # what fp16 holds at all
 
 
 def pair_table() -> Array:

@@ -87,19 +87,19 @@ class Encoder:
     def name(self, suffix: str) -> str:
         return fresh_name(f"{self.site.name}.{suffix}", self.taken)
 
-    def cast(self, stored: str, suffix: str, to: int = TensorProto.FLOAT) -> str:
+    def cast(self, stored: str, suffix: str, to: int = TensorProto.FLOAT, *, output: str = "") -> str:
         name = self.name(suffix)
-        self.nodes.append(cast_node(stored, name, to, name))
-        return name
+        self.nodes.append(cast_node(stored, output or name, to, name))
+        return output or name
 
-    def node(self, op: str, inputs: Sequence[str], **lists: Sequence[int]) -> str:
-        """Add a node; `lists` are attributes."""
+    def node(self, op: str, inputs: Sequence[str], *, output: str = "", **lists: Sequence[int]) -> str:
+        """Add a node; `lists` are attributes. Its output is called like the node unless told otherwise."""
         name = self.name(op.lower())
-        node = NodeProto(op_type=op, input=inputs, output=[name], name=name)
+        node = NodeProto(op_type=op, input=inputs, output=[output or name], name=name)
         for key, values in lists.items():
             node.attribute.add(name=key, type=AttributeProto.INTS, ints=values)
         self.nodes.append(node)
-        return name
+        return output or name
 
     def scaled(self, value: str, scale: Array) -> str:
         """Times the scales, which are stored as what they come as: float32 or fp16."""
