@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import NodeProto, TensorProto, TypeProto, helper
 
-from onnx_ci.model.graphs import opset
+from onnx_ci.model.graph import opset
 
 
 def disturbed(proto: onnx.ModelProto, output: str) -> onnx.ModelProto | None:

@@ -28,6 +28,14 @@ def _made_again(kind: type[OnnxCiError], args: tuple[object, ...], state: dict[s
     return error
 
 
+class OptionError(ValueError):
+    """An option of a method is wrong; whoever reads it says where that was written."""
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(message)
+        self.option = option
+
+
 class UsageError(OnnxCiError):
     """The command line or the Python call does not make sense."""
 

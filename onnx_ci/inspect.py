@@ -8,7 +8,7 @@ from pathlib import Path
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.digest import tensor_key
 from onnx_ci.model.dtypes import stored_bytes
-from onnx_ci.model.graphs import bodies, opset, tensors
+from onnx_ci.model.graph import bodies, opset, tensors
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import measure

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnx_ci.findings import Finding
 from onnx_ci.methods.chain import Run
-from onnx_ci.methods.quantized import encoding_parts
+from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.model.container import Model
 from onnx_ci.model.digest import model_digest
 from onnx_ci.model.hashing import file_sha256

@@ -10,12 +10,17 @@ from pathlib import Path, PurePosixPath
 
 from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.model.container import display_path
+from onnx_ci.model.digest import model_digest
+from onnx_ci.model.external import opened_files
 from onnx_ci.model.hashing import combined_sha256, file_sha256
+from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.locations import is_inside
-from onnx_ci.model.measure import by_name
+from onnx_ci.model.measure import by_name, files_of
 from onnx_ci.model.ownership import data_of
-from onnx_ci.model.receipt import Receipt
+from onnx_ci.model.receipt import Receipt, read_receipt
+from onnx_ci.model.replace import put_files, writable_target
 from onnx_ci.results import OriginalState
+from onnx_ci.scratch import scratch_folder
 from onnx_ci.shell import shell_path, shell_word
 from onnx_ci.targets.git import run_git
 from onnx_ci.targets.keep import keep, kept_content
@@ -133,3 +138,41 @@ def _not_found(repository: Path) -> str:
         "was not found in git history, among git's other objects, in the local store of Git LFS,"
         f" in DVC's cache or in the folder of originals{more}"
     )
+
+
+def restore_original(source: Path, target: Path, repository: Path | None) -> tuple[OriginalState, int]:
+    """Write a model as it was before it was shrunk, byte for byte: where it was found, and its size."""
+    name = display_path(source)
+    with open_model(source) as model:
+        receipt = read_receipt(model.proto)
+        if receipt is None:
+            raise ModelError(
+                f"{name}: has no receipt of onnx-ci, so nothing tells what it was made from",
+                hint="look for it in git: git log --follow -- " + shell_path(source),
+            )
+        in_place = target.exists() and target.samefile(source)
+        if in_place and receipt.digest != model_digest(model):
+            raise ModelError(
+                f"{name}: was changed after onnx-ci shrank it, and that would be lost",
+                hint=f"name another file: onnx-ci restore --original {shell_path(source)} OUT",
+            )
+        data = opened_files(model) if in_place else []
+    with scratch_folder() as scratch:
+        found = find_original(receipt, source.resolve(), repository, scratch)
+        if isinstance(found, str):
+            raise ModelError(
+                f"{name}: its original (sha256 {receipt.source_sha256},"
+                f" {receipt.source_size:,} bytes) {found}",
+                hint="bring it here (git fetch, git lfs fetch --all), or set ONNX_CI_ORIGINALS to where it"
+                " was kept",
+            )
+        files = by_name(files_of(found.path, read_skeleton(found.path)))
+        final = writable_target(target, _root(target, repository))
+        put_files(files, final, also_ours=data)
+        return found.state, sum(file.stat().st_size for file in files.values())
+
+
+def _root(target: Path, repository: Path | None) -> Path:
+    """A link that leads out of the repository, or outside of one out of its folder, is not followed."""
+    folder = target.parent.resolve()
+    return repository if repository and folder.is_relative_to(repository) else folder

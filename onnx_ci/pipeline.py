@@ -12,9 +12,6 @@ from pathlib import Path
 
 from onnx_ci.absent import judge_absent, needs_content
 from onnx_ci.baseline import Baseline
-from onnx_ci.child.forks import Bound, Stopped, can_fork, run_tasks
-from onnx_ci.child.launch import memory_for
-from onnx_ci.child.process import ended_children
 from onnx_ci.errors import ModelError, OnnxCiError
 from onnx_ci.findings import BUG, Finding
 from onnx_ci.gate import RAN_OUT
@@ -27,6 +24,8 @@ from onnx_ci.original import keep_original
 from onnx_ci.policy.match import ended_override, rule_for
 from onnx_ci.policy.schema import TOTAL, Policy, Rule
 from onnx_ci.results import Outcome, RunReport
+from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
+from onnx_ci.sandbox.process import ended_children, memory_for
 from onnx_ci.scratch import sweep_files
 from onnx_ci.sizes import format_size
 from onnx_ci.sources import Source, Sources

@@ -14,7 +14,7 @@ from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import Planned, Step
 
 if TYPE_CHECKING:
-    from onnx_ci.methods.base import Feeds
+    from onnx_ci.methods.catalogue import Feeds
 
 Again = Callable[[Collection[str]], "Candidate"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from onnx_ci.doubt.doubt import Doubt
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, values_beside
-from onnx_ci.model.embed import PROTOBUF_LIMIT
+from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, InputSpec, Rule, Tolerance
 from onnx_ci.shown import Latency, Proof, Verification

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from onnx_ci.methods.base import Method
-from onnx_ci.methods.catalogue import METHODS, method
+from onnx_ci.methods.catalogue import METHODS, Method, method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, Tolerance
 
 ENCODINGS = 60  # the first stage of methods that encode weights

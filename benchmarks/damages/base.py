@@ -12,7 +12,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from onnx_ci.model.graphs import Body, bodies, tensors
+from onnx_ci.model.graph import Body, bodies, tensors
 
 Array = NDArray[Any]
 Item = TypeVar("Item")

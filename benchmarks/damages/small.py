@@ -15,7 +15,7 @@ from damages.base import (
     store,
     values,
 )
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 
 MASKING = 1e3  # larger than what weights are: hides what is added to it
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
-from onnx_ci.model.graphs import bodies
+from onnx_ci.model.graph import bodies
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from onnx_ci.model.graphs import all_names, bodies, subgraphs, tensors
+from onnx_ci.model.graph import all_names, bodies, subgraphs, tensors
 from rewrites.base import Rewrite, edited, graphs
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from onnx_ci.doubt.stored import Stored, stored
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.digest import tensor_key
-from onnx_ci.model.graphs import all_names
+from onnx_ci.model.graph import all_names
 from onnx_ci.model.proto import TensorProto
 from onnx_ci.verify.damage import FEW, WEIGHT_TYPES
 from onnx_ci.verify.dtypes import Array

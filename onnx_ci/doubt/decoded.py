@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnx_ci.doubt.stored import Stored
-from onnx_ci.methods.scopes import Scope, constant_value, defined_twice
 from onnx_ci.model.container import Model
+from onnx_ci.model.graph import Scope, constant_value, defined_twice
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.save import write_model
 from onnx_ci.verify.client import RunFailed

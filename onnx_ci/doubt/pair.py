@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onnx_ci.doubt.doubt import Doubt
-from onnx_ci.methods import strip_docs
+from onnx_ci.methods.drop_unused import strip_docs
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.model.container import Model
 from onnx_ci.model.digest import model_digest
@@ -33,7 +33,7 @@ def doubted(
 def _content(model: Model) -> str:
     """All that has a part in what a model computes."""
     copy = model.copy()
-    strip_docs.apply(copy, NoOptions())
+    strip_docs(copy, NoOptions())
     proto = copy.proto
     for name in ("producer_name", "producer_version", "model_version", "domain", "metadata_props"):
         proto.ClearField(name)

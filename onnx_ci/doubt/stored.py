@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnx_ci.methods import drop_unused
+from onnx_ci.methods.drop_unused import drop_unused
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.model.container import Model
-from onnx_ci.model.graphs import Body, attribute_tensors, nested
+from onnx_ci.model.graph import Body, attribute_tensors, nested
 from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
 _FORMS = {  # how a Constant may hold plain numbers, and what type they have
@@ -39,7 +39,7 @@ class Stored:
 def plainly(model: Model) -> Model:
     """A copy that holds every constant as a tensor, and nothing that no output needs."""
     copy = model.copy()
-    drop_unused.apply(copy, NoOptions())
+    drop_unused(copy, NoOptions())
     for body in _bodies(copy):
         for node in body.node:
             _as_tensor(copy, node)

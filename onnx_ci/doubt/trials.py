@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from onnx_ci.doubt.stored import Stored, stored
-from onnx_ci.methods.probe import probe
-from onnx_ci.methods.scopes import Scope, fixed_names, sites
-from onnx_ci.model.container import NUMPY_TYPES, Model, values_beside
-from onnx_ci.model.embed import PROTOBUF_LIMIT
+from onnx_ci.methods.edit import probe
+from onnx_ci.model.container import Model, values_beside
+from onnx_ci.model.dtypes import NUMPY_TYPES
+from onnx_ci.model.graph import Scope, fixed_names, sites
 from onnx_ci.model.layout import lay_out
+from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_model
 from onnx_ci.verify.bench import Bench
 from onnx_ci.verify.client import Feeds, RunFailed

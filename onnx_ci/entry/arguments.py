@@ -8,10 +8,12 @@ from pathlib import Path
 
 from onnx_ci.errors import PolicyError, UsageError
 from onnx_ci.methods.catalogue import METHODS, Catalogue, method
+from onnx_ci.methods.options import kinds
 from onnx_ci.policy.kinds import is_release
 from onnx_ci.policy.schema import MethodChoice, Scalar, Tolerance
 from onnx_ci.policy.suggest import did_you_mean
 from onnx_ci.sizes import parse_size
+from onnx_ci.util.scalars import FILE_NAME, NAMES, from_text
 
 EXAMPLE_TOLERANCE = "for example: --tolerance cosine=0.999,max_abs=1e-2"
 
@@ -38,23 +40,18 @@ def _method(text: str) -> MethodChoice:
 
 def _options(settings: list[str], name: str) -> dict[str, Scalar]:
     """Each option=value; one that takes a list is given several times, or its items are joined by `+`."""
-    kinds = {item.name: item.metadata["kind"] for item in fields(method(name).option_class)}
+    known = kinds(method(name).option_class)
     options: dict[str, Scalar] = {}
     for text in settings:
         key, separator, value = text.partition("=")
         if not separator:
             raise UsageError(f"{name}: expected option=value, found {text!r}")
-        given = options.get(key)
-        listed = kinds.get(key) == "texts"
-        earlier = given if isinstance(given, list) else []
-        options[key] = [*earlier, *value.split("+")] if listed else _value(value)
+        if known.get(key) is NAMES:
+            earlier = options.get(key)
+            options[key] = [*(earlier if isinstance(earlier, list) else []), *value.split("+")]
+        else:
+            options[key] = value if known.get(key) is FILE_NAME else from_text(value)
     return options
-
-
-def _value(text: str) -> Scalar:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return int(text) if text.isdigit() else text
 
 
 def read_tolerance(text: str) -> Tolerance:

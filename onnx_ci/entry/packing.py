@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,14 @@ from onnx_ci.report.text import render_run
 from onnx_ci.shipping import Packed, pack
 from onnx_ci.sources import Sources
 from onnx_ci.targets.git import find_root
+from onnx_ci.util.scalars import FLAG, NAMES, TEXT
 from onnx_ci.verify.sample_paths import sample_files
 
-# What may stand in the table of a build hook: how it is told apart, and an example.
-KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "policy": (lambda value: isinstance(value, str), '".onnx-ci.yaml"'),
-    "models": (
-        lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
-        '["package/**/*.onnx"]',
-    ),
-    "sdist": (lambda value: isinstance(value, bool), "true"),
+# What may stand in the table of a build hook, with an example.
+KINDS = {
+    "policy": (TEXT, '".onnx-ci.yaml"'),
+    "models": (NAMES, '["package/**/*.onnx"]'),
+    "sdist": (FLAG, "true"),
 }
 
 
@@ -42,8 +40,8 @@ class Options:
             if name not in known:
                 hint = f"known keys: {', '.join(known)}"
                 raise UsageError(f"{where}: unknown key {name!r}, {did_you_mean(name, known)}", hint=hint)
-            fits, example = KINDS[name]
-            if not fits(value):
+            scalar, example = KINDS[name]
+            if not scalar.fits(value):
                 hint = f"for example: {name} = {example}"
                 raise UsageError(f"{where}: {name} can't be {value!r}", hint=hint)
         self.policy: str | None = table.get("policy")

@@ -3,13 +3,133 @@
 Stages: below 20 what simplifies a graph (simplifiers would unpack stored encodings again), 20 to 39
 exact clean-up, 40 to 59 methods that change the graph's arithmetic, 60 to 79 encodings of weights, the
 strongest first (and exact ones last, for what those left or made), 80 and above what only moves bytes.
+
+Plain classes, and options and code loaded on first use: reading a policy must load neither dataclasses
+nor typing, numpy or onnx.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 
-from onnx_ci.methods.base import Method
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal, TypeAlias
+
+    from onnx_ci.methods.weights import Encode
+    from onnx_ci.model.container import Model
+
+    Feeds: TypeAlias = Callable[[], Sequence[Mapping[str, Any]]]
+    # "exact*" is the same mathematics with other rounding.
+    Fidelity: TypeAlias = Literal["exact", "exact*", "approximate", "changes inputs"]
+    # What makes a step worth keeping; "layout" is where bytes are.
+    Gains: TypeAlias = Literal["size", "compressed", "layout"]
+
+
+class Applied:
+    """How many tensors a method touched, and what it left alone and why.
+
+    `failed` is for a library that broke down on the model: the model is as it was, and the report warns.
+    """
+
+    __slots__ = ("failed", "note", "tensors")
+
+    def __init__(self, tensors: int, note: str = "", *, failed: bool = False) -> None:
+        self.tensors = tensors
+        self.note = note
+        self.failed = failed
+
+
+class Method:
+    """A row of the catalogue.
+
+    Its code is the function named like the method, in the module of that name or in `home`; or another
+    library, `tool`, that rewrites the whole model. `options` names a dataclass in options.py.
+    """
+
+    __slots__ = (
+        "changes",
+        "fidelity",
+        "gains",
+        "home",
+        "name",
+        "options",
+        "stage",
+        "summary",
+        "tool",
+        "wants_feeds",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        fidelity: Fidelity,
+        summary: str,
+        stage: int,
+        options: str = "NoOptions",
+        gains: Gains = "size",
+        changes: tuple[str, ...] = (),
+        home: str = "",
+        tool: str = "",
+        wants_feeds: bool = False,
+    ) -> None:
+        self.name = name
+        self.fidelity = fidelity
+        self.summary = summary
+        self.stage = stage  # methods run in this order, whatever order a policy lists them in
+        self.options = options
+        self.gains = gains
+        self.changes = changes  # parts of the model's interface that it is meant to change
+        self.home = home
+        self.tool = tool
+        self.wants_feeds = wants_feeds  # it takes inputs to calibrate on as well
+
+    @property
+    def exact(self) -> bool:
+        """Nothing is lost: what it gives may stand in for the original."""
+        return self.fidelity != "approximate"
+
+    @property
+    def bitwise(self) -> bool:
+        """Not a single bit of an output may move."""
+        return self.fidelity == "exact"
+
+    @property
+    def option_class(self) -> type[Any]:
+        from onnx_ci.methods import options
+
+        found: type[Any] = getattr(options, self.options)
+        return found
+
+    def read_options(self, given: Mapping[str, object]) -> Any:
+        """Return the options as a dataclass; a ValueError says in plain words what is wrong with them."""
+        from onnx_ci.methods.options import read_options
+
+        return read_options(self.name, self.option_class, given)
+
+    def apply(self, model: Model, given: Mapping[str, object], feeds: Feeds) -> Applied:
+        """Edit the model in place. `feeds` gives inputs that run it, to methods that want some."""
+        options = self.read_options(given)
+        if self.tool:
+            from onnx_ci.methods.external_tools import run_tool
+
+            return run_tool(model, self.tool, options)
+        function = getattr(self._module, self.name.replace("-", "_"))
+        applied: Applied = function(model, options, feeds) if self.wants_feeds else function(model, options)
+        return applied
+
+    def encoding(self, model: Model, given: Mapping[str, object]) -> Encode | None:
+        """Return how one weight is stored, of methods that store them one by one; None if a model can't."""
+        encode: Encode | None = self._module.encoding(model, self.read_options(given))
+        return encode
+
+    @property
+    def _module(self) -> Any:
+        return importlib.import_module(f"onnx_ci.methods.{self.home or self.name.replace('-', '_')}")
+
 
 METHODS = (
     Method(
@@ -30,6 +150,7 @@ METHODS = (
         fidelity="exact",
         summary="remove doc strings and node metadata, never model metadata",
         stage=28,
+        home="drop_unused",
     ),
     Method(
         name="fold-constants",
@@ -49,6 +170,7 @@ METHODS = (
         summary="onnxslim or onnxsim, extra `simplify`",
         stage=4,
         options="Simplify",
+        tool="simplify",
     ),
     Method(
         name="optimize",
@@ -56,6 +178,7 @@ METHODS = (
         summary="onnxoptimizer passes, extra `simplify`",
         stage=6,
         options="Optimize",
+        tool="optimize",
     ),
     Method(
         name="ort-optimize",
@@ -64,6 +187,7 @@ METHODS = (
         stage=8,
         options="OrtOptimize",
         changes=("opset",),
+        tool="ort_optimize",
     ),
     Method(
         name="fuse-transformer",
@@ -80,6 +204,7 @@ METHODS = (
         stage=44,
         options="DynamicInt8",
         changes=("opset",),
+        home="ort_quantize",
     ),
     Method(
         name="static-int8",
@@ -89,6 +214,7 @@ METHODS = (
         options="StaticInt8",
         changes=("opset",),
         wants_feeds=True,
+        home="ort_quantize",
     ),
     Method(
         name="downcast",
@@ -126,6 +252,7 @@ METHODS = (
         stage=72,
         options="FloatLevels",
         gains="compressed",
+        home="compressible",
     ),
     Method(
         name="round-mantissa",
@@ -134,6 +261,7 @@ METHODS = (
         stage=76,
         options="RoundMantissa",
         gains="compressed",
+        home="compressible",
     ),
     Method(
         name="external-data",
@@ -142,6 +270,7 @@ METHODS = (
         stage=80,
         options="ExternalData",
         gains="layout",
+        home="layout",
     ),
     Method(
         name="extract-npy",
@@ -151,6 +280,7 @@ METHODS = (
         options="ExtractNpy",
         gains="layout",
         changes=("inputs",),
+        home="layout",
     ),
 )
 
@@ -158,7 +288,7 @@ _BY_NAME = {method.name: method for method in METHODS}
 
 
 def method(name: str) -> Method:
-    """The method of that name; a KeyError for any other name is a bug of the caller."""
+    """Return the method of that name; a KeyError for any other name is a bug of the caller."""
     return _BY_NAME[name]
 
 
@@ -171,3 +301,10 @@ class Catalogue:
     def check_options(self, name: str, options: Mapping[str, object]) -> None:
         if options:
             _BY_NAME[name].read_options(options)
+
+
+def option_schemas() -> list[tuple[str, dict[str, object]]]:
+    """Return the name and the JSON schema of the options of each method, in the order of the catalogue."""
+    from onnx_ci.methods.options import json_schema
+
+    return [(row.name, json_schema(row.option_class)) for row in METHODS]

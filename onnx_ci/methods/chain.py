@@ -9,14 +9,14 @@ from glob import escape
 from typing import TYPE_CHECKING, Any
 
 from onnx_ci.errors import ModelError
-from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.base import Method
+from onnx_ci.methods.catalogue import Applied, Method
 from onnx_ci.model.container import Model
 from onnx_ci.model.layout import lay_out
 from onnx_ci.results import Step
 
 if TYPE_CHECKING:
-    from onnx_ci.methods.base import Feeds
+    from onnx_ci.methods.catalogue import Feeds
+    from onnx_ci.methods.weights import Encode
 
 
 def no_feeds() -> Sequence[Mapping[str, Any]]:
@@ -26,7 +26,7 @@ def no_feeds() -> Sequence[Mapping[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """Some tensors, by name, that a method stores in its own way; `label` says in short which."""
 
     label: str
@@ -40,17 +40,21 @@ class Run:
 
     method: Method
     options: Mapping[str, object]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[RunPart, ...] = ()
 
     def apply(self, model: Model, feeds: Feeds) -> Applied:
         if not self.parts:
             return self.method.apply(model, self.options, feeds)
         from onnx_ci.methods.weights import encode_named
 
-        ways = [(part, self.method.encoding(model, part.options)) for part in self.parts]
-        done = encode_named(model, {name: way for part, way in ways if way for name in part.tensors})
-        told = [f"{part.label}: {len(done.intersection(part.tensors))}" for part in self.parts]
-        return Applied(len(done), ", ".join(told))
+        encodings: dict[str, Encode] = {}
+        for part in self.parts:
+            encode = self.method.encoding(model, part.options)
+            if encode is not None:
+                encodings.update(dict.fromkeys(part.tensors, encode))
+        done = encode_named(model, encodings)
+        counts = [f"{part.label}: {len(done.intersection(part.tensors))}" for part in self.parts]
+        return Applied(len(done), ", ".join(counts))
 
     def sparing(self, names: Collection[str]) -> Run | None:
         """The same without touching these tensors, as far as the method can be told so; None where

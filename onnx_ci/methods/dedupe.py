@@ -1,84 +1,82 @@
-"""Stores identical tensors once: same type, same shape, same bytes, wherever the copies are."""
+"""Stores identical tensors once: same type, same shape, same bytes, wherever the copies are.
+
+If asked, a tensor that is another one transposed is stored as a `Transpose` of that one. onnxruntime runs it
+once, when a session starts (measured with 1.31, for all types used here, in branches and loop bodies too).
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.edit import constant_node, move_to_front, remove_sites
+from onnx_ci.methods.catalogue import Applied
+from onnx_ci.methods.edit import Edits, constant_node, renamed
 from onnx_ci.methods.options import Dedupe
-from onnx_ci.methods.quantized import quantization_parameters, quantized_inputs
-from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
+from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
 from onnx_ci.model.container import Model, element_count
-from onnx_ci.model.digest import tensor_key
-from onnx_ci.model.graphs import all_names, fresh_name
-from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
+from onnx_ci.model.dtypes import NUMPY_TYPES, stored_bytes
+from onnx_ci.model.graph import (
+    Scope,
+    Site,
+    all_names,
+    common_scope,
+    defined_twice,
+    fixed_names,
+    fresh_name,
+    nested_sites,
+    roots,
+)
+from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
+
+if TYPE_CHECKING:
+    from onnx_ci.methods.rounding import Array
+
+MIN_BYTES = 1024  # of what becomes a Transpose: a node and its names take some hundred
+MOST_AXES = 4  # 5 axes already have 120 orders
+MOST_TRIED = 8  # tensors of the same numbers that one is compared with
 
 
-def apply(model: Model, options: Dedupe) -> Applied:
+def dedupe(model: Model, options: Dedupe) -> Applied:
     taken = all_names(model.proto)
     fixed = fixed_names(model.proto) | quantization_parameters(model.proto)
     merged = 0
     for root in roots(model.proto):
-        found = [site for scope in root.nested() for site in sites(scope, fixed)]
-        groups = list(_identical(model, found))
+        groups = _identical(model, nested_sites(root, fixed))
         merged += sum(len(group) - 1 for group in groups)
         _merge(model, root, groups, taken)
-    return Applied(merged + (_merge_transposed(model, fixed, taken) if options.transposed else 0))
+    if options.transposed:
+        fixed |= quantized_inputs(model.proto)
+        # In scopes that are read anew: the copies are gone by now.
+        merged += sum(_merge_transposed(model, root, fixed, taken) for root in roots(model.proto))
+    return Applied(merged)
 
 
-def _merge_transposed(model: Model, fixed: set[str], taken: set[str]) -> int:
-    """In scopes that are read anew: the copies are gone by now."""
-    from onnx_ci.methods.transposed import merge_transposed  # it computes, so it needs numpy
-
-    left_alone = fixed | quantized_inputs(model.proto)
-    return sum(merge_transposed(model, root, left_alone, taken) for root in roots(model.proto))
-
-
-def _identical(model: Model, found: Iterable[Site]) -> Iterator[list[Site]]:
-    """Groups of two or more sites with the very same content. Only look-alikes are read at all."""
-    alike = defaultdict(list)
-    for site in found:
-        if site.tensor.data_type != TensorProto.STRING and element_count(site.tensor):
-            alike[site.tensor.data_type, tuple(site.tensor.dims)].append(site)
-    for candidates in alike.values():
-        if len(candidates) < 2:
-            continue
-        by_key = defaultdict(list)
-        for site in candidates:
-            by_key[tensor_key(model, site.tensor)].append(site)
-        yield from (group for group in by_key.values() if len(group) > 1)
+def _identical(model: Model, found: Iterable[Site]) -> list[list[Site]]:
+    """Groups of two or more sites with the very same content, those of one type and shape together."""
+    filled = [s for s in found if s.tensor.data_type != TensorProto.STRING and element_count(s.tensor)]
+    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(map(type_and_shape, filled)))}
+    groups = [group for group in same_content(model, filled) if len(group) > 1]
+    return sorted(groups, key=lambda group: kinds[type_and_shape(group[0])])
 
 
 def _merge(model: Model, root: Scope, groups: list[list[Site]], taken: set[str]) -> None:
-    renames: dict[Scope, dict[str, str]] = defaultdict(dict)
-    removed: list[Site] = []
-    front: dict[Scope, list[NodeProto]] = defaultdict(list)
-    shadowed = defined_twice(root)
+    edits, shadowed = Edits(root), defined_twice(root)
     for group in groups:
-        home = _common_scope(group)
+        home = common_scope(site.scope for site in group)
         keeper = _keeper(group, home, shadowed)
         if keeper is None:
             name = fresh_name(group[0].name, taken)
-            _hoist(model, group[0], home, name, front)
+            _hoist(model, group[0], home, name, edits)
         else:
             name = keeper.name
             if keeper.node is not None:
-                move_to_front(keeper, front)
-                removed.append(keeper)
+                edits.move_to_front(keeper)
         for site in group:
             if site is not keeper:
-                renames[site.scope][site.name] = name
-                removed.append(site)
-    rename_uses(root, renames)
-    remove_sites(removed, front)
-
-
-def _common_scope(group: list[Site]) -> Scope:
-    """The innermost scope around all copies."""
-    chains = [site.scope.chain() for site in group]
-    return next(scope for scope in chains[0] if all(scope in chain for chain in chains))
+                edits.replace(site, name)
+    edits.make()
 
 
 def _keeper(group: list[Site], home: Scope, shadowed: set[str]) -> Site | None:
@@ -87,12 +85,91 @@ def _keeper(group: list[Site], home: Scope, shadowed: set[str]) -> Site | None:
     return min(fit, key=lambda site: site.node is not None, default=None)
 
 
-def _hoist(model: Model, site: Site, home: Scope, name: str, front: dict[Scope, list[NodeProto]]) -> None:
+def _hoist(model: Model, site: Site, home: Scope, name: str, edits: Edits) -> None:
     """Store the tensor in a scope that all its users can see."""
     if isinstance(home.body, GraphProto) and model.proto.ir_version >= 4:
-        tensor = home.body.initializer.add()
-        tensor.CopyFrom(site.tensor)
-        tensor.name = name
+        home.body.initializer.append(renamed(site.tensor, name))
         return
     # Before IR 4 every initializer is an input as well; in a function there are none at all.
-    front[home].append(constant_node(name, site.tensor))
+    edits.front[home].append(constant_node(name, site.tensor))
+
+
+def _merge_transposed(model: Model, root: Scope, fixed: set[str], taken: set[str]) -> int:
+    """Return the number of tensors that became a Transpose."""
+    edits, shadowed = Edits(root), defined_twice(root)
+    moved: set[Site] = set()
+    found = list(_transposed(model, root, fixed, shadowed))
+    for site, keeper, order in found:
+        if keeper.node is not None and keeper not in moved:
+            moved.add(keeper)
+            edits.move_to_front(keeper)
+        # A node may not give its result a name that another graph uses too; an initializer may.
+        name = fresh_name(site.name, taken) if site.name in shadowed else site.name
+        edits.front[site.scope].append(_transpose(keeper.name, name, order, taken))
+        edits.replace(site, name)
+    edits.make()
+    return len(found)
+
+
+def _transposed(
+    model: Model, root: Scope, fixed: set[str], shadowed: set[str]
+) -> Iterator[tuple[Site, Site, tuple[int, ...]]]:
+    """Tensors with the tensor that each is made from, and the order of its axes."""
+    for group in _alike(model, root, fixed):
+        keepers: list[Site] = []
+        for site in group:
+            visible = [keeper for keeper in keepers if keeper.scope in site.scope.chain()]
+            for keeper in visible[:MOST_TRIED]:
+                order = _order(model, keeper, site)
+                if order is not None:
+                    yield site, keeper, order
+                    break
+            else:
+                if site.name not in shadowed:
+                    keepers.append(site)
+
+
+def _alike(model: Model, root: Scope, fixed: set[str]) -> Iterator[list[Site]]:
+    """Tensors of one type with the same dimensions in any order, and the same sum of their bits."""
+    import numpy as np  # late: nothing else here computes
+
+    by_shape = defaultdict(list)
+    for site in nested_sites(root, fixed):
+        if _may_be_turned(site.tensor):
+            by_shape[site.tensor.data_type, tuple(sorted(site.tensor.dims))].append(site)
+    for group in by_shape.values():
+        by_sum = defaultdict(list)
+        for site in group if len(group) > 1 else ():
+            bits = _bits(model, site)
+            by_sum[int(bits.sum(dtype=np.uint64)), int(np.bitwise_xor.reduce(bits, axis=None))].append(site)
+        yield from (same for same in by_sum.values() if len(same) > 1)
+
+
+def _may_be_turned(tensor: TensorProto) -> bool:
+    axes = sum(size > 1 for size in tensor.dims)
+    size = stored_bytes(tensor.data_type, tensor.dims) or 0
+    plain = tensor.HasField("raw_data") or len(tensor.external_data) > 0
+    few = len(tensor.dims) <= MOST_AXES
+    return plain and few and axes > 1 and size >= MIN_BYTES and tensor.data_type in NUMPY_TYPES
+
+
+def _bits(model: Model, site: Site) -> Array:
+    values = model.array(site.tensor)
+    return values.view(f"u{values.itemsize}")
+
+
+def _order(model: Model, keeper: Site, site: Site) -> tuple[int, ...] | None:
+    """The order of the keeper's axes that gives the other tensor bit for bit."""
+    one, other = _bits(model, keeper), _bits(model, site)
+    for order in itertools.permutations(range(one.ndim)):
+        turned = one.transpose(order)
+        if turned.shape == other.shape and (turned == other).all():
+            return order
+    return None
+
+
+def _transpose(source: str, output: str, order: tuple[int, ...], taken: set[str]) -> NodeProto:
+    name = fresh_name(f"{output}.transpose", taken)
+    node = NodeProto(op_type="Transpose", input=[source], output=[output], name=name)
+    node.attribute.add(name="perm", type=AttributeProto.INTS, ints=order)
+    return node

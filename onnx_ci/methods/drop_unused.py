@@ -5,18 +5,29 @@ Bytes of external data that no tensor points at are dropped by any rewrite, this
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from onnx_ci.methods.applied import Applied
+from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import drop_named, replace_nodes
 from onnx_ci.methods.options import NoOptions
-from onnx_ci.methods.scopes import fixed_names
 from onnx_ci.model.container import Model
-from onnx_ci.model.graphs import Body, bodies, nested, subgraphs, tensors
-from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
+from onnx_ci.model.graph import (
+    STANDARD_DOMAINS,
+    Body,
+    bodies,
+    captured,
+    fixed_names,
+    keep_items,
+    nested,
+    output_names,
+    subgraphs,
+    tensors,
+)
+from onnx_ci.model.proto import GraphProto, ModelProto
 
 
-def apply(model: Model, _: NoOptions) -> Applied:
+def drop_unused(model: Model, _: NoOptions) -> Applied:
     before = sum(1 for _ in tensors(model.proto))
     fixed = fixed_names(model.proto)
     _clean(model.proto.graph, fixed)
@@ -32,7 +43,7 @@ def _clean(body: Body, fixed: set[str]) -> None:
     for node in body.node:
         for graph in subgraphs(node):
             _clean(graph, fixed)
-    kept, needed = _alive(body, fixed | _outputs(body))
+    kept, needed = _alive(body, {*fixed, *output_names(body)})
     if len(kept) < len(body.node):
         positions = iter(range(len(body.node)))
         replace_nodes(body, lambda node: [node] if next(positions) in kept else [])
@@ -50,24 +61,11 @@ def _alive(body: Body, wanted: set[str]) -> tuple[set[int], set[str]]:
     needed = set(wanted)
     while pending:
         kept |= pending
-        read = {name for position in pending for name in _reads(body.node[position])}
+        nodes = [body.node[position] for position in pending]
+        read = {name for node in nodes for name in (*node.input, *captured(node))}
         needed |= read
         pending = {makers[name] for name in read if name in makers} - kept
     return kept, needed
-
-
-def _outputs(body: Body) -> set[str]:
-    return {value.name for value in body.output} if isinstance(body, GraphProto) else set(body.output)
-
-
-def _reads(node: NodeProto) -> set[str]:
-    """The names a node may read, those that its inner graphs capture included."""
-    names = set(node.input)
-    for graph in subgraphs(node):
-        for inner in nested(graph):
-            names.update(name for item in inner.node for name in item.input)
-            names |= _outputs(inner)
-    return names
 
 
 def _drop_stored(graph: GraphProto, needed: set[str]) -> None:
@@ -75,10 +73,8 @@ def _drop_stored(graph: GraphProto, needed: set[str]) -> None:
     unused = {tensor.name for tensor in graph.initializer} - needed - inputs
     alive = inputs | needed | {name for node in graph.node for name in node.output}
     drop_named(graph, unused, {info.name for info in graph.value_info} - (alive - unused))
-    sparse = [item for item in graph.sparse_initializer if item.values.name in needed | inputs]
-    if len(sparse) < len(graph.sparse_initializer):
-        graph.ClearField("sparse_initializer")
-        graph.sparse_initializer.extend(sparse)
+    used = needed | inputs
+    keep_items(graph, "sparse_initializer", lambda sparse: sparse.values.name in used)
 
 
 def _drop_functions(model: ModelProto) -> None:
@@ -91,10 +87,7 @@ def _drop_functions(model: ModelProto) -> None:
         called |= pending
         reached = (nested(by_key[key]) for key in pending)
         pending = (_calls(body for inner in reached for body in inner) & by_key.keys()) - called
-    if len(called) < len(by_key):
-        kept = [function for function in model.functions if (function.domain, function.name) in called]
-        model.ClearField("functions")
-        model.functions.extend(kept)
+    keep_items(model, "functions", lambda function: (function.domain, function.name) in called)
 
 
 def _calls(found: Iterable[Body]) -> set[tuple[str, str]]:
@@ -103,9 +96,29 @@ def _calls(found: Iterable[Body]) -> set[tuple[str, str]]:
 
 def _drop_imports(model: ModelProto) -> None:
     """Drop imports of domains that nothing belongs to; the standard one always stays."""
-    used = {"", "ai.onnx", *(node.domain for body in bodies(model) for node in body.node)}
+    used = {*STANDARD_DOMAINS, *(node.domain for body in bodies(model) for node in body.node)}
     used.update(domain for f in model.functions for domain in (f.domain, *(e.domain for e in f.opset_import)))
-    kept = [entry for entry in model.opset_import if entry.domain in used]
-    if len(kept) < len(model.opset_import):
-        model.ClearField("opset_import")
-        model.opset_import.extend(kept)
+    keep_items(model, "opset_import", lambda entry: entry.domain in used)
+
+
+def strip_docs(model: Model, _: NoOptions) -> Applied:
+    """Remove doc strings and metadata of nodes, values, tensors and graphs, not those of the model itself."""
+    for item in _documented(model.proto):
+        for name in ("doc_string", "metadata_props"):
+            if name in item.DESCRIPTOR.fields_by_name:
+                item.ClearField(name)
+    return Applied(0)
+
+
+def _documented(model: ModelProto) -> Iterator[Any]:
+    """Everything that can carry notes, but for the model itself."""
+    yield from tensors(model)
+    for body in bodies(model):
+        yield body
+        yield from body.value_info
+        if isinstance(body, GraphProto):
+            yield from body.input
+            yield from body.output
+        for node in body.node:
+            yield node
+            yield from node.attribute

@@ -1,65 +1,89 @@
-"""Edits of whole node and tensor lists, in one pass each."""
+"""Edits of a graph: nodes and stored tensors replaced, nodes put in order, weights made inputs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from onnx_ci.methods.scopes import Scope, Site
-from onnx_ci.model.graphs import Body
+from onnx_ci.model.container import Model
+from onnx_ci.model.graph import (
+    Body,
+    Scope,
+    Site,
+    all_names,
+    captured,
+    defined_twice,
+    fixed_names,
+    fresh_name,
+    keep_items,
+    nested_sites,
+    rename_uses,
+    subgraphs,
+)
 from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
+OVERRIDABLE = 4  # the IR version from which an initializer may be a default
 
-def remove_sites(removed: Iterable[Site], front: Mapping[Scope, Sequence[NodeProto]]) -> None:
-    """Take stored tensors out of their bodies, and put nodes at the front of some."""
-    by_scope: dict[Scope, list[Site]] = defaultdict(list)
-    for site in removed:
-        by_scope[site.scope].append(site)
-    # Innermost first: rebuilding a list of nodes copies the graphs inside them.
-    for scope in sorted({**by_scope, **front}, key=lambda scope: -len(scope.chain())):
-        constants = {site.name for site in by_scope[scope] if site.node is not None}
-        initializers = {site.name for site in by_scope[scope] if site.node is None}
-        replace_nodes(
-            scope.body,
-            lambda node, names=constants: [] if node.output and node.output[0] in names else [node],  # type: ignore[misc]
-            front=front.get(scope, ()),
-        )
+
+class Edits:
+    """Changes to a graph and the graphs inside it, collected first and made together."""
+
+    def __init__(self, root: Scope) -> None:
+        self.root = root
+        self.front: dict[Scope, list[NodeProto]] = defaultdict(list)  # nodes to put before all others
+        self.removed: dict[Scope, list[Site]] = defaultdict(list)
+        self._renames: dict[Scope, dict[str, str]] = defaultdict(dict)
+
+    def remove(self, site: Site) -> None:
+        self.removed[site.scope].append(site)
+
+    def replace(self, site: Site, name: str) -> None:
+        """Remove a stored tensor; what reads it is to read `name` instead."""
+        self.remove(site)
+        self._renames[site.scope][site.name] = name
+
+    def move_to_front(self, site: Site) -> None:
+        """Put a Constant where all can read it."""
+        copy = NodeProto()
+        copy.CopyFrom(site.node)
+        self.front[site.scope].append(copy)
+        self.remove(site)
+
+    def make(self) -> None:
+        rename_uses(self.root, self._renames)
+        # Innermost first: rebuilding a list of nodes copies the graphs inside them.
+        for scope in sorted({**self.removed, **self.front}, key=lambda scope: -len(scope.chain())):
+            self._make_in(scope)
+
+    def _make_in(self, scope: Scope) -> None:
+        constants = {site.name for site in self.removed[scope] if site.node is not None}
+        initializers = {site.name for site in self.removed[scope] if site.node is None}
+
+        def change(node: NodeProto) -> list[NodeProto]:
+            return [] if node.output and node.output[0] in constants else [node]
+
+        replace_nodes(scope.body, change, front=self.front[scope])
         if isinstance(scope.body, GraphProto):
             drop_named(scope.body, initializers, constants | initializers)
 
 
-def move_to_front(site: Site, front: dict[Scope, list[NodeProto]]) -> None:
-    """Put a copy of a Constant where all can read it; its site is to be removed along with others."""
-    copy = NodeProto()
-    copy.CopyFrom(site.node)
-    front[site.scope].append(copy)
-
-
-def drop_named(graph: GraphProto, initializers: set[str], infos: set[str]) -> None:
+def drop_named(graph: GraphProto, initializers: Collection[str], infos: Collection[str]) -> None:
     """Remove initializers and value infos by name."""
-    if initializers:
-        kept = [tensor for tensor in graph.initializer if tensor.name not in initializers]
-        graph.ClearField("initializer")
-        graph.initializer.extend(kept)
-    if any(info.name in infos for info in graph.value_info):
-        left = [info for info in graph.value_info if info.name not in infos]
-        graph.ClearField("value_info")
-        graph.value_info.extend(left)
+    keep_items(graph, "initializer", lambda tensor: tensor.name not in initializers)
+    keep_items(graph, "value_info", lambda info: info.name not in infos)
 
 
 def replace_nodes(
     body: Body, change: Callable[[NodeProto], Sequence[NodeProto]], *, front: Sequence[NodeProto] = ()
 ) -> None:
     """Replace each node by the nodes `change` gives for it, and put others before them all."""
-    nodes = [*front, *(new for node in body.node for new in change(node))]
-    if (
-        len(nodes) == len(body.node)
-        and not front
-        and all(a is b for a, b in zip(nodes, body.node, strict=True))
-    ):
-        return
-    body.ClearField("node")
-    body.node.extend(nodes)
+    nodes = list(front)
+    for node in body.node:
+        nodes += change(node)
+    same = len(nodes) == len(body.node) and all(a is b for a, b in zip(nodes, body.node, strict=True))
+    if not same:
+        body.ClearField("node")
+        body.node.extend(nodes)
 
 
 def constant_node(name: str, tensor: TensorProto) -> NodeProto:
@@ -68,11 +92,87 @@ def constant_node(name: str, tensor: TensorProto) -> NodeProto:
     return node
 
 
-def cast_to_float(source: str, output: str, name: str) -> NodeProto:
-    return cast_node(source, output, name, TensorProto.FLOAT)
-
-
-def cast_node(source: str, output: str, name: str, to: int) -> NodeProto:
+def cast_node(source: str, output: str, to: int, name: str | None = None) -> NodeProto:
     node = NodeProto(op_type="Cast", input=[source], output=[output], name=name)
     node.attribute.add(name="to", type=AttributeProto.INT, i=to)
     return node
+
+
+def renamed(tensor: TensorProto, name: str) -> TensorProto:
+    """Return a copy of a tensor under another name."""
+    copy = TensorProto()
+    copy.CopyFrom(tensor)
+    copy.name = name
+    return copy
+
+
+def declare_input(graph: GraphProto, tensor: TensorProto) -> None:
+    """Add a graph input of the name, type and shape of a tensor."""
+    declared = graph.input.add(name=tensor.name).type.tensor_type
+    declared.elem_type = tensor.data_type
+    declared.shape.SetInParent()
+    for dim in tensor.dims:
+        declared.shape.dim.add(dim_value=dim)
+
+
+def sort_nodes(body: Body) -> None:
+    """Put nodes in the order they run in, which the standard asks for and some libraries don't keep.
+
+    Inner graphs too. Nodes that stand right stay where they are.
+    """
+    for node in body.node:
+        for graph in subgraphs(node):
+            sort_nodes(graph)
+    order = list(_running_order(body))
+    if order != list(range(len(body.node))):
+        nodes = [body.node[position] for position in order]
+        body.ClearField("node")
+        body.node.extend(nodes)
+
+
+def _running_order(body: Body) -> Iterator[int]:
+    """Positions, each after those it waits for. Without recursion: graphs are deep."""
+    makers = {name: position for position, node in enumerate(body.node) for name in node.output if name}
+    done: set[int] = set()
+    for start in range(len(body.node)):
+        pending = [start]
+        waiting: set[int] = set()
+        while pending:
+            position = pending[-1]
+            needed = {*body.node[position].input, *captured(body.node[position])}
+            missing = {makers[name] for name in needed if name in makers} - done - {position}
+            if position in done:
+                pending.pop()
+            elif position in waiting or not missing:  # twice with something missing: a circle, left alone
+                done.add(position)
+                pending.pop()
+                yield position
+            else:
+                waiting.add(position)
+                pending += sorted(missing, reverse=True)
+
+
+def probe(model: Model, names: Collection[str]) -> tuple[Model, dict[str, list[str]]]:
+    """Return the model with these tensors as inputs that have defaults, and what the inputs are called.
+
+    An initializer that is a graph input as well is a default that a caller may override: so weights can be
+    exchanged from one run to the next, in one session. Those inside branches and loops are moved out to
+    where callers can reach them.
+    """
+    copy = model.copy()
+    root = Scope(copy.proto.graph)
+    edits, taken, shadowed = Edits(root), all_names(copy.proto), defined_twice(root)
+    inputs: dict[str, list[str]] = defaultdict(list)
+    defaults: list[TensorProto] = []
+    for site in nested_sites(root, fixed_names(copy.proto)):
+        if site.name in names:
+            name = fresh_name(site.name, taken) if site.name in shadowed else site.name
+            edits.replace(site, name)
+            inputs[site.name].append(name)
+            defaults.append(renamed(site.tensor, name))
+    edits.make()
+    for tensor in defaults:
+        copy.proto.graph.initializer.append(tensor)
+        declare_input(copy.proto.graph, tensor)
+    copy.proto.ir_version = max(copy.proto.ir_version, OVERRIDABLE)
+    return copy, dict(inputs)

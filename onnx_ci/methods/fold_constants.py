@@ -7,24 +7,45 @@ What is computed is what onnxruntime would compute when a session starts, bit fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from onnx_ci.methods.applied import Applied
+from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import constant_node, drop_named, replace_nodes
-from onnx_ci.methods.folding.folder import Budget, Folder, takes
+from onnx_ci.methods.evaluator import Call, NotEvaluated, Operand, Result, check, ordinary, plan
 from onnx_ci.methods.options import NoOptions
-from onnx_ci.methods.scopes import Scope, fixed_names, roots
-from onnx_ci.model.container import Model
-from onnx_ci.model.graphs import tensors
-from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
+from onnx_ci.methods.rounding import Array
+from onnx_ci.model.container import Model, element_count, location
+from onnx_ci.model.dtypes import NUMPY_TYPES
+from onnx_ci.model.graph import (
+    STANDARD_DOMAINS,
+    Key,
+    Scope,
+    fixed_names,
+    opset,
+    output_names,
+    roots,
+    short_constant,
+    sites,
+    tensors,
+)
+from onnx_ci.model.proto import FunctionProto, GraphProto, NodeProto, TensorProto
 
 WORK = 4  # bytes that may be computed, in multiples of what the model stores, and some for small models
 MORE_WORK = 1 << 26
+UNREAD = ("Shape", "Size")  # these need no values
+SMALL = 1 << 16  # bytes; a larger tensor is read only where its result takes its place
+OVERHEAD = 12  # bytes that a stored tensor takes apart from its name and values, mostly
+SLACK = 1 << 10  # bytes; smaller results may grow at first: what reads them is mostly folded as well
+TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+
+Place = tuple[Scope, int]  # a node, by its position
 
 
-def apply(model: Model, _: NoOptions) -> Applied:
-    stored = sum(takes(model, tensor) for tensor in tensors(model.proto))
-    budget = Budget(WORK * stored + MORE_WORK)
+def fold_constants(model: Model, _: NoOptions) -> Applied:
+    stored = sum(_taken(model, tensor) for tensor in tensors(model.proto))
+    budget = WorkBudget(WORK * stored + MORE_WORK)
     fixed = fixed_names(model.proto)
     folded = 0
     for root in roots(model.proto):
@@ -44,22 +65,205 @@ def _rewrite(model: Model, scope: Scope, folder: Folder) -> None:
     folded = {position for home, position in folder.folded if home is scope}
     if not folded and not gone:
         return
-    graph = scope.body if isinstance(scope.body, GraphProto) and model.proto.ir_version >= 4 else None
+    # Before IR 4 every initializer is an input as well, and a function has none: a Constant it is.
+    as_initializers = isinstance(scope.body, GraphProto) and model.proto.ir_version >= 4
     positions = iter(range(len(scope.body.node)))
 
     def change(node: NodeProto) -> list[NodeProto]:
-        if next(positions) in folded:
-            return [] if graph is not None else _constants(node, made)
-        stored = node.op_type == "Constant" and node.output and node.output[0] in gone
-        return [] if stored else [node]
+        if next(positions) not in folded:
+            stored = node.op_type == "Constant" and node.output and node.output[0] in gone
+            return [] if stored else [node]
+        if as_initializers:
+            return []
+        return [constant_node(name, made[name]) for name in node.output if name in made]
 
     replace_nodes(scope.body, change)
     if isinstance(scope.body, GraphProto):
         drop_named(scope.body, gone, gone | made.keys())
-    if graph is not None:
-        graph.initializer.extend(made.values())
+    if as_initializers:
+        scope.body.initializer.extend(made.values())
 
 
-def _constants(node: NodeProto, made: Mapping[str, TensorProto]) -> list[NodeProto]:
-    """Before IR 4 every initializer is an input as well, and a function has none: a Constant it is."""
-    return [constant_node(name, made[name]) for name in node.output if name in made]
+@dataclass
+class WorkBudget:
+    """Bytes that may still be computed: a model may be made to keep a computer busy for days."""
+
+    left: int
+
+
+class Folder:
+    """Finds the nodes to fold in one graph or function, with all that is nested in it.
+
+    `folded` nodes and tensors that `died` can go; `results` take their place.
+    """
+
+    def __init__(self, model: Model, root: Scope, fixed: set[str], budget: WorkBudget) -> None:
+        self.model = model
+        self.root = root
+        self.budget = budget
+        self.opset = opset(root.body if isinstance(root.body, FunctionProto) else model.proto)
+        self.left = Counter({key: len(uses) for key, uses in root.readers.items()})  # reads still there
+        self.stored: dict[Key, TensorProto] = {}
+        self.constants: dict[Key, NodeProto] = {}  # the Constant nodes around stored tensors
+        self.bound: dict[Scope, set[str]] = {}
+        self.folded: dict[Place, set[Key]] = {}  # with what each one reads and gives
+        self.died: set[Key] = set()
+        for scope in root.nested():
+            outputs = output_names(scope.body)
+            self.bound[scope] = fixed.union(outputs)
+            self.left.update((scope.home(name), name) for name in outputs)
+            for site in sites(scope, fixed):
+                if _readable(site.tensor):
+                    self.stored[scope, site.name] = site.tensor
+            self._find_constants(scope)
+
+    def _find_constants(self, scope: Scope) -> None:
+        for node in scope.body.node:
+            if node.op_type != "Constant" or len(node.output) != 1:
+                continue
+            name = node.output[0]
+            self.constants[scope, name] = node
+            values = short_constant(node)
+            if values is not None and scope.defined[name] == 1:
+                self.stored[scope, name] = tensor = TensorProto(name=name)
+                self.model.set_array(tensor, values)
+
+    def run(self) -> None:
+        """A node is looked at again when something that it reads has changed."""
+        waiting = deque(
+            (scope, position) for scope in self.root.nested() for position in range(len(scope.body.node))
+        )
+        while waiting:
+            place = waiting.popleft()
+            if place not in self.folded and self._fold(place):
+                waiting.extend(self._affected(place))
+        changed = self.died | {key for place in self.folded for key in _given(place)}
+        for together in connected({place: keys & changed for place, keys in self.folded.items()}):
+            if self._gain(together) <= 0:
+                for place in together:
+                    self.died -= self.folded.pop(place)
+
+    def results(self, scope: Scope) -> dict[str, TensorProto]:
+        """What the folded nodes of a scope gave, as far as something still reads it."""
+        names = [name for home, at in self.folded if home is scope for name in home.body.node[at].output]
+        return {name: self.stored[scope, name] for name in names if self.left[scope, name]}
+
+    def _gain(self, together: Sequence[Place]) -> int:
+        """The bytes that some folded nodes save, once all of them are gone."""
+        made = {key for place in together for key in _given(place)}
+        read = {key for place in together for key in self.folded[place]}
+        before: int = sum(scope.body.node[at].ByteSize() for scope, at in together)
+        before += sum(map(self._freed, (read & self.died) - made))
+        return before - sum(_taken(self.model, self.stored[key]) for key in made if self.left[key])
+
+    def _affected(self, place: Place) -> Iterator[Place]:
+        """Take out what a folded node reads; give the readers that may be the last ones of something now."""
+        scope, position = place
+        read = _reads(scope, scope.body.node[position])
+        self.left.subtract(read)
+        changed = [key for key in dict.fromkeys(read) if self.left[key] in (1, 2)]
+        for key in (*changed, *_given(place)):
+            for use in self.root.readers.get(key, ()):
+                yield use.scope, use.position
+
+    def _fold(self, place: Place) -> bool:
+        scope, position = place
+        node = scope.body.node[position]
+        read = _reads(scope, node)
+        if not self._foldable(scope, node) or any(key not in self.stored for key in read):
+            return False
+        operands = {key: Operand.stored(self.model, self.stored[key]) for key in read}
+        dying = {key for key, count in Counter(read).items() if self.left[key] == count}
+        try:
+            given = [operands[scope.home(name), name] if name else None for name in node.input]
+            result = plan(Call(node, given, self.opset), node.op_type)
+            self._check_cost(scope, node, result, dying)
+            kept = [operand for key, operand in operands.items() if key not in dying]
+            check(node.op_type in UNREAD or all(operand.nbytes <= SMALL for operand in kept))
+            values = result.compute()
+        except NotEvaluated:
+            return False
+        self.folded[place] = {*operands, *_given(place)}
+        self.died |= dying
+        self._store(scope, node, values, [self.stored[key] for key in sorted(dying, key=lambda key: key[1])])
+        return True
+
+    def _foldable(self, scope: Scope, node: NodeProto) -> bool:
+        if node.domain not in STANDARD_DOMAINS:
+            return False
+        own = all(name and scope.defined[name] == 1 for name in node.output)
+        given = any(entry.ref_attr_name for entry in node.attribute)
+        return own and not given and not self.bound[scope].intersection(node.output)
+
+    def _check_cost(self, scope: Scope, node: NodeProto, result: Result, dying: set[Key]) -> None:
+        """What is stored must not be larger than what goes; nothing is computed before that is clear."""
+        check(len(result.shapes) == len(node.output) and all(map(ordinary, result.shapes)))
+        used = [number for number, name in enumerate(node.output) if self.left[scope, name]]
+        needed = sum(result.nbytes(number) + OVERHEAD + len(node.output[number]) for number in used)
+        work = sum(result.nbytes(number) for number in range(len(node.output)))
+        freed = max(node.ByteSize() + sum(map(self._freed, dying)), SLACK)
+        check(bool(used) and needed <= freed and work <= min(freed, self.budget.left))
+        self.budget.left -= work
+
+    def _freed(self, key: Key) -> int:
+        """The bytes that go with a stored tensor and the Constant node around it, if there is one."""
+        tensor, node = self.stored[key], self.constants.get(key)
+        if node is None or self.model.span(tensor) is not None:
+            return _taken(self.model, tensor)
+        return int(node.ByteSize())
+
+    def _store(
+        self, scope: Scope, node: NodeProto, values: Sequence[Array], replaced: Sequence[TensorProto]
+    ) -> None:
+        """Results belong to the external file of what they replace, if that had one."""
+        home = next((tensor for tensor in replaced if location(tensor)), None)
+        for name, value in zip(node.output, values, strict=True):
+            tensor = TensorProto(name=name)
+            tensor.external_data.extend(home.external_data if home is not None else ())
+            self.model.set_array(tensor, value)
+            self.stored[scope, name] = tensor
+
+
+def _reads(scope: Scope, node: NodeProto) -> list[Key]:
+    return [(scope.home(name), name) for name in node.input if name]
+
+
+def _given(place: Place) -> list[Key]:
+    scope, position = place
+    return [(scope, name) for name in scope.body.node[position].output]
+
+
+def _taken(model: Model, tensor: TensorProto) -> int:
+    """The bytes of a stored tensor, apart from the node around it if it has one."""
+    span = model.span(tensor)
+    return tensor.ByteSize() if span is None else span.length + len(tensor.name) + OVERHEAD
+
+
+def _readable(tensor: TensorProto) -> bool:
+    """Of a type that numpy has, and with as many values as its shape says."""
+    if tensor.data_type not in NUMPY_TYPES or not ordinary(tensor.dims):
+        return False
+    plain = tensor.HasField("raw_data") or len(tensor.external_data) > 0
+    return plain or sum(len(getattr(tensor, name)) for name in TYPED) == element_count(tensor)
+
+
+def connected(folded: Mapping[Place, set[Key]]) -> list[list[Place]]:
+    """Folded nodes in groups: two that have a name in common belong together."""
+    places: dict[Key, list[Place]] = defaultdict(list)
+    for place, keys in folded.items():
+        for key in keys:
+            places[key].append(place)
+    groups: list[list[Place]] = []
+    seen: set[Place] = set()
+    for start in folded:
+        if start in seen:
+            continue
+        seen.add(start)
+        group = [start]
+        for place in group:  # grows while it is walked
+            for key in folded[place]:
+                new = [other for other in places.pop(key, ()) if other not in seen]
+                seen.update(new)
+                group += new
+        groups.append(group)
+    return groups

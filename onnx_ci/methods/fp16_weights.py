@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.edit import cast_to_float
+from onnx_ci.methods.catalogue import Applied
+from onnx_ci.methods.edit import cast_node
 from onnx_ci.methods.options import Fp16Weights
-from onnx_ci.methods.slices import Array
+from onnx_ci.methods.rounding import Array
 from onnx_ci.methods.weights import Encode, Encoder, encode_weights, plain_weight
 from onnx_ci.model.container import Model
-from onnx_ci.model.graphs import opset
-from onnx_ci.model.proto import NodeProto
+from onnx_ci.model.graph import opset
+from onnx_ci.model.proto import NodeProto, TensorProto
 
 MIN_OPSET = 6  # Cast takes its type as a number from here on
 MIN_SQNR = 40.0  # dB; fp16 gives 70 and more unless values fall below its range
 KEPT = "masks, indices or out of range"
 
 
-def apply(model: Model, options: Fp16Weights) -> Applied:
+def fp16_weights(model: Model, options: Fp16Weights) -> Applied:
     encode = encoding(model, options)
     return encode_weights(model, options, encode, kept=KEPT) if encode else Applied(0)
 
@@ -33,7 +33,7 @@ def _as_half(encoder: Encoder, values: Array) -> list[NodeProto] | None:
     if half is None:
         return None
     stored = encoder.store("f16", half)
-    return [cast_to_float(stored, encoder.output, encoder.name("cast"))]
+    return [cast_node(stored, encoder.output, TensorProto.FLOAT, encoder.name("cast"))]
 
 
 def _to_half(values: Array) -> Array | None:

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.bit_planes import rebuilt
-from onnx_ci.methods.decoder import Decoder
-from onnx_ci.methods.encodings import along_axis, dequantize_node, from_blocks, summed_axis
+from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.options import Int4Weights
-from onnx_ci.methods.raise_opset import raise_opset
-from onnx_ci.methods.rounding import asymmetric, clipped, codes
-from onnx_ci.methods.slices import Array, block_axis, bounds, by_block
-from onnx_ci.methods.table_levels import nearest_levels, pair_table
-from onnx_ci.methods.weights import Encode, Encoder, encode_weights, plain_weight
+from onnx_ci.methods.rounding import (
+    Array,
+    asymmetric,
+    block_axis,
+    bounds,
+    by_block,
+    clipped,
+    codes,
+    levels_of,
+    nearest_levels,
+    pair_table,
+)
+from onnx_ci.methods.weights import (
+    Encode,
+    Encoder,
+    along_axis,
+    dequantize_node,
+    encode_weights,
+    plain_weight,
+    summed_axis,
+)
 from onnx_ci.model.container import Model
-from onnx_ci.model.graphs import opset
-from onnx_ci.model.proto import NodeProto, TensorProto
+from onnx_ci.model.graph import STANDARD_DOMAINS, bodies, opset
+from onnx_ci.model.proto import ModelProto, NodeProto, TensorProto, full_onnx
 
 FOLD_OPSET = 7  # Mul broadcasts as numpy does from here on
 PAIRS = 4  # bits of which a byte holds a pair
 DQ_OPSET, DQ_IR = 21, 10  # DequantizeLinear of 4-bit blocks
 RATIOS = (0.95, 0.9, 0.85, 0.8)
 LARGEST = 65504.0  # of fp16, in which scales are stored
+OLDEST = 13  # the opset before which too much changed in ways that a signature does not show
+# Operators whose meaning changed since then while their signature did not say so.
+CHANGED = {"GroupNormalization", "RoiAlign", "AveragePool", "Upsample", "Resize"}
 
 
-def apply(model: Model, options: Int4Weights) -> Applied:
+def int4_weights(model: Model, options: Int4Weights) -> Applied:
     reason = _not_possible(model, options) if options.encoding == "dq" else ""
     encode = encoding(model, options)
     if reason or encode is None:
@@ -63,24 +81,37 @@ def _not_possible(model: Model, options: Int4Weights) -> str:
 def _as_fold(encoder: Encoder, values: Array, block: int, bits: int) -> list[NodeProto]:
     axis = block_axis(values, block)
     grid = by_block(np.moveaxis(values, axis, -1).reshape(-1), block)
-    decoder = Decoder(encoder)
-    value = _in_pairs(decoder, grid, block) if bits == PAIRS else _in_planes(decoder, grid, block, bits)
-    from_blocks(decoder, value, values.shape, axis, stored=grid.size)
-    return decoder.done()
+    value = _in_pairs(encoder, grid, block) if bits == PAIRS else _in_planes(encoder, grid, block, bits)
+    encoder.from_blocks(value, values.shape, axis, stored=grid.size)
+    return encoder.done()
 
 
-def _in_pairs(decoder: Decoder, grid: Array, block: int) -> str:
+def _in_pairs(encoder: Encoder, grid: Array, block: int) -> str:
     """Two codes a byte, looked up as a pair: a table of 256 pairs serves all weights."""
     levels, scale = nearest_levels(grid)
-    stored = decoder.encoder.store("q", packed(levels).reshape(-1, block // 2))
-    index = decoder.cast(stored, "index", TensorProto.INT32)
-    value = decoder.node("Gather", [decoder.encoder.table("int4_pairs", pair_table()), index])
-    return decoder.scaled(value, scale.reshape(-1, 1, 1))
+    stored = encoder.store("q", packed(levels).reshape(-1, block // 2))
+    index = encoder.cast(stored, "index", TensorProto.INT32)
+    value = encoder.node("Gather", [encoder.table("int4_pairs", pair_table()), index])
+    return encoder.scaled(value, scale.reshape(-1, 1, 1))
 
 
-def _in_planes(decoder: Decoder, grid: Array, block: int, bits: int) -> str:
-    found, scale = nearest_levels(grid, bits)
-    return decoder.scaled(rebuilt(decoder, found, bits, block), scale.reshape(-1, 1))
+def _in_planes(encoder: Encoder, grid: Array, block: int, bits: int) -> str:
+    """Codes of 2 to 7 bits without a bit wasted: in planes of 4, 2 and 1 bits that tables put together.
+
+    A byte holds bits of two codes in the plane of 4 bits, of four in that of 2, of eight in that of 1. A
+    table with 256 rows gives for each byte what its bits are worth; the planes' values add up to the codes.
+    """
+    levels, scale = nearest_levels(grid, bits)
+    shape = encoder.store("blocks", np.array([-1, block], np.int64))
+    total = ""
+    for width, shift in planes(bits):
+        stored = encoder.store(f"q{width}", _plane(levels.reshape(-1), width, shift))
+        index = encoder.cast(stored, f"index{width}", TensorProto.INT32)
+        table = encoder.table(f"bits{width}_{shift}", _plane_table(width, shift))
+        part = encoder.node("Reshape", [encoder.node("Gather", [table, index]), shape])
+        total = encoder.node("Add", [total, part]) if total else part
+    value = encoder.node("Gather", [encoder.table(f"int{bits}_levels", levels_of(bits)), total])
+    return encoder.scaled(value, scale.reshape(-1, 1))
 
 
 def _as_dq(encoder: Encoder, values: Array, block: int) -> list[NodeProto]:
@@ -103,3 +134,76 @@ def packed(codes: Array) -> Array:
     flat = np.append(flat, np.uint8(0)) if flat.size % 2 else flat
     joined: Array = flat[0::2] | (flat[1::2] << np.uint8(4))
     return joined
+
+
+def planes(bits: int) -> list[tuple[int, int]]:
+    """The planes of a code as (bits, shift), the lowest first."""
+    found, shift = [], 0
+    for width in (4, 2, 1):
+        if bits & width:
+            found.append((width, shift))
+            shift += width
+    return found
+
+
+def _plane(codes: Array, width: int, shift: int) -> Array:
+    """The bits of a plane, packed into bytes; the length of codes is a multiple of eight."""
+    rows = ((codes >> np.uint8(shift)) & np.uint8((1 << width) - 1)).reshape(-1, 8 // width)
+    out = np.zeros(len(rows), np.uint8)
+    for position in range(8 // width):
+        out |= rows[:, position] << np.uint8(width * position)
+    return out
+
+
+def _plane_table(width: int, shift: int) -> Array:
+    """What a byte of a plane adds to each of its codes."""
+    byte = np.arange(256, dtype=np.int32)
+    columns = [((byte >> (width * at)) & ((1 << width) - 1)) << shift for at in range(8 // width)]
+    return np.stack(columns, axis=1)
+
+
+def raise_opset(model: ModelProto, target: int, ir: int) -> str:
+    """Raise opset and IR version to at least these, or change nothing and say why not."""
+    version = opset(model)
+    reason = "" if version >= target else _obstacle(model, version, target)
+    if not reason:
+        for entry in model.opset_import:
+            if entry.domain in STANDARD_DOMAINS:
+                entry.version = max(entry.version, target)
+        model.ir_version = max(model.ir_version, ir)
+    return reason
+
+
+def _obstacle(model: ModelProto, version: int, target: int) -> str:
+    imports = [entry for entry in model.opset_import if entry.domain in STANDARD_DOMAINS]
+    if version < OLDEST or model.functions or len(imports) != 1:
+        return f"opset {version} can't be raised: it is below {OLDEST}, or the model has functions of its own"
+    nodes = [node for body in bodies(model) for node in body.node if node.domain in STANDARD_DOMAINS]
+    changed = sorted({node.op_type for node in nodes if not _means_the_same(node, version, target)})
+    return f"opset {version} can't be raised: {', '.join(changed[:3])} changed since" if changed else ""
+
+
+def _means_the_same(node: NodeProto, version: int, target: int) -> bool:
+    defs = full_onnx().defs
+    try:
+        old, new = (defs.get_schema(node.op_type, at, "") for at in (version, target))
+    except defs.SchemaError:
+        return False
+    if old.since_version == new.since_version:
+        return True
+    if node.op_type in CHANGED or (node.op_type == "Split" and len(node.input) < 2):
+        return False
+    return _extends(old, new)
+
+
+def _extends(old: Any, new: Any) -> bool:
+    """Whether the new signature takes all that the old one did, and asks for nothing more."""
+    kept = all(
+        name in new.attributes and new.attributes[name].default_value == attribute.default_value
+        for name, attribute in old.attributes.items()
+    )
+    asked = any(new.attributes[name].required for name in new.attributes.keys() - old.attributes.keys())
+    inputs = [[value.name for value in schema.inputs] for schema in (old, new)]
+    outputs = [[value.name for value in schema.outputs] for schema in (old, new)]
+    longer = inputs[1][: len(inputs[0])] == inputs[0] and new.min_input <= old.min_input
+    return bool(kept and not asked and longer and outputs[0] == outputs[1] and not new.deprecated)

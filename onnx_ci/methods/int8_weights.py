@@ -10,22 +10,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.encodings import (
+from onnx_ci.methods.catalogue import Applied
+from onnx_ci.methods.options import Int8Weights
+from onnx_ci.methods.rounding import (
+    Array,
+    Levels,
+    asymmetric,
+    block_axis,
+    bounds,
+    by_axis,
+    by_block,
+    clipped,
+    codes,
+    errors,
+    in_half,
+    symmetric,
+)
+from onnx_ci.methods.weights import (
+    Encode,
+    Encoder,
     along_axis,
     dequantize,
+    encode_weights,
     fold,
     fold_blocks,
+    plain_weight,
     rounded,
     stands_first,
     summed_axis,
 )
-from onnx_ci.methods.options import Int8Weights
-from onnx_ci.methods.rounding import Levels, asymmetric, clipped, codes, errors, in_half, symmetric
-from onnx_ci.methods.slices import Array, block_axis, bounds, by_axis, by_block
-from onnx_ci.methods.weights import Encode, Encoder, encode_weights, plain_weight
 from onnx_ci.model.container import Model
-from onnx_ci.model.graphs import opset
+from onnx_ci.model.graph import opset
 from onnx_ci.model.proto import NodeProto
 
 FOLD_OPSET = 7  # Mul broadcasts as numpy does from here on
@@ -35,7 +50,7 @@ RUNS = -1  # instead of an axis: runs of elements
 
 
 @dataclass(frozen=True)
-class Choice:
+class Scaling:
     """One way to share scales: along an axis, for all (None), or in runs; and what it costs in bits."""
 
     axis: int | None
@@ -54,7 +69,7 @@ class Choice:
         return float(2 ** (bits / 2))
 
 
-def apply(model: Model, options: Int8Weights) -> Applied:
+def int8_weights(model: Model, options: Int8Weights) -> Applied:
     _, note = _possible(options, opset(model.proto))
     encode = encoding(model, options)
     if encode is None:
@@ -89,14 +104,14 @@ def _possible(options: Int8Weights, version: int) -> tuple[str, str]:
 
 def _as_fold(encoder: Encoder, values: Array, granularity: str, block: int) -> list[NodeProto]:
     """A tensor with one axis has no channels, and a single scale is far too coarse for most: blocks, then."""
-    choices: list[Choice] = []
+    choices: list[Scaling] = []
     axis = 0
     if granularity == "block" or (granularity == "channel" and not _channel_axes(values)):
         axis = block_axis(values, block)
         choices += _run_choices(np.moveaxis(values, axis, -1).reshape(-1), block)
     if granularity != "block":
         choices += _axis_choices(values, per_channel=granularity == "channel")
-    choice = best_choice(choices)
+    choice = best_scaling(choices)
     found = codes(choice.grid, choice.levels)
     if choice.axis == RUNS:
         return fold_blocks(encoder, rounded(found, choice.levels, (-1, 1), (-1, block)), values.shape, axis)
@@ -113,37 +128,37 @@ def _as_dq(encoder: Encoder, values: Array, granularity: str, block: int) -> lis
         granularity = "tensor"
     if granularity == "block":
         axis = summed_axis(encoder.site, values.ndim)
-        choice = best_choice(_run_choices(np.moveaxis(values, axis, -1), block))
+        choice = best_scaling(_run_choices(np.moveaxis(values, axis, -1), block))
         found = along_axis(codes(choice.grid, choice.levels), choice.levels, values.shape, axis)
         return dequantize(encoder, found, axis, block)
-    choice = best_choice(_axis_choices(values, per_channel=granularity != "tensor"))
+    choice = best_scaling(_axis_choices(values, per_channel=granularity != "tensor"))
     shape = () if choice.axis is None else (-1,)
     found = rounded(codes(choice.grid, choice.levels), choice.levels, shape, values.shape)
     return dequantize(encoder, found, choice.axis)
 
 
-def best_choice(choices: Iterable[Choice]) -> Choice:
+def best_scaling(choices: Iterable[Scaling]) -> Scaling:
     """The way that leaves the least error: the two most promising are tried, and extremes clipped."""
     ranked = sorted(choices, key=lambda c: c.levels.noise * c.handicap())[:2]
     if len(ranked) > 1:
         ranked.sort(key=lambda c: float(errors(c.grid, c.levels).sum()) * c.handicap())
     best = ranked[0]
-    return Choice(best.axis, best.grid, clipped(best.grid, best.levels))
+    return Scaling(best.axis, best.grid, clipped(best.grid, best.levels))
 
 
 def _channel_axes(values: Array) -> list[int]:
     return [axis for axis, size in enumerate(values.shape) if 1 < size < values.size]
 
 
-def _axis_choices(values: Array, *, per_channel: bool) -> Iterator[Choice]:
+def _axis_choices(values: Array, *, per_channel: bool) -> Iterator[Scaling]:
     for axis in [None, *(_channel_axes(values) if per_channel else [])]:
         grid = by_axis(values, axis)
-        yield from (Choice(axis, grid, levels) for levels in _levels(grid))
+        yield from (Scaling(axis, grid, levels) for levels in _levels(grid))
 
 
-def _run_choices(values: Array, block: int) -> Iterator[Choice]:
+def _run_choices(values: Array, block: int) -> Iterator[Scaling]:
     grid = by_block(values, block)
-    yield from (Choice(RUNS, grid, in_half(levels)) for levels in _levels(grid))
+    yield from (Scaling(RUNS, grid, in_half(levels)) for levels in _levels(grid))
 
 
 def _levels(grid: Array) -> list[Levels]:

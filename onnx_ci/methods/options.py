@@ -2,9 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeVar
 
-from onnx_ci.methods.option_kinds import choice, count, file_name, flag, size, texts
+from onnx_ci.errors import OptionError
+from onnx_ci.util import scalars
+from onnx_ci.util.scalars import Scalar
+
+Options = TypeVar("Options")
+
+
+def _option(default: object, scalar: Scalar) -> Any:
+    return field(default=default, metadata={"scalar": scalar})
+
+
+def choice(default: str, *others: str) -> Any:
+    """One of a few words."""
+    return _option(default, scalars.choice((default, *others)))
+
+
+def count(default: int, *, least: int, most: int | None = None) -> Any:
+    """A whole number within bounds."""
+    return _option(default, scalars.whole(least, most))
+
+
+def flag(default: bool = False) -> Any:
+    """true or false."""
+    return _option(default, scalars.FLAG)
+
+
+def texts() -> Any:
+    """A list of texts."""
+    return _option((), scalars.NAMES)
+
+
+def kinds(options: type[Any]) -> dict[str, Scalar]:
+    """Return what each option may be."""
+    return {item.name: item.metadata["scalar"] for item in fields(options)}
+
+
+def read_options(method: str, options: type[Options], given: Mapping[str, object]) -> Options:
+    """Return the options as their dataclass; an OptionError says in plain words what is wrong with them."""
+    known = kinds(options)
+    for name, value in given.items():
+        if name not in known:
+            raise OptionError(name, _unknown_option(method, name, list(known)))
+        if not known[name].fits(value):
+            wanted = known[name].expected
+            raise OptionError(name, f"{method}: {name}: expected {wanted}, found {value!r}")
+    return options(**given)
+
+
+def _unknown_option(method: str, name: str, known: list[str]) -> str:
+    if not known:
+        return f"{method} takes no options, found {name!r}"
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    return f"{method} has no option {name!r}; {guess}it takes {', '.join(known)}"
+
+
+def json_schema(options: type[Any]) -> dict[str, object]:
+    """Return the JSON schema of a method's options."""
+    properties: dict[str, object] = {}
+    for item in fields(options):
+        default = list(item.default) if isinstance(item.default, tuple) else item.default
+        properties[item.name] = {**item.metadata["scalar"].schema, "default": default}
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
 
 # The types of onnxruntime's tool that are of use on a processor.
 TRANSFORMERS = (
@@ -111,9 +178,9 @@ class Int8Weights(WeightOptions):
     """`channel`: a scale for each slice along the best axis; `tensor`: one for all; `block`: one for
     each run of `block_size`. `fold` is decoded when a session starts, `dq` by DequantizeLinear."""
 
-    granularity: str = choice("channel", "tensor", "block")
+    granularity: Literal["channel", "tensor", "block"] = choice("channel", "tensor", "block")
     block_size: int = count(64, least=16, most=4096)
-    encoding: str = choice("fold", "dq")
+    encoding: Literal["fold", "dq"] = choice("fold", "dq")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,20 +205,21 @@ class Int4Weights(WeightOptions):
     min_elements: int = count(4096, least=1)
     bits: int = count(4, least=2, most=7)
     block_size: int = count(32, least=16, most=256)
-    encoding: str = choice("fold", "dq")
+    encoding: Literal["fold", "dq"] = choice("fold", "dq")
     raise_opset: bool = flag()
 
     def __post_init__(self) -> None:
         if self.encoding == "dq" and self.bits != 4:
-            raise ValueError(f"int4-weights: bits: {self.bits} needs encoding: fold, DequantizeLinear has 4")
+            message = f"int4-weights: bits: {self.bits} needs encoding: fold, DequantizeLinear has 4"
+            raise OptionError("bits", message)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalData:
     """What goes out: tensors from `threshold` on, or those that `tensors` and `ops` name instead."""
 
-    threshold: str = size("1 MB")
-    file: str = file_name()
+    threshold: str = _option("1 MB", scalars.SIZE)
+    file: str = _option("", scalars.FILE_NAME)
     tensors: tuple[str, ...] = texts()
     ops: tuple[str, ...] = texts()
     embed: bool = flag()

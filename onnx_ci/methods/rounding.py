@@ -1,16 +1,101 @@
-"""Rounds slices of a tensor to few levels, with the scales that leave the least error."""
+"""Rounds slices of a tensor to few levels, even ones with the best scales or those of a table."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
-from onnx_ci.methods.slices import Array, Tile, tiles
-
+Array = np.ndarray[Any, np.dtype[Any]]
+Tile = tuple[slice, slice, slice]
+MIN_RUN = 16  # elements an axis must have to be worth turning a tensor around
+CLEARLY = 1.1  # what turning it around has to gain: 0.4 dB
+BLOCK = 1 << 16  # elements at a time, so that what is computed from them stays in the cache
 TINY = np.float32(np.finfo(np.float32).tiny)
 HALF_RANGE = 2.0**-20, 32768.0  # where fp16 keeps digits enough for a scale
 RATIOS = (0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)  # of the full range, what is clipped to
+# Levels that lie where weights do: denser near zero, and the largest of each block at the end. Sixteen were
+# chosen for the least error over blocks of 32 drawn from bell-shaped and from more peaked distributions, 21
+# to 22 dB there. Other numbers of levels follow a curve, 6 dB apart from bit to bit: with even levels it is 1
+# to 2 dB less. They need no zero point: the sign of a scale says on which side the largest value is.
+SIXTEEN = np.array(
+    [
+        *(-0.873, -0.683, -0.531, -0.401, -0.287, -0.184, -0.089, 0.0),
+        *(0.082, 0.169, 0.264, 0.367, 0.484, 0.621, 0.787, 1.0),
+    ],
+    np.float32,
+)
+TABLE_RATIOS = (1.0, 0.95, 0.9, 1.05)  # of the largest value: where the last level is put
+LINEAR = 0.6  # of the curve; the rest is a power
+FINE = {4: 1024}  # steps between 0 and 1 in which the nearest level is looked up
+FINEST = 4096
+SMALLEST = np.float32(2.0**-24)  # what fp16 holds at all
+
+
+def by_axis(values: Array, axis: int | None) -> Array:
+    """A view as (outer, slices, inner), where [:, i, :] is slice i; without an axis all is one slice."""
+    if axis is None:
+        return values.reshape(1, 1, -1)
+    outer, inner = math.prod(values.shape[:axis]), math.prod(values.shape[axis + 1 :])
+    return values.reshape(outer, values.shape[axis], inner)
+
+
+def by_block(values: Array, length: int) -> Array:
+    """Runs of `length` elements along the last axis, as slices; a short last run is filled up with zeros."""
+    missing = -values.shape[-1] % length
+    if missing:
+        values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, missing)])
+    return values.reshape(1, -1, length)
+
+
+def tiles(grid: Array) -> Iterator[Tile]:
+    """All of a grid, a cache's worth at a time."""
+    outer, count, inner = grid.shape
+    width = max(1, min(inner, BLOCK))
+    height = max(1, min(count, BLOCK // width))
+    depth = max(1, BLOCK // (width * height))
+    for first in range(0, outer, depth):
+        for second in range(0, count, height):
+            for third in range(0, inner, width):
+                yield (
+                    slice(first, first + depth),
+                    slice(second, second + height),
+                    slice(third, third + width),
+                )
+
+
+def energies(grid: Array) -> Array:
+    """The sum of squares of each slice."""
+    total = np.zeros(grid.shape[1], np.float64)
+    for tile in tiles(grid):
+        total[tile[1]] += np.einsum("ijk,ijk->j", grid[tile], grid[tile])
+    return total
+
+
+def bounds(grid: Array) -> tuple[Array, Array]:
+    """The least and the largest value of each slice, and zero, which is always kept."""
+    low, high = grid.min(axis=(0, 2)), grid.max(axis=(0, 2))
+    return np.minimum(low, 0), np.maximum(high, 0)
+
+
+def block_axis(values: Array, length: int) -> int:
+    """The axis along which blocks hold values most alike; the last one unless another is clearly better."""
+    last = max(values.ndim - 1, 0)
+    others = [axis for axis in range(last) if values.shape[axis] >= MIN_RUN]
+    spread = {axis: _spread(np.moveaxis(values, axis, -1), length) * CLEARLY for axis in others}
+    spread[last] = _spread(values, length)
+    return min(spread, key=lambda axis: spread[axis])
+
+
+def _spread(values: Array, length: int) -> float:
+    """Proportional to the error that rounding in these blocks leaves."""
+    least, largest = bounds(by_block(values.reshape(-1), length))
+    reach = np.maximum(largest, -least)
+    return float(np.vdot(reach, reach))
 
 
 @dataclass(frozen=True)
@@ -98,3 +183,68 @@ def _codes(grid: Array, tile: Tile, levels: Levels) -> Array:
     if levels.zero is not None:
         part += levels.zero[tile[1], None]
     return np.clip(part, levels.low, levels.high, out=part)
+
+
+def pair_table() -> Array:
+    """Both levels of a byte: the low four bits come first."""
+    byte = np.arange(256)
+    return np.stack([SIXTEEN[byte & 15], SIXTEEN[byte >> 4]], axis=1)
+
+
+@cache
+def levels_of(bits: int) -> Array:
+    """The levels that codes of so many bits stand for, from the least to 1."""
+    if len(SIXTEEN) == 1 << bits:
+        return SIXTEEN
+    half = 1 << (bits - 1)
+    even = np.arange(1 - half, half + 1) / half
+    curve = np.abs(even) ** (3 if half > len(SIXTEEN) // 2 else 2)
+    found: Array = (LINEAR * even + (1 - LINEAR) * np.sign(even) * curve).astype(np.float32)
+    return found
+
+
+def nearest_levels(grid: Array, bits: int = 4) -> tuple[Array, Array]:
+    """For a grid of blocks the number of each element's level, and each block's scale, as fp16."""
+    found = np.empty(grid.shape, np.uint8)
+    scales = np.empty(grid.shape[1], np.float16)
+    for tile in tiles(grid):
+        found[tile], scales[tile[1]] = _nearest(grid[tile][0], bits)
+    return found, scales
+
+
+def _nearest(blocks: Array, bits: int) -> tuple[Array, Array]:
+    largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=1, keepdims=True), axis=1)
+    best = np.full(len(blocks), np.inf)
+    codes, scales = np.zeros(blocks.shape, np.uint8), np.zeros(len(blocks), np.float16)
+    for ratio in TABLE_RATIOS:
+        scale = _as_half(largest * np.float32(ratio))
+        tried = _look_up(blocks / scale, bits)
+        part = levels_of(bits)[tried]
+        part *= scale
+        part -= blocks
+        error = np.einsum("ij,ij->i", part, part)
+        better = error < best
+        codes[better], scales[better], best[better] = tried[better], scale[better, 0], error[better]
+    return codes, scales
+
+
+def _as_half(scale: Array) -> Array:
+    """Rounded to fp16; a block of zeros, or of less than fp16 can hold, gets some scale all the same."""
+    half = scale.astype(np.float16).astype(np.float32)
+    return np.where(np.abs(half) < SMALLEST, SMALLEST, half)
+
+
+def _look_up(values: Array, bits: int) -> Array:
+    fine = FINE.get(bits, FINEST)
+    values = np.clip(values, -1, 1)
+    values *= fine
+    found: Array = _nearest_of(bits)[np.rint(values).astype(np.int16) + fine]
+    return found
+
+
+@cache
+def _nearest_of(bits: int) -> Array:
+    """The nearest level to each of many even steps between -1 and 1."""
+    steps = np.linspace(-1, 1, 2 * FINE.get(bits, FINEST) + 1)
+    found: Array = np.abs(steps[:, None] - levels_of(bits)).argmin(axis=1).astype(np.uint8)
+    return found

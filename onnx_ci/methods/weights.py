@@ -6,33 +6,43 @@ result: the session then runs the original float graph, at its speed.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from fnmatch import fnmatchcase
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from onnx_ci.methods.applied import Applied
-from onnx_ci.methods.edit import constant_node, remove_sites
+from onnx_ci.methods.catalogue import Applied
+from onnx_ci.methods.edit import Edits, cast_node, constant_node
 from onnx_ci.methods.options import WeightOptions
-from onnx_ci.methods.quantized import encoding_parts
-from onnx_ci.methods.scopes import Scope, Site, defined_twice, fixed_names, rename_uses, roots, sites
-from onnx_ci.methods.slices import BLOCK, Array
+from onnx_ci.methods.rounding import BLOCK, Array, Levels
+from onnx_ci.methods.selection import encoding_parts, matches
 from onnx_ci.model.container import Model, element_count
-from onnx_ci.model.graphs import all_names, fresh_name
-from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
+from onnx_ci.model.graph import (
+    Site,
+    all_names,
+    defined_twice,
+    fixed_names,
+    fresh_name,
+    nested_sites,
+    opset,
+    roots,
+)
+from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
 FLT_MIN = np.finfo(np.float32).tiny
+SLICE_TAKES_INPUTS = 10  # the opset from which what to cut is an input, not an attribute
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
 Encode = Callable[["Encoder", Array], list[NodeProto] | None]
 Tables = dict[str, TensorProto]  # what the weights of one graph share, by what it is for
 
 
 class Encoder:
-    """Collects the parts of one encoded weight under names that are free.
+    """Collects the parts of one encoded weight, and the nodes that rebuild it, under names that are free.
 
-    `output` is what the rebuilt weight is called: as before, unless another graph uses that name too.
+    Each step gives the name of its result. `output` is what the rebuilt weight is called: as before, unless
+    another graph uses that name too.
     """
 
     def __init__(self, model: Model, site: Site, taken: set[str], tables: Tables, *, rename: bool) -> None:
@@ -42,6 +52,7 @@ class Encoder:
         self.tables = tables
         self.output = fresh_name(site.name, taken) if rename else site.name
         self.parts: list[TensorProto] = []
+        self.nodes: list[NodeProto] = []
 
     def store(self, suffix: str, values: Array, data_type: int = 0) -> str:
         """A stored part; it goes where the weight was, into the same external file if it had one.
@@ -76,6 +87,56 @@ class Encoder:
     def name(self, suffix: str) -> str:
         return fresh_name(f"{self.site.name}.{suffix}", self.taken)
 
+    def cast(self, stored: str, suffix: str, to: int = TensorProto.FLOAT, *, output: str = "") -> str:
+        name = self.name(suffix)
+        self.nodes.append(cast_node(stored, output or name, to, name))
+        return output or name
+
+    def node(self, op: str, inputs: Sequence[str], *, output: str = "", **lists: Sequence[int]) -> str:
+        """Add a node; `lists` are attributes. Its output is called like the node unless told otherwise."""
+        name = self.name(op.lower())
+        node = NodeProto(op_type=op, input=inputs, output=[output or name], name=name)
+        for key, values in lists.items():
+            node.attribute.add(name=key, type=AttributeProto.INTS, ints=values)
+        self.nodes.append(node)
+        return output or name
+
+    def scaled(self, value: str, scale: Array) -> str:
+        """Times the scales, which are stored as what they come as: float32 or fp16."""
+        factor = self.store("scale", scale)
+        if scale.dtype == np.float16:
+            factor = self.cast(factor, "scale_cast")
+        return self.node("Mul", [value, factor])
+
+    def from_blocks(self, value: str, shape: tuple[int, ...], axis: int, *, stored: int) -> None:
+        """Put blocks that were taken with an axis moved to the end back in shape."""
+        value = self._shaped(value, (*shape[:axis], *shape[axis + 1 :], *shape[axis : axis + 1]), stored)
+        last = len(shape) - 1
+        if axis < last:
+            self.node("Transpose", [value], perm=[*range(axis), last, *range(axis, last)])
+
+    def _shaped(self, value: str, shape: tuple[int, ...], stored: int) -> str:
+        """In this shape; of more elements than it has, which filled up the last block, only the first."""
+        length = math.prod(shape)
+        if stored != length:
+            flat = self.node("Reshape", [value, self.store("flat", np.array([-1], np.int64))])
+            value = self._cut(flat, length)
+            if len(shape) == 1:
+                return value
+        return self.node("Reshape", [value, self.store("shape", np.array(shape, np.int64))])
+
+    def _cut(self, value: str, length: int) -> str:
+        if opset(self.model.proto) < SLICE_TAKES_INPUTS:
+            return self.node("Slice", [value], starts=[0], ends=[length])
+        start = self.store("from", np.array([0], np.int64))
+        end = self.store("to", np.array([length], np.int64))
+        return self.node("Slice", [value, start, end])
+
+    def done(self) -> list[NodeProto]:
+        """The nodes; the last one gives the weight."""
+        self.nodes[-1].output[0] = self.output
+        return self.nodes
+
 
 def encode_weights(model: Model, options: WeightOptions, encode: Encode, *, kept: str) -> Applied:
     """Encode every float32 weight that the options choose; `kept` says why some are left as they are."""
@@ -109,24 +170,31 @@ def encode_tensors(model: Model, left_alone: set[str], wanted: Callable[[Site], 
     taken = all_names(model.proto)
     count = 0
     for root in roots(model.proto):
-        removed: list[Site] = []
-        front: dict[Scope, list[NodeProto]] = defaultdict(list)
-        renames: dict[Scope, dict[str, str]] = defaultdict(dict)
+        edits, shadowed = Edits(root), defined_twice(root)
         tables: Tables = {}
-        shadowed = defined_twice(root)
-        found = [site for scope in root.nested() for site in sites(scope, left_alone)]
-        for site in filter(wanted, found):
+        for site in filter(wanted, list(nested_sites(root, left_alone))):
             encoder = Encoder(model, site, taken, tables, rename=site.name in shadowed)
             nodes = encode(encoder, model.array(site.tensor))
             if nodes is not None:
-                _place(encoder, nodes, front)
-                renames[site.scope][site.name] = encoder.output
-                removed.append(site)
-        rename_uses(root, renames)
-        _place_tables(root, tables, front)
-        remove_sites(removed, front)
-        count += len(removed)
+                _place(encoder, nodes, edits)
+                count += 1
+        if isinstance(root.body, GraphProto):
+            root.body.initializer.extend(tables.values())
+        else:
+            edits.front[root][:0] = [constant_node(table.name, table) for table in tables.values()]
+        edits.make()
     return count
+
+
+def _place(encoder: Encoder, nodes: list[NodeProto], edits: Edits) -> None:
+    """Stored parts stay what the weight was: initializers, or Constants where it was one."""
+    site = encoder.site
+    if site.node is None:
+        site.scope.body.initializer.extend(encoder.parts)
+    else:
+        edits.front[site.scope] += [constant_node(part.name, part) for part in encoder.parts]
+    edits.front[site.scope] += nodes
+    edits.replace(site, encoder.output)
 
 
 def plain_weight(values: Array) -> bool:
@@ -145,21 +213,12 @@ def plain_weight(values: Array) -> bool:
     return not all(np.array_equal(block, np.rint(block)) for block in blocks)
 
 
-def weight_sites(root: Scope, left_alone: set[str], options: WeightOptions) -> Iterator[Site]:
-    """The stored float32 tensors that the options choose."""
-    found = (site for scope in root.nested() for site in sites(scope, left_alone))
-    return (site for site in found if is_chosen(site, options))
-
-
 def is_chosen(site: Site, options: WeightOptions) -> bool:
+    """Whether a stored tensor is one of the float32 weights that the options choose."""
     large = bool(site.tensor.dims) and element_count(site.tensor) >= options.min_elements
-    return site.tensor.data_type == TensorProto.FLOAT and large and _is_named(site.name, options)
-
-
-def _is_named(name: str, options: WeightOptions) -> bool:
-    """By patterns of names in which `*` stands for anything, slashes and dots too."""
-    wanted = not options.only or any(fnmatchcase(name, pattern) for pattern in options.only)
-    return wanted and not any(fnmatchcase(name, pattern) for pattern in options.skip)
+    named = not options.only or matches(site.name, options.only)
+    plain = site.tensor.data_type == TensorProto.FLOAT
+    return plain and large and named and not matches(site.name, options.skip)
 
 
 def kept_note(kept: list[str], why: str) -> str:
@@ -167,18 +226,88 @@ def kept_note(kept: list[str], why: str) -> str:
     return f"{len(kept)} kept as float32 ({why}): {', '.join(kept[:3])}" if kept else ""
 
 
-def _place(encoder: Encoder, nodes: list[NodeProto], front: dict[Scope, list[NodeProto]]) -> None:
-    """Stored parts stay what the weight was: initializers, or Constants where it was one."""
-    site = encoder.site
-    if site.node is None:
-        site.scope.body.initializer.extend(encoder.parts)
-    else:
-        front[site.scope] += [constant_node(part.name, part) for part in encoder.parts]
-    front[site.scope] += nodes
+@dataclass(frozen=True)
+class Rounded:
+    """Codes in the shape they are stored in, with scale and zero of a shape that broadcasts to it."""
+
+    codes: Array
+    scale: Array
+    zero: Array | None
 
 
-def _place_tables(root: Scope, tables: Tables, front: dict[Scope, list[NodeProto]]) -> None:
-    if isinstance(root.body, GraphProto):
-        root.body.initializer.extend(tables.values())
-    elif tables:
-        front[root] = [*(constant_node(table.name, table) for table in tables.values()), *front[root]]
+def rounded(codes: Array, levels: Levels, shape: tuple[int, ...], stored: tuple[int, ...]) -> Rounded:
+    """`stored` is the shape of the codes, `shape` that of the scales."""
+    zero = None if levels.zero is None else levels.zero.astype(codes.dtype).reshape(shape)
+    return Rounded(codes.reshape(stored), levels.scale.reshape(shape), zero)
+
+
+def fold(encoder: Encoder, parts: Rounded) -> list[NodeProto]:
+    """The nodes that rebuild a weight from codes of the same shape: Cast, Sub and Mul of stored tensors,
+    which onnxruntime runs once, when a session starts."""
+    encoder.scaled(_unrounded(encoder, parts), parts.scale)
+    return encoder.done()
+
+
+def fold_blocks(encoder: Encoder, parts: Rounded, shape: tuple[int, ...], axis: int) -> list[NodeProto]:
+    """The nodes that rebuild a weight of that shape from blocks along an axis."""
+    value = encoder.scaled(_unrounded(encoder, parts), parts.scale)
+    encoder.from_blocks(value, shape, axis, stored=parts.codes.size)
+    return encoder.done()
+
+
+def _unrounded(encoder: Encoder, parts: Rounded) -> str:
+    value = encoder.cast(encoder.store("q", parts.codes), "cast")
+    if parts.zero is None:
+        return value
+    return encoder.node("Sub", [value, encoder.cast(encoder.store("zero", parts.zero), "zero_cast")])
+
+
+def dequantize(encoder: Encoder, parts: Rounded, axis: int | None, block: int = 0) -> list[NodeProto]:
+    """One DequantizeLinear, which onnxruntime keeps and runs (or fuses) at every inference.
+
+    With a zero point always: some runtimes take its type from there.
+    """
+    zero = np.zeros(parts.scale.shape, parts.codes.dtype) if parts.zero is None else parts.zero
+    codes = encoder.store("q", parts.codes)
+    scale = encoder.store("scale", parts.scale.astype(np.float32))
+    return dequantize_node(encoder, [codes, scale, encoder.store("zero", zero)], axis, block)
+
+
+def dequantize_node(encoder: Encoder, stored: list[str], axis: int | None, block: int) -> list[NodeProto]:
+    made = NodeProto(
+        op_type="DequantizeLinear", input=stored, output=[encoder.output], name=encoder.name("dq")
+    )
+    for key, value in (("axis", axis), ("block_size", block or None)):
+        if value is not None:
+            made.attribute.add(name=key, type=AttributeProto.INT, i=value)
+    return [made]
+
+
+def along_axis(codes: Array, levels: Levels, shape: tuple[int, ...], axis: int) -> Rounded:
+    """Codes in blocks of an axis that was moved to the end, with the axis back in its place."""
+    others = (*shape[:axis], *shape[axis + 1 :])
+    found = rounded(
+        codes.reshape(*others, -1)[..., : shape[axis]], levels, (*others, -1), (*others, shape[axis])
+    )
+    zero = None if found.zero is None else _moved(found.zero, axis)
+    return Rounded(_moved(found.codes, axis), _moved(found.scale, axis), zero)
+
+
+def _moved(values: Array, axis: int) -> Array:
+    return np.ascontiguousarray(np.moveaxis(values, -1, axis))
+
+
+def summed_axis(site: Site, ndim: int) -> int:
+    """The axis along which a weight is multiplied and summed, where runtimes expect blocks to lie."""
+    return ndim - 2 if ndim > 1 and "MatMul" in _readers(site, position=1) else ndim - 1
+
+
+def stands_first(site: Site) -> bool:
+    """Whether a product has the weight on its left, where onnxruntime's kernels take one scale only."""
+    return not _readers(site, position=0).isdisjoint(("MatMul", "Gemm"))
+
+
+def _readers(site: Site, position: int) -> set[str]:
+    """The ops that read a weight as this input of theirs, or another value of its name in an inner graph."""
+    nodes = (node for scope in site.scope.nested() for node in scope.body.node)
+    return {node.op_type for node in nodes if site.name in node.input[position : position + 1]}

@@ -7,7 +7,7 @@ import os
 import xxhash
 
 from onnx_ci.model.container import Model, clear_values
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 from onnx_ci.model.npy import set_record
 from onnx_ci.model.proto import TensorProto
 from onnx_ci.model.receipt import without_receipt

@@ -1,9 +1,26 @@
-"""How many bits an element of each ONNX tensor type takes, by its number in the standard."""
+"""Element types of ONNX by their numbers in the standard: numpy's name, and the bits an element takes.
+
+Apart from `proto`, since a worker with packages of its own may have no onnx.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+NUMPY_TYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+}
 BITS = {
     **dict.fromkeys((2, 3, 9, 17, 18, 19, 20, 24), 8),  # uint8 int8 bool float8…
     **dict.fromkeys((4, 5, 10, 16), 16),  # uint16 int16 float16 bfloat16

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from onnx_ci.model.container import LARGE, Model, clear_values, location
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 from onnx_ci.model.proto import TensorProto
 from onnx_ci.model.wire import Span
-
-PROTOBUF_LIMIT = (1 << 31) - 1  # no reader of ONNX takes a larger .onnx file
 
 
 def embedded_size(model: Model) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from onnx_ci.errors import ModelError
 from onnx_ci.model.container import Model, display_path, location
 from onnx_ci.model.dtypes import stored_bytes
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.npy import recorded
 from onnx_ci.model.pointers import LFS_HEADER, read_pointer

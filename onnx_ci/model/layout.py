@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onnx_ci.model.container import Model, clear_values, location
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 from onnx_ci.model.npy import header, recorded, set_record
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.skeleton import splice

@@ -12,7 +12,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model import external
 from onnx_ci.model.container import LARGE, Model, display_path, location
 from onnx_ci.model.dtypes import stored_bytes
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 from onnx_ci.model.hashing import file_state
 from onnx_ci.model.npy import open_beside
 from onnx_ci.model.proto import ModelProto, StrictModelProto, TensorProto

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.external import data_files
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 from onnx_ci.model.hashing import BackgroundHash, combined_sha256, file_sha256
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.npy import recorded

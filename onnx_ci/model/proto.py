@@ -13,6 +13,9 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+PROTOBUF_LIMIT = (1 << 31) - 1  # bytes; no reader of ONNX takes a larger .onnx file
+HANDED_LIMIT = (1 << 31) - (1 << 20)  # what another library is given in one file: it may add to it
+
 
 def _message_module() -> Any:
     name = "onnx.onnx_ml_pb2"
@@ -65,6 +68,8 @@ else:
     StrictModelProto = _strict_class(ModelProto)
 
 __all__ = [
+    "HANDED_LIMIT",
+    "PROTOBUF_LIMIT",
     "AttributeProto",
     "FunctionProto",
     "GraphProto",

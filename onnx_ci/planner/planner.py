@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
-from onnx_ci.methods.chain import Part
-from onnx_ci.methods.probe import probe
+from onnx_ci.methods.chain import RunPart
+from onnx_ci.methods.edit import probe
 from onnx_ci.model.save import write_model
 from onnx_ci.plan import Candidate, Draft
 from onnx_ci.planner.forms import forms_of
@@ -153,11 +153,11 @@ class Planner:
         return int(self.draft.start.size - self._search.saved(mix))
 
     def _candidate(self, mix: Mix) -> Candidate:
-        parts: dict[str, list[Part]] = defaultdict(list)
+        parts: dict[str, list[RunPart]] = defaultdict(list)
         for index, form in enumerate(self.forms):
             names = tuple(name for name in mix if mix[name] == index)
             if names:
-                parts[form.run.method.name].append(Part(form.label, form.run.options, names))
+                parts[form.run.method.name].append(RunPart(form.label, form.run.options, names))
         runs = [
             replace(run, parts=tuple(parts[run.method.name]))
             for run in self.draft.lossy

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from onnx_ci.methods.quantized import encoding_parts
-from onnx_ci.methods.rounded_floats import compressed_share
-from onnx_ci.methods.scopes import Scope, Site, fixed_names, sites
-from onnx_ci.methods.slices import Array
+from onnx_ci.methods.compressible import compressed_share
+from onnx_ci.methods.rounding import Array
+from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.methods.weights import Encode, is_chosen
 from onnx_ci.model.container import Model
+from onnx_ci.model.graph import Scope, Site, fixed_names, sites
 from onnx_ci.planner.forms import Form
 from onnx_ci.planner.sketch import sketched
 

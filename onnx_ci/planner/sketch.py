@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnx_ci.methods.scopes import Site
-from onnx_ci.methods.slices import Array
+from onnx_ci.methods.evaluator import evaluate
+from onnx_ci.methods.rounding import Array
 from onnx_ci.methods.weights import Encode, Encoder
 from onnx_ci.model.container import Model
-from onnx_ci.planner.decode import decoded
+from onnx_ci.model.graph import Site, opset
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketche
     nodes = encode(sketch, values)
     if nodes is None:
         return None
-    made = decoded(nodes, {**sketch.shared, **sketch.arrays})
+    made = evaluate(nodes, {**sketch.shared, **sketch.arrays}, opset=opset(model.proto))[sketch.output]
     overhead = sum(node.ByteSize() + 4 for node in nodes) + sum(len(name) + 12 for name in sketch.arrays)
     shared = sum(table.nbytes for table in sketch.shared.values())
     return Sketched(np.ascontiguousarray(made, dtype=np.float32), sketch.arrays, overhead, shared)

@@ -10,6 +10,7 @@ from onnx_ci.policy.glob import check_pattern
 from onnx_ci.policy.nodes import Place
 from onnx_ci.policy.suggest import did_you_mean
 from onnx_ci.sizes import NUMBER, parse_count, parse_fraction, parse_size
+from onnx_ci.util import scalars
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
@@ -53,17 +54,17 @@ def _boolean(place: Place) -> bool:
 def whole(low: int, high: int = _LARGEST) -> Kind:
     """An integer, always read as decimal: YAML 1.1 would make 8 of 010 and 90 of 1:30."""
     what = f"a whole number, at least {low}" + (f" and at most {high}" if high < _LARGEST else "")
+    scalar = scalars.whole(low, high)
 
     def read(place: Place) -> int:
-        text = place.scalar(what).replace("_", "")
-        digits = text[1:] if text.startswith(("+", "-")) else text
-        if place.tag != "int" or not digits.isdecimal() or len(digits) > 19 or int(text) < low:
+        value = scalars.number_or_text(place.scalar(what))
+        if place.tag != "int" or not isinstance(value, int) or value < low:
             raise place.expected(what)
-        if int(text) > high:
+        if not scalar.fits(value):
             raise place.expected(what if high < _LARGEST else "a smaller number")
-        return int(text)
+        return value
 
-    return Kind(read, {"type": "integer", "minimum": low, "maximum": high})
+    return Kind(read, scalar.schema)
 
 
 def number(low: float | None = None, high: float | None = None, *, above: float | None = None) -> Kind:
@@ -139,14 +140,15 @@ def fraction(high: float | None = None, *, plain: float = 1.0, above_zero: bool 
 
 def word(choices: Sequence[str]) -> Kind:
     """One of a few words."""
+    scalar = scalars.choice(choices)
 
     def read(place: Place) -> str:
         text = place.scalar(f"one of: {', '.join(choices)}")
-        if text not in choices:
+        if not scalar.fits(text):
             raise place.error(f"found {place.found}, {did_you_mean(text, choices)}")
         return text
 
-    return Kind(read, {"enum": list(choices)})
+    return Kind(read, scalar.schema)
 
 
 def _pattern(place: Place) -> str:
@@ -229,7 +231,7 @@ FILE = Kind(
 RELEASE = Kind(_release, {"type": "string", "pattern": r"^[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?$"})
 VARIABLE = Kind(_variable, {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"})
 TEXT = Kind(_text, {"type": "string", "pattern": r"\S"})
-BOOLEAN = Kind(_boolean, {"type": "boolean"})
+BOOLEAN = Kind(_boolean, scalars.FLAG.schema)
 SIZE = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")
 MEMORY = _quantity(parse_size, "a size up to 1 TiB", "(?:[kKmMgGtT][iI]?)?[bB]", 1 << 40)
 COUNT = _quantity(parse_count, "a count", "[kKmMbBtT]")

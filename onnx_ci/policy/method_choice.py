@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import yaml
 
-from onnx_ci.errors import PolicyError
+from onnx_ci.errors import OptionError
 from onnx_ci.policy.kinds import Kind
 from onnx_ci.policy.nodes import Place
 from onnx_ci.policy.suggest import did_you_mean, nearest
+from onnx_ci.util.scalars import number_or_text
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
@@ -26,8 +25,11 @@ def _read(place: Place) -> tuple[str, dict[str, Scalar]]:
     options = {key: _option(value) for key, value in places.items()}
     try:
         place.reading.methods.check_options(name, options)
-    except ValueError as error:
-        raise _bad_option(place, name, places, str(error)) from None
+    except OptionError as error:
+        sentence = str(error) if name in str(error) else f"{name}: {error}"
+        line = places[error.option].key_line if error.option in places else place.line
+        hint = "for example: methods: [dedupe, {int8-weights: {min_elements: 4096}}]; see `onnx-ci methods`"
+        raise place.error(sentence, hint=hint, line=line) from None
     return name, options
 
 
@@ -50,26 +52,7 @@ def _option(place: Place) -> Scalar:
     text = place.scalar("one value or a list of words")
     if place.tag == "bool" and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    return _number(text) if place.plain else text
-
-
-def _number(text: str) -> int | float | str:
-    """A plain word that is a decimal number; 1e-2 counts as one, 1:30 and 0x10 do not."""
-    digits = text.replace("_", "")
-    if re.fullmatch(r"[-+]?[0-9]{1,19}", digits):
-        return int(digits)
-    if re.fullmatch(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?", digits):
-        return float(digits)
-    return text
-
-
-def _bad_option(place: Place, name: str, places: dict[str, Place], sentence: str) -> PolicyError:
-    # The methods know nothing of lines: blame the option that their sentence names first.
-    words = re.findall(r"[\w-]+", sentence)
-    line = next((places[word].key_line for word in words if word in places), place.line)
-    sentence = sentence if name in words else f"{name}: {sentence}"
-    hint = "for example: methods: [dedupe, {int8-weights: {min_elements: 4096}}]; see `onnx-ci methods`"
-    return place.error(sentence, hint=hint, line=line)
+    return number_or_text(text) if place.plain else text
 
 
 METHOD = Kind(_read, {"$ref": "#/$defs/method"})

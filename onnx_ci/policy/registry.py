@@ -13,4 +13,4 @@ class MethodRegistry(Protocol):
         """All names, in the order in which they are worth reading."""
 
     def check_options(self, name: str, options: Mapping[str, object]) -> None:
-        """Raise ValueError, with a plain sentence, where the method would not take these options."""
+        """Raise OptionError, with a plain sentence, where the method would not take these options."""

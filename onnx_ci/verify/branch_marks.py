@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from onnx_ci.model.graphs import Body, all_names, fresh_name, opset
+from onnx_ci.model.graph import Body, all_names, fresh_name, opset
 from onnx_ci.verify.scoped_names import key_of, place_of
 
 _FIRST_OPSET = 9  # before, Scan had another form, and numbers were stretched otherwise

@@ -10,12 +10,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onnx_ci.child.launch import memory_for
-from onnx_ci.child.process import Died
-from onnx_ci.child.wording import clean
 from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.policy.schema import Limits
+from onnx_ci.sandbox.process import Died, memory_for
 from onnx_ci.shown import Latency
+from onnx_ci.util.text import clean
 from onnx_ci.verify.dtypes import Array
 from onnx_ci.verify.environments import is_installed, packages_of, version_in
 from onnx_ci.verify.exchange import Value, read_samples, write_samples

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import onnx
 from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
-from onnx_ci.model.graphs import bodies
+from onnx_ci.model.graph import bodies
 from onnx_ci.model.npy import INNER
 from onnx_ci.model.npy import KEY as EXTRACTED
 from onnx_ci.model.receipt import KEY as RECEIPT

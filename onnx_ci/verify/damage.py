@@ -9,7 +9,7 @@ from onnx import TensorProto, numpy_helper
 
 from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.dtypes import BITS
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 from onnx_ci.verify.dtypes import Array, integer_limits, is_float
 
 _FLOATS = {

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnx_ci.model.dtypes import NUMPY_TYPES
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -32,23 +34,7 @@ EXOTIC = {
 }
 _NAME_OF_CODE = {exotic.code: name for name, exotic in EXOTIC.items()}
 _NAME_OF_DTYPE = {exotic.ml_name: name for name, exotic in EXOTIC.items()}
-_PLAIN = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    8: "str",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "uint32",
-    13: "uint64",
-    14: "complex64",
-    15: "complex128",
-}
+_PLAIN = {**NUMPY_TYPES, 8: "str", 14: "complex64", 15: "complex128"}
 
 
 def numpy_dtype(code: int) -> np.dtype[Any] | None:

@@ -13,10 +13,10 @@ import threading
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
-from onnx_ci.child.wording import clean
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.places import cache_home
 from onnx_ci.scratch import HeldFolder, sweep_folders
+from onnx_ci.util.text import clean
 
 PACKAGE = "onnxruntime"
 SECONDS = 900  # for one installation

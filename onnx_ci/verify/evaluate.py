@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from onnx_ci.child.forks import in_a_fork
-from onnx_ci.child.launch import users_environment
-from onnx_ci.child.process import end, note
-from onnx_ci.child.strays import no_strays
-from onnx_ci.child.wording import clean
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Evaluate, Limits
+from onnx_ci.sandbox.forks import in_a_fork
+from onnx_ci.sandbox.process import end, no_strays, note, users_environment
+from onnx_ci.util.text import clean
 
 _TAIL = 1 << 16  # bytes of output that are searched for the metric
 _PLACE = "{model}"

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import prod
 from pathlib import Path
 
-from onnx_ci.model.graphs import subgraphs
+from onnx_ci.model.graph import RANDOM_OPS, subgraphs
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
 from onnx_ci.policy.schema import Limits
 from onnx_ci.shown import OpCount, Optimized
@@ -54,7 +54,6 @@ _FUSED = frozenset(
         "SimplifiedLayerNormalization",
     ]
 )
-_BY_CHANCE = ("Bernoulli", "Multinomial", "Random")  # not to be computed once, whatever they depend on
 
 
 @dataclass
@@ -121,7 +120,7 @@ def _count(graph: GraphProto, around: Mapping[str, int], found: Counts) -> None:
 def _is_settled(node: NodeProto, stored: Collection[str]) -> bool:
     """Whether it gives the same at every run."""
     inputs = [name for name in node.input if name]
-    return bool(inputs) and all(name in stored for name in inputs) and not node.op_type.startswith(_BY_CHANCE)
+    return bool(inputs) and all(name in stored for name in inputs) and node.op_type not in RANDOM_OPS
 
 
 def compared(before: Counts, after: Counts) -> Optimized:

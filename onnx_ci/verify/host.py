@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.child.process import ChildProcess
+from onnx_ci.sandbox.process import ChildProcess
 from onnx_ci.scratch import new_folder
 
 WORKER = "onnx_ci.verify.worker"

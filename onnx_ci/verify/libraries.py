@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnx_ci.child.wording import clean
-from onnx_ci.model.graphs import bodies
+from onnx_ci.model.graph import bodies
 from onnx_ci.model.proto import ModelProto
+from onnx_ci.util.text import clean
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 import onnx
 from onnx import FunctionProto, NodeProto, TensorProto, numpy_helper
 
-from onnx_ci.model.graphs import Body, bodies
-
-_RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-_RANDOM |= {"Multinomial", "Bernoulli"}
+from onnx_ci.model.graph import RANDOM_OPS, Body, bodies
 
 
 def random_nodes(proto: onnx.ModelProto) -> list[str]:
@@ -47,7 +44,7 @@ def _draws(node: NodeProto, false: set[str]) -> bool:
         return False
     if node.op_type == "Dropout":  # the third operand turns training mode on
         return len(node.input) > 2 and node.input[2] not in false
-    return node.op_type in _RANDOM
+    return node.op_type in RANDOM_OPS
 
 
 def _false_constants(body: Body) -> set[str]:

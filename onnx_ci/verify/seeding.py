@@ -12,8 +12,8 @@ from pathlib import Path
 import onnx
 from onnx import NodeProto, helper
 
-from onnx_ci.model.embed import PROTOBUF_LIMIT
 from onnx_ci.model.load import open_model
+from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_model
 from onnx_ci.verify.randomness import label, seeded, unseeded
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.child.serve import limit, private_channel, requests, runtime_errors, send
+from onnx_ci.sandbox.server import limit, private_channel, requests, runtime_errors, send
 from onnx_ci.verify import loading, timing
 
 _PROVIDERS = ["CPUExecutionProvider"]

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from onnx_ci.child.serve import limit, private_channel, requests, send
+from onnx_ci.sandbox.server import limit, private_channel, requests, send
 
 
 def main(memory: int) -> None:

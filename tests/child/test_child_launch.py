@@ -11,9 +11,9 @@ import pytest
 from verify_models import LINEAR, model, save
 
 import onnx_ci
-from onnx_ci.child import launch
-from onnx_ci.child.launch import environment, memory_for, module_path
 from onnx_ci.policy.schema import Limits
+from onnx_ci.sandbox import process
+from onnx_ci.sandbox.process import environment, memory_for, module_path
 from onnx_ci.verify.client import Runner
 
 HOME = str(Path(onnx_ci.__file__).resolve().parent.parent)
@@ -56,7 +56,7 @@ def test_the_environment_is_cleaned():
 
 
 def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(launch, "_physical", lambda: 64 * GIB)
+    monkeypatch.setattr(process, "_physical", lambda: 64 * GIB)
     path = tmp_path / "model.onnx"
     path.write_bytes(b"x")
     assert memory_for([path], GIB) == GIB
@@ -65,13 +65,13 @@ def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with (tmp_path / "model.onnx.data").open("wb") as file:
         file.truncate(GIB)
     assert memory_for([path]) == 8 * (GIB + 1)
-    monkeypatch.setattr(launch, "_physical", lambda: 5 * GIB)
+    monkeypatch.setattr(process, "_physical", lambda: 5 * GIB)
     assert memory_for([path]) == 4 * GIB
-    monkeypatch.setattr(launch, "_physical", lambda: None)
+    monkeypatch.setattr(process, "_physical", lambda: None)
     assert memory_for([path, path]) == 16 * (GIB + 1)
     assert memory_for([tmp_path / "gone" / "m.onnx"]) == 4 * GIB
 
 
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="POSIX")
 def test_physical_memory_is_known():
-    assert launch._physical() > 1 << 28
+    assert process._physical() > 1 << 28

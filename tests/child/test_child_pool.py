@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from onnx_ci.child.pool import Pool
-from onnx_ci.child.process import Died
+from onnx_ci.sandbox.process import Died, Pool
 
 MEMORY = 1 << 30
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from onnx_ci.child.wording import clean
+from onnx_ci.util.text import clean
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from onnx_ci.child.forks import Bound, Stopped, run_tasks
 from onnx_ci.errors import PolicyError
+from onnx_ci.sandbox.forks import Bound, Stopped, run_tasks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")
 ROOM = Bound(60, 1 << 30)

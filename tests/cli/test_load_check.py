@@ -164,7 +164,7 @@ def test_a_second_run_starts_no_worker(tmp_path: Path) -> None:
     save_outside(nan_weights(lean()), tmp_path / "n.onnx")
     first = onnx_ci("check", "--all", "--format", "json", cwd=tmp_path)
     script = (
-        "import sys, onnx_ci.child.process as p\n"
+        "import sys, onnx_ci.sandbox.process as p\n"
         "def refuse(*a, **k): raise AssertionError('a worker was started')\n"
         "p.ChildProcess.__init__ = refuse\n"
         "from onnx_ci.entry.cli import main\n"

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from traps.base import model, weight
 
 from onnx_ci import compare
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 
 BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
     y = If (c) <then_branch = t () => (float[n,64] a) { a = MatMul(h, A) },

@@ -17,7 +17,7 @@ from traps import Trap, feeds_for
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model

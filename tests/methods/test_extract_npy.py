@@ -24,13 +24,13 @@ from onnx_ci import shrink
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
+from onnx_ci.methods.restore import restore_file
 from onnx_ci.model.digest import model_digest
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.npy import KEY, recorded
 from onnx_ci.model.replace import replace_model
 from onnx_ci.model.save import write_model
-from onnx_ci.restore import restore_file
 
 FEEDS = [{"x": np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)}]
 
@@ -101,6 +101,14 @@ def test_names_choose(tmp_path: Path, options: dict[str, object], expected: list
     chained = extract(saved(tmp_path, made), tmp_path / "out" / "m.onnx", **options)
     assert inputs(tmp_path / "out" / "m.onnx") == expected
     assert ("'absent'" in chained.steps[0].note) == ("absent" in options.get("tensors", []))
+
+
+def test_an_operator_in_branches_is_not_called_unmatched(tmp_path: Path) -> None:
+    """Its tensors have other names once they are inputs; the note is about those that were there."""
+    trap = next(trap for trap in MODELS if trap.name == "if_same_names_in_branches")
+    done = extract(trap.build(tmp_path), tmp_path / "out" / "model.onnx", ops=["MatMul", "Conv"])
+    assert done.steps[0].tensors == 2
+    assert done.steps[0].note.endswith("; no stored tensor belongs to 'Conv'")
 
 
 def test_an_input_keeps_type_and_shape(tmp_path: Path) -> None:

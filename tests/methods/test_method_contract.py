@@ -13,8 +13,7 @@ from traps import GOOD_FILES, TRAPS, Trap, feeds_for
 
 from onnx_ci.job import Job, write_in_place
 from onnx_ci.judge import judge
-from onnx_ci.methods.base import Method
-from onnx_ci.methods.catalogue import METHODS
+from onnx_ci.methods.catalogue import METHODS, Method
 from onnx_ci.methods.chain import Chained, Run, run_chain
 from onnx_ci.model.digest import model_digest
 from onnx_ci.model.layout import lay_out

@@ -11,7 +11,7 @@ from running import outputs
 from traps import HOSTILE, Trap
 from traps.base import floats, model, weight, write
 
-from onnx_ci.methods import outside
+from onnx_ci.methods import external_tools
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
 from onnx_ci.model.load import open_model
@@ -86,7 +86,7 @@ def test_an_unknown_pass_is_a_failure_that_is_told(tmp_path: Path) -> None:
 def test_models_that_kill_a_library_leave_us_alive(
     trap: Trap, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outside, "SECONDS", 4.0)
+    monkeypatch.setattr(external_tools, "SECONDS", 4.0)
     path = trap.build(tmp_path)
     step = rewritten(name, {}, path).steps[0]
     if step.failed:
@@ -95,7 +95,7 @@ def test_models_that_kill_a_library_leave_us_alive(
 
 
 def test_a_crash_and_a_hang_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "SECONDS", 4.0)
+    monkeypatch.setattr(external_tools, "SECONDS", 4.0)
     found = {trap.name: rewritten("ort-optimize", {}, trap.build(tmp_path)).steps[0].note for trap in HOSTILE}
     assert "crashed" in found["crashes_at_load"]
     assert "did not finish within 4 s" in found["hangs_at_load"]

@@ -13,7 +13,7 @@ from traps.base import Feed, constant, floats, model, weight, write
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, no_feeds, run_chain
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.results import Step

@@ -10,8 +10,8 @@ import pytest
 from running import identical, outputs
 from traps.base import model, weight, write
 
-from onnx_ci.methods.chain import Part, Run, run_chain
-from onnx_ci.methods.probe import probe
+from onnx_ci.methods.chain import Run, RunPart, run_chain
+from onnx_ci.methods.edit import probe
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.planner.forms import Form, forms_of
@@ -55,7 +55,7 @@ def test_a_trial_gives_what_the_candidate_gives(index: int, tmp_path: Path) -> N
         assert set(shelf.tensors) == {"U", "W"}
         made, inputs = probe(opened, shelf.tensors)
         write_model(made, tmp_path / "probe.onnx")
-        run = Run(form.run.method, form.run.options, (Part(form.label, form.run.options, ("U", "W")),))
+        run = Run(form.run.method, form.run.options, (RunPart(form.label, form.run.options, ("U", "W")),))
         chained = run_chain(opened, [run], size=path.stat().st_size)
         write_model(chained.model, tmp_path / "candidate.onnx")
         files = shelf.files((name, 0) for name in shelf.tensors)
@@ -89,7 +89,7 @@ def test_estimates_are_near_what_is_written(tmp_path: Path) -> None:
         shelf = Shelf(opened, forms_of(CHOICES[:3]), tmp_path, compressed=False)
         tensor = shelf.tensors["W"]
         for index, form in enumerate(shelf.forms):
-            run = Run(form.run.method, form.run.options, (Part(form.label, form.run.options, ("W",)),))
+            run = Run(form.run.method, form.run.options, (RunPart(form.label, form.run.options, ("W",)),))
             chained = run_chain(opened, [run], size=path.stat().st_size)
             saved = path.stat().st_size - chained.size
             assert tensor.nbytes - tensor.forms[index].nbytes == pytest.approx(saved, abs=16000), form.label

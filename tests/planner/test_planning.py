@@ -10,7 +10,7 @@ from command import Done, onnx_ci
 from small_models import lean
 from traps.base import model, weight, write
 
-from onnx_ci.model.graphs import tensors
+from onnx_ci.model.graph import tensors
 
 METHODS = "dedupe,fp16-weights,int8-weights,int4-weights"
 CANCELS = """g (float[n,64] x) => (float[n,64] y) { a = MatMul(x, P) b = MatMul(x, Q) d = Sub(a, b)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from onnx_ci.errors import OptionError
+
 SHA = "ab" * 32
 
 CONTRACT = f"""\
@@ -71,9 +73,10 @@ class Registry:
         known = ", ".join(self.options[name])
         for option, value in options.items():
             if option not in self.options[name]:
-                raise ValueError(f"unknown option {option}, did you mean min_elements? known are {known}")
+                message = f"unknown option {option}, did you mean min_elements? known are {known}"
+                raise OptionError(option, message)
             if option == "min_elements" and not isinstance(value, int):
-                raise ValueError(f"min_elements is a whole number, not {value!r}")
+                raise OptionError(option, f"min_elements is a whole number, not {value!r}")
 
     def schemas(self) -> list[tuple[str, dict[str, object]]]:
         return [

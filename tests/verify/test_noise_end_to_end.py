@@ -18,7 +18,7 @@ from onnx_ci import shrink
 from onnx_ci.entry.cli import main
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, run_chain
-from onnx_ci.methods.outside import TOOLS
+from onnx_ci.methods.external_tools import TOOLS
 from onnx_ci.model.digest import model_digest
 from onnx_ci.model.load import open_model
 from onnx_ci.verify.randomness import random_nodes

@@ -12,8 +12,7 @@ from traps.noisy import random_everywhere
 from verify_models import HEAD, model, save
 
 from onnx_ci.errors import ModelError
-from onnx_ci.methods.base import Method
-from onnx_ci.methods.catalogue import METHODS
+from onnx_ci.methods.catalogue import METHODS, Method
 from onnx_ci.methods.chain import Run, run_chain
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model

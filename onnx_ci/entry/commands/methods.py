@@ -6,8 +6,7 @@ import argparse
 import sys
 from dataclasses import MISSING, fields
 
-from onnx_ci.methods.base import Method
-from onnx_ci.methods.catalogue import METHODS
+from onnx_ci.methods.catalogue import METHODS, Method
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

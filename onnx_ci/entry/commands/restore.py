@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     check_target(source, target)
     if options.original:
         return _restore_original(source, target)
-    from onnx_ci.restore import restore_file
+    from onnx_ci.methods.restore import restore_file
 
     count = restore_file(source, target)
     size = format_size(target.stat().st_size)
@@ -47,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _restore_original(source: Path, target: Path) -> int:
+    from onnx_ci.original import restore_original
     from onnx_ci.report.words import PLACES
-    from onnx_ci.restore import restore_original
     from onnx_ci.targets.git import find_root, repository_of
 
     here = find_root(Path.cwd())

@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    from onnx_ci.methods.schema import option_schemas
+    from onnx_ci.methods.catalogue import option_schemas
     from onnx_ci.policy.json_schema import json_schema
     from onnx_ci.report.json import dumps
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from onnx_ci.errors import UsageError
+from onnx_ci.util.scalars import FLAG, Scalar, choice, from_text, whole
 
 MODES = ("check", "fix", "commit", "comment")
 LEVELS = ("error", "warning", "never")
@@ -44,20 +46,20 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
     """`INPUT_FAIL_ON` is the input `fail-on`; one that is empty or missing has its default."""
     given = _Given(environment)
     inputs = Inputs(
-        mode=given.one_of("mode", MODES),
+        mode=given.scalar("mode", choice(MODES), MODES[0]),
         policy=given.text("policy"),
-        policy_from=given.one_of("policy-from", POLICIES),
+        policy_from=given.scalar("policy-from", choice(POLICIES), POLICIES[0]),
         paths=given.lines("paths"),
         since=given.text("since"),
-        all=given.flag("all", default=False),
-        fail_on=given.one_of("fail-on", LEVELS),
+        all=given.scalar("all", FLAG, False),
+        fail_on=given.scalar("fail-on", choice(LEVELS), LEVELS[0]),
         comment=given.key("comment"),
         commit_message=given.text("commit-message") or MESSAGE,
-        push_attempts=given.number("push-attempts", default=3, most=_MOST_ATTEMPTS),
+        push_attempts=given.scalar("push-attempts", whole(1, _MOST_ATTEMPTS), 3),
         token=given.text("token"),
         own_token=given.text("token") not in ("", environment.get("ONNX_CI_JOB_TOKEN", "")),
         python_version=given.text("python-version"),
-        cache=given.flag("cache", default=True),
+        cache=given.scalar("cache", FLAG, True),
         extras=read_extras(given.text("extras")),
     )
     _refuse_two_selections(inputs)
@@ -96,17 +98,12 @@ class _Given:
         found = self.environment.get(f"INPUT_{name.upper().replace('-', '_')}", "").splitlines()
         return tuple(line.strip() for line in found if line.strip())
 
-    def one_of(self, name: str, allowed: Sequence[str]) -> str:
-        found = self.text(name) or allowed[0]
-        if found not in allowed:
-            raise wrong(name, found, f"one of {', '.join(allowed)}")
-        return found
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        found = self.text(name).lower()
-        if found not in ("", "true", "false"):
-            raise wrong(name, found, "true or false")
-        return found == "true" if found else default
+    def scalar(self, name: str, scalar: Scalar, default: Any) -> Any:
+        text = self.text(name)
+        value = from_text(text)
+        if text and not scalar.fits(value):
+            raise wrong(name, text, scalar.expected)
+        return value if text else default
 
     def key(self, name: str) -> str:
         """`true` is the usual comment; any other word is the key of one of its own."""
@@ -115,14 +112,6 @@ class _Given:
         if key and not KEY.fullmatch(key):
             raise wrong(name, found[:60], KEY_WORDS)
         return key
-
-    def number(self, name: str, *, default: int, most: int) -> int:
-        found = self.text(name)
-        if not found:
-            return default
-        if not (found.isascii() and found.isdigit() and 1 <= int(found[:4]) <= most and len(found) < 4):
-            raise wrong(name, found, f"a whole number from 1 to {most}")
-        return int(found)
 
 
 def _refuse_two_selections(inputs: Inputs) -> None:

@@ -33,7 +33,7 @@ def hide_tokens() -> None:
     if PASSED_ON in os.environ:
         with os.fdopen(int(os.environ.pop(PASSED_ON))) as pipe:
             os.environ.update(zip(TOKENS, pipe.read().split("\0")))  # noqa: B905 - as old as everything here
-        from onnx_ci.child.strays import keep_private
+        from onnx_ci.sandbox.process import keep_private
 
         keep_private()
     elif any(os.environ.get(name) for name in TOKENS):

@@ -1,0 +1,140 @@
+"""Which stored tensors a method takes: by name, by who reads them, and not what is encoded already."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from onnx_ci.model.container import Model
+from onnx_ci.model.digest import tensor_key
+from onnx_ci.model.graph import Scope, Site, bodies, stored_in
+from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
+
+# Ops that compute with quantized values: whatever they read is part of an encoding, not a plain weight.
+QUANTIZED_OP = re.compile(r"^Q[A-Z]|[Qq]uantize|Integer|NBits")
+# Ops that decode what was cast up from a smaller type: scales, offsets, tables, and the shape at the end.
+DECODERS = ("Mul", "Add", "Sub", "Reshape", "Slice", "Gather", "Transpose")
+
+
+def all_stored(root: Scope) -> Iterator[Site]:
+    """Every initializer and every Constant that holds a tensor, in a graph and the graphs inside it.
+
+    Of two that have one name in one graph, onnxruntime takes now one, now the other: both are left out.
+    """
+    for scope in root.nested():
+        for site in stored_in(scope):
+            if scope.defined[site.name] == 1:
+                yield site
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns, in which `*` stands for anything, slashes and dots too, fits a name."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+class TensorSelection:
+    """What patterns choose among sites: by the tensor's name, or by op or name of a node that reads it."""
+
+    def __init__(
+        self, root: Scope, sites: Sequence[Site], *, tensors: Sequence[str], ops: Sequence[str]
+    ) -> None:
+        self.root = root
+        self.sites = sites
+        self.tensors = tensors
+        self.ops = ops
+
+    def chosen(self) -> list[Site]:
+        return [site for site in self.sites if self._named(site, self.tensors) or self._read(site, self.ops)]
+
+    def unmatched(self) -> str:
+        """The patterns that match nothing, as an addition to a note: most likely a typing mistake."""
+        idle = [name for name in self.tensors if not any(self._named(site, [name]) for site in self.sites)]
+        idle += [op for op in self.ops if not any(self._read(site, [op]) for site in self.sites)]
+        return f"; no stored tensor belongs to {', '.join(map(repr, idle))}" if idle else ""
+
+    def _named(self, site: Site, patterns: Sequence[str]) -> bool:
+        return site.name in patterns or matches(site.name, patterns)
+
+    def _read(self, site: Site, ops: Sequence[str]) -> bool:
+        nodes = (use.node for use in self.root.readers.get((site.scope, site.name), ()))
+        return any(node.op_type in ops or self._is_node(node, ops) for node in nodes)
+
+    def _is_node(self, node: NodeProto, ops: Sequence[str]) -> bool:
+        return bool(node.name) and (node.name in ops or matches(node.name, ops))
+
+
+def same_content(model: Model, sites: Sequence[Site]) -> list[list[Site]]:
+    """The sites in groups of equal type, shape and bytes, most of them alone. Only look-alikes are read."""
+    alike = Counter(type_and_shape(site) for site in sites)
+    groups: dict[object, list[Site]] = defaultdict(list)
+    for site in sites:
+        kind = type_and_shape(site)
+        content = tensor_key(model, site.tensor) if alike[kind] > 1 else None
+        groups[kind, content].append(site)
+    return list(groups.values())
+
+
+def type_and_shape(site: Site) -> tuple[int, tuple[int, ...]]:
+    return site.tensor.data_type, tuple(site.tensor.dims)
+
+
+def quantization_parameters(model: ModelProto) -> set[str]:
+    """Scales and zero points. Sharing one between ops that each expect their own defeats fusions."""
+    return {name for node in _quantized_nodes(model) for name in node.input[1:]}
+
+
+def quantized_inputs(model: ModelProto) -> set[str]:
+    """All that quantized ops read: kernels and fusions expect it stored as it is."""
+    return {name for node in _quantized_nodes(model) for name in node.input}
+
+
+def _quantized_nodes(model: ModelProto) -> Iterator[NodeProto]:
+    for body in bodies(model):
+        for node in body.node:
+            if QUANTIZED_OP.search(node.op_type):
+                yield node
+
+
+def encoding_parts(model: ModelProto) -> set[str]:
+    """Every name that is part of a stored encoding: read by a quantized op, cast up from a smaller type,
+    looked up in a table by stored codes, repeated, or combined with such a value by ops that decode."""
+    names = quantized_inputs(model)
+    stored = _stored_names(model)
+    indices: set[str] = set()
+    for body in bodies(model):
+        for node in body.node:
+            if node.op_type in ("Cast", "CastLike") and node.input[0] in stored:
+                names.update(node.output)
+                stored.update(node.output)
+                indices.update(node.output if _to_int32(node) else ())
+            elif _decodes(node, names, stored) or _compacted(node, stored, indices):
+                names.update([*node.input, *node.output])
+                stored.update(node.output)
+    return names
+
+
+def _decodes(node: NodeProto, encoded: set[str], stored: set[str]) -> bool:
+    """Whether a node only turns stored tensors into another, and one of them is part of an encoding."""
+    return node.op_type in DECODERS and stored.issuperset(node.input) and not encoded.isdisjoint(node.input)
+
+
+def _compacted(node: NodeProto, stored: set[str], indices: set[str]) -> bool:
+    """Whether a node rebuilds what `compact` stored: a block, or a table with small indices."""
+    if not stored.issuperset(node.input):
+        return False
+    return node.op_type == "Expand" or (node.op_type == "Gather" and node.input[1] in indices)
+
+
+def _to_int32(node: NodeProto) -> bool:
+    return any(entry.name == "to" and entry.i == TensorProto.INT32 for entry in node.attribute)
+
+
+def _stored_names(model: ModelProto) -> set[str]:
+    stored: set[str] = set()
+    for body in bodies(model):
+        if isinstance(body, GraphProto):
+            stored.update(tensor.name for tensor in body.initializer)
+        stored.update(node.output[0] for node in body.node if node.op_type == "Constant" and node.output)
+    return stored

@@ -1,0 +1,319 @@
+"""Graphs, functions and names of a model: what is nested where, what a name means there, who reads it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onnx_ci.model.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Body = GraphProto | FunctionProto
+STANDARD_DOMAINS = ("", "ai.onnx")
+# Operators that give other numbers at every run, unless they have a seed.
+RANDOM_OPS = frozenset(
+    ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"]
+)
+# Attributes of a Constant that is given in short: their type, the field of the value, the type of elements.
+SHORT_CONSTANTS = {
+    "value_int": (AttributeProto.INT, "i", "int64"),
+    "value_ints": (AttributeProto.INTS, "ints", "int64"),
+    "value_float": (AttributeProto.FLOAT, "f", "float32"),
+    "value_floats": (AttributeProto.FLOATS, "floats", "float32"),
+}
+
+
+def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs directly inside a node's attributes: branches and loop bodies."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        elif attribute.type == AttributeProto.GRAPHS:
+            yield from attribute.graphs
+
+
+def nested(body: Body) -> Iterator[Body]:
+    """A graph or function and every graph inside it, outer ones first."""
+    yield body
+    for node in body.node:
+        for graph in subgraphs(node):
+            yield from nested(graph)
+
+
+def bodies(model: ModelProto) -> Iterator[Body]:
+    """Every list of nodes in the model: the main graph, functions, training graphs, and all inside them."""
+    yield from nested(model.graph)
+    for function in model.functions:
+        yield from nested(function)
+    for training in model.training_info:
+        yield from nested(training.initialization)
+        yield from nested(training.algorithm)
+
+
+def attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
+    if attribute.HasField("t"):
+        yield attribute.t
+    yield from attribute.tensors
+    for sparse in [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []:
+        yield from (sparse.values, sparse.indices)
+    for sparse in attribute.sparse_tensors:
+        yield from (sparse.values, sparse.indices)
+
+
+def tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Every tensor that the model stores, in a fixed order."""
+    for body in bodies(model):
+        if isinstance(body, GraphProto):
+            yield from body.initializer
+            for sparse in body.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+        else:
+            for attribute in body.attribute_proto:
+                yield from attribute_tensors(attribute)
+        for node in body.node:
+            for attribute in node.attribute:
+                yield from attribute_tensors(attribute)
+
+
+def output_names(body: Body) -> list[str]:
+    """The outputs of a graph or a function."""
+    if isinstance(body, GraphProto):
+        return [value.name for value in body.output]
+    return list(body.output)
+
+
+def captured(node: NodeProto) -> set[str]:
+    """The names that graphs inside a node may read from around it."""
+    names: set[str] = set()
+    for graph in subgraphs(node):
+        for body in nested(graph):
+            names.update(output_names(body))
+            for inner in body.node:
+                names.update(inner.input)
+    return names
+
+
+def all_names(model: ModelProto) -> set[str]:
+    """Every value name used anywhere, so that a new one can be chosen that clashes with none."""
+    names: set[str] = set()
+    for body in bodies(model):
+        for node in body.node:
+            names.update(node.input, node.output)
+        if isinstance(body, GraphProto):
+            for values in (body.input, body.output, body.value_info):
+                names.update(value.name for value in values)
+            names.update(tensor.name for tensor in body.initializer)
+            names.update(sparse.values.name for sparse in body.sparse_initializer)
+        else:
+            names.update(body.input, body.output)
+    return names
+
+
+def keep_items(message: Any, field_name: str, wanted: Callable[[Any], bool]) -> None:
+    """Drop the items of a repeated field that are not wanted."""
+    items = list(getattr(message, field_name))
+    kept = [item for item in items if wanted(item)]
+    if len(kept) < len(items):
+        message.ClearField(field_name)
+        getattr(message, field_name).extend(kept)
+
+
+def fresh_name(wanted: str, taken: set[str]) -> str:
+    """`wanted`, or `wanted` with the first number that makes it new; the result counts as taken."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}.{number}"
+    taken.add(name)
+    return name
+
+
+def opset(model: ModelProto | FunctionProto, domain: str = "") -> int:
+    """The version of a domain the model or function imports; of two imports the last counts, 0 if none."""
+    wanted = STANDARD_DOMAINS if domain in STANDARD_DOMAINS else (domain,)
+    versions = [entry.version for entry in model.opset_import if entry.domain in wanted]
+    return versions[-1] if versions else 0
+
+
+@dataclass(eq=False)
+class Scope:
+    """One graph or function body; names defined outside are seen inside unless defined anew."""
+
+    body: Body
+    parent: Scope | None = None
+    children: list[Scope] = field(default_factory=list)
+    defined: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        for node in self.body.node:
+            self.defined.update(filter(None, node.output))
+            self.children += [Scope(graph, self) for graph in subgraphs(node)]
+        if isinstance(self.body, GraphProto):
+            self.defined.update(tensor.name for tensor in self.body.initializer)
+            # A graph input that is also an initializer is one name, not two.
+            self.defined.update({value.name for value in self.body.input} - self.defined.keys())
+            self.defined.update(sparse.values.name for sparse in self.body.sparse_initializer)
+        else:
+            self.defined.update(self.body.input)
+
+    def nested(self) -> Iterator[Scope]:
+        yield self
+        for child in self.children:
+            yield from child.nested()
+
+    def chain(self) -> list[Scope]:
+        """This scope and those around it, innermost first."""
+        return [self, *(self.parent.chain() if self.parent else [])]
+
+    def home(self, name: str) -> Scope:
+        """The innermost scope that defines a name, as seen from here; the outermost where none does."""
+        chain = self.chain()
+        return next((scope for scope in chain if name in scope.defined), chain[-1])
+
+    @cached_property
+    def readers(self) -> Mapping[Key, Sequence[Reader]]:
+        """Who reads each name, here and in the graphs inside, as it was when this was first asked for."""
+        found: dict[Key, list[Reader]] = defaultdict(list)
+        for scope in self.nested():
+            for position, node in enumerate(scope.body.node):
+                for operand, name in enumerate(node.input):
+                    if name:
+                        found[scope.home(name), name].append(Reader(scope, position, operand))
+        return dict(found)
+
+
+Key = tuple[Scope, str]  # a name, in the scope that defines it
+
+
+class Reader(NamedTuple):
+    """A node, by its position in a scope, that reads a name as one of its inputs."""
+
+    scope: Scope
+    position: int
+    operand: int
+
+    @property
+    def node(self) -> NodeProto:
+        node: NodeProto = self.scope.body.node[self.position]
+        return node
+
+
+def common_scope(scopes: Iterable[Scope]) -> Scope:
+    """The innermost scope around all of these."""
+    chains = [scope.chain() for scope in scopes]
+    return next(scope for scope in chains[0] if all(scope in chain for chain in chains))
+
+
+def roots(model: ModelProto) -> list[Scope]:
+    """The main graph and each function: names never pass from one to another."""
+    return [Scope(model.graph), *map(Scope, model.functions)]
+
+
+def defined_twice(root: Scope) -> set[str]:
+    """Names that mean one thing here and another there: unfit to be seen from everywhere."""
+    seen: set[str] = set()
+    twice: set[str] = set()
+    for scope in root.nested():
+        twice |= seen & scope.defined.keys()
+        seen |= scope.defined.keys()
+    return twice
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A stored tensor that can be replaced: an initializer, or the value of a Constant node."""
+
+    scope: Scope
+    name: str
+    tensor: TensorProto
+    node: NodeProto | None = None
+
+
+def sites(scope: Scope, fixed: set[str]) -> Iterator[Site]:
+    """The tensors of one body whose only role is to be read by nodes.
+
+    Left out: what a caller may override or receives (graph inputs and outputs), and `fixed` names.
+    """
+    body = scope.body
+    bound = {*fixed, *output_names(body)}
+    if isinstance(body, GraphProto):
+        bound.update(value.name for value in body.input)
+    for site in stored_in(scope):
+        if site.name not in bound and scope.defined[site.name] == 1:
+            yield site
+
+
+def nested_sites(root: Scope, fixed: set[str]) -> Iterator[Site]:
+    """The same, of a body and all graphs inside it."""
+    for scope in root.nested():
+        yield from sites(scope, fixed)
+
+
+def stored_in(scope: Scope) -> Iterator[Site]:
+    """Every initializer and every Constant that holds a tensor, of one body."""
+    if isinstance(scope.body, GraphProto):
+        for tensor in scope.body.initializer:
+            yield Site(scope, tensor.name, tensor)
+    for node in scope.body.node:
+        constant = constant_value(node)
+        if constant is not None:
+            yield Site(scope, node.output[0], constant, node)
+
+
+def constant_value(node: NodeProto) -> TensorProto | None:
+    """The tensor of a Constant node that holds one."""
+    if node.op_type != "Constant" or node.domain not in STANDARD_DOMAINS or len(node.output) != 1:
+        return None
+    values = [a.t for a in node.attribute if a.name == "value" and a.type == AttributeProto.TENSOR]
+    return values[0] if values else None
+
+
+def short_constant(node: NodeProto) -> np.ndarray[Any, np.dtype[Any]] | None:
+    """The numbers of a Constant node that holds some in place of a tensor."""
+    if node.op_type != "Constant" or node.domain not in STANDARD_DOMAINS or len(node.output) != 1:
+        return None
+    for attribute in node.attribute:
+        kind, field_name, dtype = SHORT_CONSTANTS.get(attribute.name, (None, "", ""))
+        if attribute.type == kind and not attribute.ref_attr_name:
+            import numpy as np  # late: most of what walks a graph needs no numbers
+
+            return np.array(getattr(attribute, field_name), dtype)
+    return None
+
+
+def fixed_names(model: ModelProto) -> set[str]:
+    """Names that something other than a node refers to: training graphs and quantization notes."""
+    names: set[str] = set()
+    for training in model.training_info:
+        for bindings in (training.initialization_binding, training.update_binding):
+            names.update(name for entry in bindings for name in (entry.key, entry.value))
+        for graph in (training.initialization, training.algorithm):
+            names.update(name for node in graph.node for name in node.input)
+    for body in bodies(model):
+        if isinstance(body, GraphProto):
+            for note in body.quantization_annotation:
+                names.update([note.tensor_name, *(e.value for e in note.quant_parameter_tensor_names)])
+    return names
+
+
+def rename_uses(scope: Scope, renames: Mapping[Scope, Mapping[str, str]]) -> None:
+    """Give node inputs their new names, wherever the old name means what it meant in its own scope."""
+    _rename_within(scope, renames, {})
+
+
+def _rename_within(
+    scope: Scope, renames: Mapping[Scope, Mapping[str, str]], inherited: Mapping[str, str]
+) -> None:
+    seen = {old: new for old, new in inherited.items() if old not in scope.defined}
+    active = {**seen, **renames.get(scope, {})}
+    for node in scope.body.node:
+        for position, name in enumerate(node.input):
+            if name in active:
+                node.input[position] = active[name]
+    for child in scope.children:
+        _rename_within(child, renames, active)

@@ -1,0 +1,354 @@
+"""Starts, limits, asks and ends processes of our own, for code that may crash, hang or exhaust memory."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from onnx_ci.scratch import new_folder
+from onnx_ci.util.text import clean
+
+Death = Literal["crash", "timeout", "memory"]
+_GIB = 1 << 30
+_FLOOR = _GIB // 2  # address space: with 8 threads a session that does nothing takes 0.4 GiB
+_LEAST = 4 * _GIB
+_PER_BYTE = 8  # a model in memory, its optimized copy, and its activations
+_SHARE = 0.8  # of the machine's memory
+_BOOT = (
+    "import sys; sys.path[:] = sys.argv[3:]; import importlib;"
+    " importlib.import_module(sys.argv[1]).main(int(sys.argv[2]))"
+)
+# Our package by its place: the packages beside it are those of this process, which the other must not see.
+_BOOT_APART = (
+    "import sys; from importlib import import_module, util; entry, memory, packages, home = sys.argv[1:];"
+    " sys.path.append(packages); found = util.spec_from_file_location('onnx_ci', home + '/__init__.py');"
+    " sys.modules['onnx_ci'] = package = util.module_from_spec(found); found.loader.exec_module(package);"
+    " import_module(entry).main(int(memory))"
+)
+_TAIL = 4096  # bytes of its last words that are looked at
+_DATA = (".data", "_data", ".bin", ".weights")
+# What a process needs of its surroundings. Everything else may be a secret, or change what a library does.
+_NEEDED = {
+    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP"),
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "OMP_NUM_THREADS"),
+    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA"),
+    *("PROGRAMDATA", "PROGRAMFILES", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE"),
+}
+# What a user's own command may need beside that: which Python and which devices it runs on.
+_NEEDED_BY_USERS = {"CI", "VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "PYTHONIOENCODING"}
+_NEEDED_BY_USERS |= {"CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CUDA_VISIBLE_DEVICES", "CUDA_HOME"}
+_SET_DUMPABLE, _SET_CHILD_SUBREAPER = 4, 36  # of prctl(2)
+_living: set[subprocess.Popen[bytes]] = set()
+_ending = threading.Event()
+
+
+def command(entry: str, memory: int, *, repeatable: bool = False, packages: Path | None = None) -> list[str]:
+    """Python running `main` of a module, with our own module path in place of the default: that finds a
+    checkout, a user's site and site-packages alike.
+
+    -I isolates it from the folder it is started in and from PYTHON* variables. It also makes the order of
+    sets a matter of chance; where that shows, `repeatable` leaves isolation to `environment`, which passes
+    none of these variables on but the one that fixes the order.
+
+    With `packages`, a folder, the child sees those, the standard library and our own package only.
+    """
+    if packages is not None:
+        home = str(Path(__file__).resolve().parents[1])
+        return [sys.executable, "-I", "-S", "-c", _BOOT_APART, entry, str(memory), str(packages), home]
+    flag = "-s" if repeatable else "-I"
+    return [sys.executable, flag, "-c", _BOOT, entry, str(memory), *module_path(sys.path, Path.cwd())]
+
+
+def module_path(path: Iterable[str], cwd: Path) -> list[str]:
+    """Our path without the working folder: modules of the repository under test must not be imported."""
+    home = Path(__file__).resolve().parents[2]
+    kept = [entry for entry in path if entry and (cwd / entry).resolve() != cwd.resolve()]
+    # Our own home comes last: in a checkout it holds more than the package.
+    return list(dict.fromkeys([*(str(cwd / entry) for entry in kept), str(home)]))
+
+
+def environment(current: Mapping[str, str]) -> dict[str, str]:
+    """What a child of ours inherits: what it needs to start, and nothing else."""
+    kept = {name: value for name, value in current.items() if _is_needed(name.upper())}
+    # Each malloc arena and each BLAS thread reserves address space that counts against the limit.
+    return {**kept, "MALLOC_ARENA_MAX": "4", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+
+
+def users_environment(current: Mapping[str, str], also: Iterable[str] = ()) -> dict[str, str]:
+    """What a command of the policy inherits: what it needs to start, and what the policy names."""
+    wanted = {*_NEEDED_BY_USERS, *also}
+    return {name: value for name, value in current.items() if _is_needed(name.upper()) or name in wanted}
+
+
+def memory_for(models: Iterable[Path], limit: int | None = None) -> int:
+    """Bytes a child may use: the limit, or enough for these models but not all there is.
+    With less than the floor onnxruntime itself would not start."""
+    if limit is not None:
+        return max(_FLOOR, limit)
+    wanted = max(_LEAST, _PER_BYTE * sum(map(_stored, models)))
+    total = _physical()
+    return wanted if total is None else min(wanted, int(total * _SHARE))
+
+
+def _is_needed(name: str) -> bool:
+    return name in _NEEDED or name.startswith("LC_")
+
+
+def _stored(model: Path) -> int:
+    """The model's bytes with its external data, estimated by the names of the files beside it."""
+    try:
+        near = [path for path in model.parent.iterdir() if path == model or _is_data(path, model)]
+        return sum(path.stat().st_size for path in near if path.is_file())
+    except OSError:  # gone or unreadable: onnxruntime will say so in its own words
+        return 0
+
+
+def _is_data(path: Path, model: Path) -> bool:
+    return path.name.endswith(_DATA) or path.name.startswith(f"{model.name}.")
+
+
+def _physical() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return None
+
+
+def note(process: subprocess.Popen[bytes]) -> None:
+    """Know a process, the first of a group of its own, so that whoever ends the run can end it."""
+    _living.add(process)
+    if _ending.is_set():
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it with everything that it started, also where it is done itself, and wait for it."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    elif process.poll() is None:
+        process.kill()
+    process.wait()
+    _living.discard(process)
+
+
+@contextlib.contextmanager
+def ended_children() -> Iterator[None]:
+    """No child goes on or is started: the threads that wait for one get their answer at once."""
+    _ending.set()
+    try:
+        for process in list(_living):
+            end(process)
+        yield
+    finally:
+        _ending.clear()
+
+
+class Died(Exception):
+    """The child ended before it answered."""
+
+    def __init__(self, kind: Death, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+    def said(self, culprit: str) -> str:
+        """What happened, in words; a crash is put down to the library that ran."""
+        return f"{culprit} {self.message}" if self.kind == "crash" else f"it {self.message}"
+
+
+class ChildProcess:
+    """Owns the process and its pipes; `entry` is the module whose `main` it runs,
+    `home` a private folder, also its working folder, `packages` a folder of packages in place of ours."""
+
+    def __init__(
+        self, entry: str, memory: int, home: Path, *, repeatable: bool = False, packages: Path | None = None
+    ) -> None:
+        self.memory = memory
+        self._stderr = home / "stderr.txt"
+        with self._stderr.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                command(entry, memory, repeatable=repeatable, packages=packages),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=home,
+                env=environment(os.environ),
+                start_new_session=True,  # its own group, so that a kill reaches all of it
+            )
+        self._expired = False
+        note(self._process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+        timer = threading.Timer(seconds, self._expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            line = self._exchange(json.dumps(request).encode("ascii") + b"\n")
+        finally:
+            timer.cancel()
+        if not line.endswith(b"\n"):
+            raise self._death(seconds)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def stop(self) -> None:
+        """Kill it if need be, wait for it, and close our ends: no zombie, no open file stays."""
+        end(self._process)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # an unsent request can't be flushed any more
+                    pipe.close()
+
+    def _exchange(self, request: bytes) -> bytes:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            return b""
+        with contextlib.suppress(OSError):  # it died earlier: reading tells the same
+            stdin.write(request)
+            stdin.flush()
+        _await(stdout.fileno())
+        return stdout.readline()
+
+    def _expire(self) -> None:
+        self._expired = True
+        end(self._process)
+
+    def _death(self, seconds: float) -> Died:
+        code = self._process.wait()
+        if self._expired:
+            return Died("timeout", f"did not finish within {seconds:.3g} s")
+        words = self._last_words()
+        if "bad_alloc" in words or "MemoryError" in words:
+            return Died("memory", "needs more memory than the limit allows")
+        how = _signal_name(-code) if code < 0 else f"exit code {code}"
+        last = clean(words.strip().splitlines()[-1]) if words.strip() else ""
+        return Died("crash", f"crashed ({how})" + (f": {last}" if last else ""))
+
+    def _last_words(self) -> str:
+        with self._stderr.open("rb") as file:
+            file.seek(max(0, self._stderr.stat().st_size - _TAIL))
+            return file.read().decode("utf-8", "replace")
+
+
+def _await(pipe: int) -> None:
+    """Wait for an answer in short turns: a signal that another thread got is seen between two of them."""
+    if hasattr(select, "poll"):
+        waiting = select.poll()
+        waiting.register(pipe, select.POLLIN)
+        while not waiting.poll(200):
+            pass
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class Pool:
+    """Any number of threads may ask; each has a child to itself while it waits for the answer."""
+
+    def __init__(self, entry: str) -> None:
+        self.entry = entry
+        self._idle: list[tuple[ChildProcess, Path]] = []
+        atexit.register(self.close)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._idle.clear)  # they are our parent's
+
+    def ask(
+        self, request: dict[str, Any], *, memory: int, seconds: float, last: bool = False
+    ) -> dict[str, Any]:
+        """The answer; `Died` where the child ended instead. After a `last` request it is not used again:
+        what a large model leaves behind in it would count against the next one."""
+        child, home = self._take(memory)
+        kept = False
+        try:
+            answer = child.ask(request, seconds=seconds)
+            kept = not last
+        finally:
+            if kept:
+                self._idle.append((child, home))
+            else:
+                _end(child, home)
+        return answer
+
+    def close(self) -> None:
+        while self._idle:
+            _end(*self._idle.pop())
+
+    def _take(self, memory: int) -> tuple[ChildProcess, Path]:
+        while self._idle:
+            child, home = self._idle.pop()
+            if child.alive and child.memory == memory:
+                return child, home
+            _end(child, home)
+        home = new_folder()
+        return ChildProcess(self.entry, memory, home, repeatable=True), home
+
+
+def _end(child: ChildProcess, home: Path) -> None:
+    child.stop()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def no_strays() -> Iterator[None]:
+    """End every process that is started meanwhile and left, also one that made itself a session of its own.
+    Not for a process in which other threads start some as well."""
+    if sys.platform != "linux":
+        yield
+        return
+    _prctl(_SET_CHILD_SUBREAPER, 1)  # an orphan becomes a child of ours, not of init
+    before = _children()
+    try:
+        yield
+    finally:
+        while strays := _children() - before:
+            for pid in strays:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+        _prctl(_SET_CHILD_SUBREAPER, 0)
+
+
+def keep_private() -> None:
+    """Let no other process of the same user read our memory or our first environment."""
+    if sys.platform == "linux":
+        _prctl(_SET_DUMPABLE, 0)
+
+
+def _children() -> set[int]:
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # the thread is gone, or the kernel does not tell
+            found.update(map(int, (thread / "children").read_text().split()))
+    return found
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,0 +1,114 @@
+"""The child's side: limits on itself, requests from stdin, answers on a channel nobody else prints to."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import queue
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+# Where each tool is: a function named like it.
+TOOLS = {
+    "simplify": "optimizers",
+    "optimize": "optimizers",
+    "ort_optimize": "optimizers",
+    "fuse_transformer": "optimizers",
+    "dynamic_int8": "quantizers",
+    "static_int8": "quantizers",
+}
+# What bad models lead to. Anything else ends the process, which is an answer as well.
+ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def private_channel() -> int:
+    """Keep stdout for the answers and point fd 1 at nothing: native code may print there."""
+    channel = os.dup(1)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+    return channel
+
+
+def send(channel: int, message: dict[str, Any]) -> None:
+    data = (json.dumps(message) + "\n").encode("ascii")
+    while data:
+        data = data[os.write(channel, data) :]
+
+
+def requests() -> queue.SimpleQueue[dict[str, Any]]:
+    """Requests, read by a thread of its own: when our parent is gone, even a busy child ends at once."""
+    waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            waiting.put(json.loads(line))
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    return waiting
+
+
+def limit(memory: int) -> None:
+    """Let this process have no more address space, and write no larger file, than that."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    for name, value in (("RLIMIT_AS", memory), ("RLIMIT_FSIZE", memory), ("RLIMIT_CORE", 0)):
+        with contextlib.suppress(ValueError, OSError, AttributeError):  # macOS refuses some of them
+            resource.setrlimit(getattr(resource, name), (value, value))
+
+
+def runtime_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """What onnxruntime raises, where it is loaded (its exceptions share no base), and others."""
+    state = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
+    found = vars(state).values() if state else ()
+    return (*(e for e in found if isinstance(e, type) and issubclass(e, Exception)), *others)
+
+
+def main(memory: int) -> None:
+    """Run other libraries on models as requests ask, until stdin ends. `memory` is in bytes."""
+    channel = private_channel()
+    limit(memory)
+    waiting = requests()
+    warnings.simplefilter("ignore")
+    while True:
+        send(channel, answer(waiting.get()))
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Return what came of one request, which names a tool, a model to read and a model to write; `note` is
+    what the tool has to say about its result."""
+    try:
+        optimizers = importlib.import_module("onnx_ci.sandbox.optimizers")  # first: it turns telemetry off
+        module = importlib.import_module(f"onnx_ci.sandbox.{TOOLS[request['tool']]}")
+        source, target = Path(request["source"]), Path(request["target"])
+        note = getattr(module, request["tool"])(source, target, request["options"])
+        optimizers.refuse_broken(source, target)
+        return {"kind": "ok", "note": note}
+    except ImportError as error:
+        return {"kind": "missing", "message": error.name or str(error)}
+    except MemoryError:
+        return {"kind": "memory", "message": "needs more memory than the limit allows"}
+    except runtime_errors(*ERRORS) as error:
+        return {"kind": "error", "message": _words(error)[:4000]}
+
+
+def _words(error: Exception) -> str:
+    plain = isinstance(error, runtime_errors()) or type(error) is RuntimeError
+    return str(error) if plain and str(error) else f"{type(error).__name__}: {error}"
