@@ -126,13 +126,14 @@ class AnewGate(Gate):
         """The model that is there against its original, under the rule of today."""
         if source.prover is None:
             return NOT_RUN
+        from onnx_ci.verify.prove import Submission
+
         self.say("verifying what is there")
         path = self.scratch / "there" / "model.onnx"
         path.parent.mkdir()
         write_model(self.model, path)
         changes = [topic for m in METHODS if m.name in receipt.names for topic in m.changes]
-        pair = (source.model, self.model)
-        return source.prover.verified(path, self.model, bitwise=False, changes=changes, rounded=pair)
+        return source.prover.verify(Submission(path=path, model=self.model, changes=changes))
 
     def _derived(self, receipt: Receipt) -> Finding:
         return self._finding("note", f"{_shrunk(receipt)}; derived anew from its original")

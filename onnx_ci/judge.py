@@ -16,7 +16,7 @@ from onnx_ci.model.replace import is_unfinished
 from onnx_ci.results import Outcome
 
 if TYPE_CHECKING:
-    from onnx_ci.verify.client import Runner
+    from onnx_ci.sandbox.runner import Runner
 from onnx_ci.anew import AnewGate
 from onnx_ci.job import Job, Say
 

@@ -20,9 +20,9 @@ from onnx_ci.obtain import check_out, obtain
 from onnx_ci.policy.match import ended_override, rule_for
 from onnx_ci.policy.schema import Policy, Rule
 from onnx_ci.results import Outcome, RunReport
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.sources import Sources
 from onnx_ci.standing import Standing
-from onnx_ci.verify.client import Runner
 
 Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
 

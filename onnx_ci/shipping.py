@@ -16,8 +16,8 @@ from onnx_ci.model.measure import files_of
 from onnx_ci.model.ownership import data_of, is_own
 from onnx_ci.pipeline import Plan, judge_by_rule
 from onnx_ci.results import Outcome, RunReport
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.single import check_target
-from onnx_ci.verify.client import Runner
 
 
 @dataclass

@@ -11,9 +11,9 @@ from onnx_ci.model.ownership import data_of, shared_data
 from onnx_ci.model.replace import orphaned_data, replaceable_data
 from onnx_ci.policy.match import rule_for
 from onnx_ci.results import RunReport
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.shipping import ship
 from onnx_ci.single import copy_model
-from onnx_ci.verify.client import Runner
 from onnx_ci.verify.sample_paths import sample_files, sample_folders
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnx_ci.model.dtypes import BITS
+from onnx_ci.model.dtypes import NUMPY_TYPES as NUMPY_TYPES  # methods know it from here
 from onnx_ci.model.proto import ModelProto, TensorProto, full_onnx
 from onnx_ci.model.store import Store
 from onnx_ci.model.wire import Span
@@ -17,20 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
-NUMPY_TYPES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "uint32",
-    13: "uint64",
-}
 LARGE = 1024  # bytes from which a tensor stays out of the skeleton
 
 

@@ -1,4 +1,6 @@
-"""How many bits an element of each ONNX tensor type takes, by its number in the standard."""
+"""ONNX tensor types by their number in the standard: the bits of an element, the name numpy has for it.
+
+The worker loads this where no onnx is installed."""
 
 from __future__ import annotations
 
@@ -12,6 +14,21 @@ BITS = {
     15: 128,  # complex128
     **dict.fromkeys((21, 22, 23), 4),  # uint4 int4 float4e2m1
     **dict.fromkeys((25, 26), 2),  # uint2 int2
+}
+# Those whose elements are stored one by one, as numpy stores them.
+NUMPY_TYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
 }
 
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from onnx_ci.errors import ModelError
-from onnx_ci.policy.schema import Tolerance
+from onnx_ci.policy.schema import Limits, Tolerance
+from onnx_ci.sandbox.exchange import Array, is_float
+from onnx_ci.sandbox.runner import Feeds, Runner
 from onnx_ci.shown import OutputDelta
 from onnx_ci.verify.compare import compare_outputs
-from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.metrics import identical
 from onnx_ci.verify.noise import WAY_OUT
 
@@ -46,14 +48,30 @@ class Lot:
 
 
 @dataclass(frozen=True)
-class Told:
+class RepeatedRuns:
+    """A model with the samples that it is run on again and again."""
+
+    runner: Runner
+    model: Path
+    feeds: Sequence[Feeds]
+    limits: Limits
+    spare: Collection[str]
+
+    def sample_runs(self, runs: int, seed: int) -> Lot:
+        """Run all samples many times in one session, which begins with a seed."""
+        samples, left_out = self.runner.draw(
+            self.model, self.feeds, runs=runs, seed=seed, limits=self.limits, spare=self.spare
+        )
+        means = [_prefixed(sample, "mean ") for sample in samples]
+        return Lot(means, [_prefixed(sample, "draws ") for sample in samples], left_out)
+
+
+@dataclass(frozen=True)
+class ComparedOutput:
     """How one output compares, and whether it could be told from the original's at all."""
 
     delta: OutputDelta
     apart: bool
-
-
-Draw = Callable[[int, int], Lot]  # runs, and the seed they begin with
 
 
 class Unclear(ModelError):
@@ -70,13 +88,14 @@ class Unclear(ModelError):
 class Distribution:
     """Two lots of the original, as large as it takes to tell what the tolerance asks for."""
 
-    def __init__(self, draw: Draw, tolerance: Tolerance) -> None:
+    def __init__(self, original: RepeatedRuns, tolerance: Tolerance) -> None:
         self.tolerance = replace(tolerance, exact=False)
         if tolerance.exact:
             raise Unclear("it is random, so its outputs can't be bit-identical")
         for runs in STAGES:
             began = time.monotonic()
-            self.runs, self.lots = runs, (draw(runs, SEEDS[0]), draw(runs, SEEDS[1]))
+            self.runs = runs
+            self.lots = (original.sample_runs(runs, SEEDS[0]), original.sample_runs(runs, SEEDS[1]))
             self.whole = _joined(*self.lots)
             self.blocks = [Blocks(draws) for draws in self.whole.draws]
             why = self._unclear()
@@ -98,26 +117,29 @@ class Distribution:
         blur = max((one for blocks in self.blocks for one in blocks.blur.values()), default=0.0)
         return f"{self.runs} runs of it are too few to tell how it is spread" if blur > FINE else ""
 
-    def compare(self, draw: Draw) -> list[Told]:
-        """Each output of another model."""
-        lot = draw(self.runs, SEEDS[2])
+    def compare(self, candidate: RepeatedRuns) -> list[ComparedOutput]:
+        """Compare each output of another model."""
+        lot = candidate.sample_runs(self.runs, SEEDS[2])
         if lot.left_out:
             name, why = next(iter(lot.left_out.items()))
             raise Unclear(f"its outputs are random, and output {name!r} of the candidate {why}")
         deltas = compare_outputs(self.whole.means, lot.means, self.tolerance)
         floor = {d.name: d for d in compare_outputs(self.lots[0].means, self.lots[1].means, Tolerance())}
         spread = [blocks.differing(draws) for blocks, draws in zip(self.blocks, lot.draws, strict=True)]
-        return [self._told(delta, floor[delta.name], spread) for delta in deltas if delta.name in floor]
+        return [self._compared(delta, floor[delta.name], spread) for delta in deltas if delta.name in floor]
 
-    def _told(self, delta: OutputDelta, floor: OutputDelta, spread: Sequence[Mapping[str, float]]) -> Told:
+    def _compared(
+        self, delta: OutputDelta, floor: OutputDelta, spread: Sequence[Mapping[str, float]]
+    ) -> ComparedOutput:
         beyond = max(
             (one[name] for one in spread for name in (delta.name, JOINT) if name in one), default=0.0
         )
         apart = beyond > 0 or delta.max_abs > 2 * floor.max_abs
-        problem = delta.problem
-        if not problem and beyond > _slack(self.tolerance):
+        delta = replace(delta, exact=False)
+        if not delta.problem and beyond > _slack(self.tolerance):
             problem = f"its values are spread otherwise, {beyond:.2g} beyond what chance explains"
-        return Told(replace(delta, exact=False, problem=problem), apart)
+            delta = replace(delta, problem=problem, breaches=("spread",))
+        return ComparedOutput(delta, apart)
 
 
 class Blocks:
@@ -247,3 +269,7 @@ def _slack(tolerance: Tolerance) -> float:
     if tolerance.cosine is not None:
         allowed.append(math.sqrt(max(0.0, 2 * (1 - tolerance.cosine))))
     return 0.6 * min(0.1, *allowed) if allowed else 0.0
+
+
+def _prefixed(sample: Mapping[str, Array], kind: str) -> dict[str, Array]:
+    return {name.removeprefix(kind): value for name, value in sample.items() if name.startswith(kind)}

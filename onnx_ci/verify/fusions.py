@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
 
+from onnx_ci.findings import Finding
 from onnx_ci.model.graphs import subgraphs
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
 from onnx_ci.policy.schema import Limits
-from onnx_ci.shown import OpCount, Optimized
-from onnx_ci.verify.client import RunFailed, Runner
+from onnx_ci.sandbox.runner import RunFailed, Runner
+from onnx_ci.shown import OpCount, Optimized, Verification
+from onnx_ci.verify.noise import RANDOM_OPERATORS
 
 _LARGEST = 1 << 28  # bytes of a graph without its weights
 _SHOWN = 8
@@ -54,7 +56,10 @@ _FUSED = frozenset(
         "SimplifiedLayerNormalization",
     ]
 )
-_BY_CHANCE = ("Bernoulli", "Multinomial", "Random")  # not to be computed once, whatever they depend on
+HINT = (
+    "its outputs hold, it may only be slower: `onnx-ci compare` times it, budget: {latency: 110%} bounds it;"
+    " or leave the method out"
+)
 
 
 @dataclass
@@ -119,9 +124,9 @@ def _count(graph: GraphProto, around: Mapping[str, int], found: Counts) -> None:
 
 
 def _is_settled(node: NodeProto, stored: Collection[str]) -> bool:
-    """Whether it gives the same at every run."""
+    """Whether it gives the same at every run: what draws numbers does not, whatever it depends on."""
     inputs = [name for name in node.input if name]
-    return bool(inputs) and all(name in stored for name in inputs) and not node.op_type.startswith(_BY_CHANCE)
+    return bool(inputs) and all(name in stored for name in inputs) and node.op_type not in RANDOM_OPERATORS
 
 
 def compared(before: Counts, after: Counts) -> Optimized:
@@ -161,3 +166,29 @@ def _work(counts: Counts) -> int:
 def _listed(kinds: Collection[str], before: Counter[str], after: Counter[str]) -> tuple[OpCount, ...]:
     ordered = sorted(kinds, key=lambda kind: (-abs(after[kind] - before[kind]), kind))
     return tuple(OpCount(op=kind, before=before[kind], after=after[kind]) for kind in ordered[:_SHOWN])
+
+
+def about_fusions(name: str, verification: Verification) -> Iterator[Finding]:
+    """At most one finding for a model: lost fusions first, then work that is done at every run."""
+    found = verification.optimized
+    if found is None:
+        return
+    parts = []
+    if found.lost or found.instead:
+        parts.append(
+            f"onnxruntime fuses less of it than of its original ({found.nodes_before} nodes before,"
+            f" {found.nodes_after} after): {_counts([*found.lost, *found.instead])}"
+        )
+    if found.repeated:
+        parts.append(
+            f"stored tensors are computed anew at every run instead of once"
+            f" ({found.repeated_values:,} values): {_counts(found.repeated)}"
+        )
+    if parts:
+        severity = "warning" if found.lost or found.instead else "note"
+        message = f"{name}: {'; '.join(parts)}"
+        yield Finding(code="OCI030", severity=severity, message=message, hint=HINT)
+
+
+def _counts(counts: Sequence[OpCount]) -> str:
+    return ", ".join(f"{one.op} {one.before} to {one.after}" for one in counts)

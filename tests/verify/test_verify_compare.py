@@ -243,14 +243,14 @@ class TestWholeNumbers:
         assert "must not" in one(["a"], ["b"], Tolerance(max_abs=5), np.str_).problem
 
     def test_the_hint_says_how_to_allow_it(self):
-        from onnx_ci.verify.integers import way_out
+        from onnx_ci.verify.compare import equality_hint
 
         outputs = {"y": np.array([7], np.uint8)}
-        assert "tolerance: {max_abs: 1}" in way_out([one([7], [8], dtype=np.uint8)], outputs)
-        assert "uint8 has to be equal" in way_out([one([7], [80], dtype=np.uint8)], outputs)
-        assert way_out([one([7], [7], dtype=np.uint8)], outputs) == ""
+        assert "tolerance: {max_abs: 1}" in equality_hint([one([7], [8], dtype=np.uint8)], outputs)
+        assert "uint8 has to be equal" in equality_hint([one([7], [80], dtype=np.uint8)], outputs)
+        assert equality_hint([one([7], [7], dtype=np.uint8)], outputs) == ""
         allowed = one([7], [9], Tolerance(max_abs=1), np.uint8)
-        assert way_out([allowed], outputs) == ""
+        assert equality_hint([allowed], outputs) == ""
 
 
 def test_what_a_cosine_does_not_see_is_told_only_where_it_holds():

@@ -1,4 +1,4 @@
-"""One session of one model, run again and again with other weights in place of its own."""
+"""A kept session of one model, run again and again with other weights in place of its own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify.client import Feeds, RunFailed, Runner, write_feeds
-from onnx_ci.verify.dtypes import Array
-from onnx_ci.verify.exchange import read_samples
-from onnx_ci.verify.seeding import Baked, Seeding, Unmatched
+from onnx_ci.sandbox.exchange import Array, read_samples
+from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, write_feeds
+from onnx_ci.verify.noise import Baked, Seeding, Unmatched
 
 
-class Bench:
+class WeightSwapSession:
     """The inputs are written once, the session is kept by the worker. A context manager."""
 
     def __init__(
@@ -36,7 +35,7 @@ class Bench:
         self.folder = runner.folder()
         write_feeds(self.folder / "feeds", feeds)
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> WeightSwapSession:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""The process that runs untrusted models: the only module that imports onnxruntime.
+"""The process that runs untrusted models: it alone loads onnxruntime to run them.
 
 Requests come as JSON lines on stdin, answers go as JSON lines to what was stdout when we started."""
 
@@ -7,13 +7,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from onnx_ci.child.serve import limit, private_channel, requests, runtime_errors, send
-from onnx_ci.verify import loading, timing
 
 _PROVIDERS = ["CPUExecutionProvider"]
 _WEIGHTS = "weights"
@@ -45,9 +45,11 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
         stage = "load"
         if request["job"] in _LOADING:
             return {"kind": "ok", **_LOADING[request["job"]](ort, request)}
+        from onnx_ci.sandbox.inference import JOBS  # late: it needs the numpy that onnxruntime brought
+
         sessions = _sessions(ort, request)
         stage = "run"
-        return {"kind": "ok", **_JOBS[request["job"]](ort, sessions, request)}
+        return {"kind": "ok", **JOBS[request["job"]](ort, sessions, request)}
     except MemoryError:
         return {"kind": "memory", "message": "not enough memory for an array", "stage": stage}
     except runtime_errors(*_ERRORS) as error:
@@ -57,7 +59,7 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _load(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
-    return {**loading.measured(partial(_session, ort, request["models"][0], request))}
+    return {**measured(partial(_session, ort, request["models"][0], request))}
 
 
 def _optimize(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -74,59 +76,6 @@ def _optimize(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 _LOADING: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {"load": _load, "optimize": _optimize}
-
-
-def _run(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    from onnx_ci.verify import exchange, ort_values
-
-    samples = exchange.read_raw_samples(Path(request["feeds"]))
-    outputs = [ort_values.run(ort, sessions[0], sample, request["spare"]) for sample in samples]
-    exchange.write_samples(Path(request["outputs"]), outputs)
-    return {}
-
-
-def _time(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Times of runs taken in turns, so that a busy machine slows both alike."""
-    from onnx_ci.verify import exchange, ort_values
-
-    sample = exchange.read_raw_samples(Path(request["feeds"]))[0]
-    runs = [partial(ort_values.run, ort, session, sample, request["spare"]) for session in sessions]
-    return {"times": timing.take_turns(runs, request["limit"])}
-
-
-def _try(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    """A run with other weights than the model's own, which come as files, by the names of inputs."""
-    import numpy as np
-
-    from onnx_ci.verify import exchange, ort_values
-
-    weights = {
-        name: np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-        for name, file in request["weights"].items()
-    }
-    samples = exchange.read_raw_samples(Path(request["feeds"]))
-    outputs = [ort_values.run(ort, sessions[0], {**s, **weights}, request["spare"]) for s in samples]
-    exchange.write_samples(Path(request["outputs"]), outputs)
-    return {}
-
-
-def _draw(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Many runs of each sample, of which only means and some draws are handed back."""
-    from onnx_ci.verify import draws, exchange, ort_values
-
-    samples = exchange.read_raw_samples(Path(request["feeds"]))
-    runs = [partial(ort_values.run, ort, sessions[0], sample, request["spare"]) for sample in samples]
-    tallies = [draws.tallied(run, request["runs"]) for run in runs]
-    exchange.write_samples(Path(request["outputs"]), [tally.result() for tally in tallies])
-    return {"left_out": {name: why for tally in tallies for name, why in tally.left_out.items()}}
-
-
-_JOBS: dict[str, Callable[[Any, list[Any], dict[str, Any]], dict[str, Any]]] = {
-    "run": _run,
-    "time": _time,
-    "try": _try,
-    "draw": _draw,
-}
 
 
 def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
@@ -175,6 +124,35 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def measured(load: Callable[[], object]) -> dict[str, float | int | None]:
+    """`memory` is by how much loading raised the most this process ever had, in bytes."""
+    before = _peak()
+    began = time.perf_counter()
+    load()
+    seconds = time.perf_counter() - began
+    after = _peak()
+    return {"seconds": seconds, "memory": None if before is None or after is None else after - before}
+
+
+def _peak() -> int | None:
+    """The most memory this process had at any time. On Linux `getrusage` would tell that of the process
+    that started this one, if it was larger."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return _peak_by_rusage()
+
+
+def _peak_by_rusage() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 if __name__ == "__main__":
