@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ _PROVIDERS = ["CPUExecutionProvider"]
 _WEIGHTS = "weights"
 _THREADS = 8  # more cost address space and gain little on one small sample
 _ERRORS = (RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, ArithmeticError)  # bad values
+_kept: dict[str, Any] = {}  # the session of trials, by the path of its model
 _OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "allocate memory", "out of memory")
 
 
@@ -38,7 +38,7 @@ def main(memory: int) -> None:
 
 
 def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """What came of one request: the result, or why there is none."""
+    """Return the result of one request, or why there is none."""
     stage = "library"
     try:
         _options(ort, request)
@@ -59,7 +59,14 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _load(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
-    return {**measured(partial(_session, ort, request["models"][0], request))}
+    """Measure the seconds it takes to load a model, and by how many bytes that raises the most memory this
+    process ever had: it did nothing else before."""
+    before = _peak()
+    began = time.perf_counter()
+    _session(ort, request["models"][0], request)
+    seconds = time.perf_counter() - began
+    after = _peak()
+    return {"seconds": seconds, "memory": None if before is None or after is None else after - before}
 
 
 def _optimize(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +86,7 @@ _LOADING: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {"load": 
 
 
 def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
-    """New ones each time, but for trials, which use one session as long as they go on."""
+    """Load models anew each time, but for trials, which use one session as long as they go on."""
     paths = request["models"]
     if request["job"] == "try" and list(_kept) == paths and not request.get("fresh"):
         return list(_kept.values())
@@ -91,9 +98,6 @@ def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
     return made
 
 
-_kept: dict[str, Any] = {}
-
-
 def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:
     return ort.InferenceSession(path, _options(ort, request), providers=_PROVIDERS)
 
@@ -101,7 +105,7 @@ def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:
 def _options(ort: Any, request: dict[str, Any]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = _other_threads() if request.get("other_threads") else _threads()
+    options.intra_op_num_threads = _threads(other=request.get("other_threads", False))
     options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -112,28 +116,13 @@ def _options(ort: Any, request: dict[str, Any]) -> Any:
     return options
 
 
-def _threads() -> int:
-    return min(_THREADS, _processors())
-
-
-def _other_threads() -> int:
-    return 1 if _threads() > 1 else 2
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def measured(load: Callable[[], object]) -> dict[str, float | int | None]:
-    """`memory` is by how much loading raised the most this process ever had, in bytes."""
-    before = _peak()
-    began = time.perf_counter()
-    load()
-    seconds = time.perf_counter() - began
-    after = _peak()
-    return {"seconds": seconds, "memory": None if before is None or after is None else after - before}
+def _threads(*, other: bool) -> int:
+    """As many as there are processors for us; or another number, to see whether that shows."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usual = min(_THREADS, processors)
+    if other:
+        return 1 if usual > 1 else 2
+    return usual
 
 
 def _peak() -> int | None:

@@ -27,6 +27,7 @@ from onnx_ci.verify.metrics import (
 )
 
 Outputs = Sequence[Mapping[str, Array]]
+Pair = tuple[Array | None, Array | None]  # one output of two models; None where one lacks it
 _AT_MOST = ("max_abs", "max_rel", "mean_abs")
 _AT_LEAST = ("cosine", "sqnr", "top1")
 _SMALL = 4  # a larger difference of integers is hardly rounding: they are indices, or wrong
@@ -44,55 +45,57 @@ class Problem(NamedTuple):
 def compare_outputs(
     reference: Outputs, candidate: Outputs, tolerance: Tolerance, *, batched: Collection[str] = ()
 ) -> tuple[OutputDelta, ...]:
-    """One delta an output, the worst over all samples, and over the members of those outputs that are
-    `batched`; `problem` says what does not hold."""
-    pairs = list(zip(reference, candidate, strict=True))
-    names = dict.fromkeys(name for pair in pairs for outputs in pair for name in outputs)
-    return tuple(_compare(name, pairs, tolerance, name in batched) for name in names)
+    """Return how far each output moved, at the worst over all samples, and over the members of those outputs
+    that are `batched`; `problem` says what does not hold."""
+    deltas = []
+    for name, pairs in _paired(reference, candidate).items():
+        deltas.append(_compare(name, pairs, tolerance, batched=name in batched))
+    return tuple(deltas)
 
 
-def leaves(
-    reference: Outputs, candidate: Outputs, tolerance: Tolerance, *, batched: Collection[str] = ()
-) -> bool:
+def leaves(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> bool:
     """Whether any output is outside the tolerance; looks no further than the first that is."""
-    pairs = list(zip(reference, candidate, strict=True))
-    names = dict.fromkeys(name for pair in pairs for outputs in pair for name in outputs)
-    moved = (name for name in names if not all(_unmoved(name, *pair) for pair in pairs))
-    return any(_compare(name, pairs, tolerance, name in batched).problem for name in moved)
-
-
-def _unmoved(name: str, before: Mapping[str, Array], after: Mapping[str, Array]) -> bool:
-    return name in before and name in after and identical(before[name], after[name])
+    for name, pairs in _paired(reference, candidate).items():
+        unmoved = all(_unmoved(*pair) for pair in pairs)
+        if not unmoved and _compare(name, pairs, tolerance).problem:
+            return True
+    return False
 
 
 def same_outputs(one: Outputs, other: Outputs) -> bool:
-    """Bit for bit, in every sample."""
-    pairs = zip(one, other, strict=True)
-    return all(a.keys() == b.keys() and all(identical(a[name], b[name]) for name in a) for a, b in pairs)
+    """Whether all outputs are the same bit for bit, in every sample."""
+    return all(_unmoved(*pair) for pairs in _paired(one, other).values() for pair in pairs)
 
 
-def _compare(
-    name: str,
-    pairs: Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]],
-    tolerance: Tolerance,
-    batched: bool,
-) -> OutputDelta:
+def _paired(reference: Outputs, candidate: Outputs) -> dict[str, list[Pair]]:
+    """Pair outputs by name, sample by sample. An optional output that is empty both times makes no pair."""
+    paired: dict[str, list[Pair]] = {}
+    for before, after in zip(reference, candidate, strict=True):
+        for name in {**before, **after}:
+            paired.setdefault(name, []).append((before.get(name), after.get(name)))
+    return paired
+
+
+def _unmoved(before: Array | None, after: Array | None) -> bool:
+    return before is not None and after is not None and identical(before, after)
+
+
+def _compare(name: str, pairs: Sequence[Pair], tolerance: Tolerance, *, batched: bool = False) -> OutputDelta:
     problems: list[Problem] = []
     distances: list[Distance] = []
     exact = True
     for before, after in pairs:
-        if name not in before and name not in after:
-            continue  # an optional output that was empty both times
-        found, problem = _one(before.get(name), after.get(name), allowance(tolerance))
+        found, problem = _one(before, after, allowance(tolerance))
         distances.append(found)
-        problems += [problem] if problem else []
-        same = not problem and identical(before[name], after[name])
-        if batched and not problem and not same and not is_complex(before[name].dtype):
-            distances += [distance(*pair) for pair in members(before[name], after[name])]
+        same = _unmoved(before, after)
         exact = exact and same
+        if problem is not None:
+            problems.append(problem)
+        elif batched and not same and before is not None and after is not None:
+            distances += [distance(*pair) for pair in members(before, after)]
     worst = _worst(distances)
     if not problems:
-        problems += _outside(worst, tolerance)
+        problems += outside(worst, tolerance)
     if tolerance.exact and not exact and not problems:
         problems.append(Problem("bits", f"not bit-identical (max_abs {_number(worst.max_abs)})"))
     return OutputDelta(
@@ -160,13 +163,8 @@ def _worst(distances: Sequence[Distance]) -> Distance:
     return Distance(**most, **least)
 
 
-def outside(worst: Distance | OutputDelta, tolerance: Tolerance) -> Iterator[str]:
-    """Yield what is beyond the tolerance, in words."""
-    for problem in _outside(worst, tolerance):
-        yield problem.words
-
-
-def _outside(worst: Distance | OutputDelta, tolerance: Tolerance) -> Iterator[Problem]:
+def outside(worst: Distance | OutputDelta, tolerance: Tolerance) -> Iterator[Problem]:
+    """Yield what is beyond the tolerance."""
     for name in (*_AT_MOST, *_AT_LEAST):
         value, limit = getattr(worst, name), getattr(tolerance, name)
         if limit is None:

@@ -28,22 +28,13 @@ from onnx_ci.verify.metrics import distance, identical
 from onnx_ci.verify.reference import Reference
 
 _FLOATS = {
-    TensorProto.FLOAT,
-    TensorProto.FLOAT16,
-    TensorProto.BFLOAT16,
-    TensorProto.DOUBLE,
-    TensorProto.FLOAT8E4M3FN,
-    TensorProto.FLOAT8E4M3FNUZ,
-    TensorProto.FLOAT8E5M2,
-    TensorProto.FLOAT8E5M2FNUZ,
+    *(TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE),
+    *(TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ),
+    *(TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ),
 }
 _CODES = {
-    TensorProto.INT8,
-    TensorProto.UINT8,
-    TensorProto.INT16,
-    TensorProto.UINT16,
-    TensorProto.INT4,
-    TensorProto.UINT4,
+    *(TensorProto.INT4, TensorProto.INT8, TensorProto.INT16),
+    *(TensorProto.UINT4, TensorProto.UINT8, TensorProto.UINT16),
 }
 WEIGHT_TYPES = _FLOATS | _CODES
 FEW = 8  # elements; what has fewer is often a shape, an axis or a bound: damage there may stop the model

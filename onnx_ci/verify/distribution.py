@@ -22,7 +22,7 @@ from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, Runner
 from onnx_ci.shown import OutputDelta
 from onnx_ci.verify.compare import compare_outputs
-from onnx_ci.verify.metrics import identical
+from onnx_ci.verify.metrics import identical, tightened
 from onnx_ci.verify.noise import WAY_OUT
 
 STAGES = (256, 1024, 4096)  # runs of a lot: more only where fewer do not tell
@@ -147,9 +147,9 @@ class Blocks:
 
     def __init__(self, draws: Mapping[str, Array]) -> None:
         self.scales = {name: _scale(values) for name, values in draws.items()}
-        self.groups: dict[str, int] = {}
         signs = np.random.default_rng(0)
         widths = {name: values.shape[1] for name, values in draws.items()}
+        self.groups = {name: min(_GROUPS, width) for name, width in widths.items()}
         widths[JOINT] = sum(widths.values())
         self.sums = {n: signs.choice([-1.0, 1.0], (w, _SUMS)) / max(w, 1) ** 0.5 for n, w in widths.items()}
         self.features = self._features(draws)
@@ -190,11 +190,11 @@ class Blocks:
 
     def _of(self, name: str, values: Array) -> Array:
         """Of groups of elements the average, and of sums with random signs each."""
-        groups = np.array_split(np.arange(values.shape[1]), min(_GROUPS, max(1, values.shape[1])))
-        waves = _waves(values)
-        single = [waves[:, group].mean(1, keepdims=True) for group in groups if group.size]
-        self.groups[name] = len(single)
-        return np.concatenate([*single, _waves(values @ self.sums[name])], axis=1)
+        features = [_waves(values @ self.sums[name])]
+        if self.groups[name]:
+            groups = np.array_split(_waves(values), self.groups[name], axis=1)
+            features = [*(group.mean(1, keepdims=True) for group in groups), *features]
+        return np.concatenate(features, axis=1)
 
 
 def _waves(changes: Array) -> Array:
@@ -231,14 +231,12 @@ def _finite(values: Array) -> Array:
 
 
 def _joined(one: Lot, other: Lot) -> Lot:
-    means = [
-        {n: _middle(a[n], b[n]) for n in a if n in b and a[n].shape == b[n].shape}
-        for a, b in zip(one.means, other.means, strict=True)
-    ]
-    draws = [
-        {n: np.concatenate([a[n], b[n]]) for n in a if n in b and a[n].shape[1] == b[n].shape[1]}
-        for a, b in zip(one.draws, other.draws, strict=True)
-    ]
+    means, draws = [], []
+    for a, b in zip(one.means, other.means, strict=True):
+        means.append({n: _middle(a[n], b[n]) for n in a if n in b and a[n].shape == b[n].shape})
+    for a, b in zip(one.draws, other.draws, strict=True):
+        both = [name for name in a if name in b and a[name].shape[1] == b[name].shape[1]]
+        draws.append({name: np.concatenate([a[name], b[name]]) for name in both})
     return Lot(means, draws, {**one.left_out, **other.left_out})
 
 
@@ -249,18 +247,7 @@ def _middle(one: Array, other: Array) -> Array:
 
 def _stricter(tolerance: Tolerance) -> Tolerance:
     """Two thirds of the error that is allowed: at the very edge, chance would decide."""
-    return replace(
-        tolerance,
-        max_abs=_times(tolerance.max_abs, 2 / 3),
-        max_rel=_times(tolerance.max_rel, 2 / 3),
-        mean_abs=_times(tolerance.mean_abs, 2 / 3),
-        cosine=None if tolerance.cosine is None else 1 - (1 - tolerance.cosine) * 4 / 9,
-        sqnr=None if tolerance.sqnr is None else tolerance.sqnr + 3.5,
-    )
-
-
-def _times(limit: float | None, factor: float) -> float | None:
-    return None if limit is None else limit * factor
+    return replace(tightened(tolerance, 4 / 9), top1=tolerance.top1)
 
 
 def _slack(tolerance: Tolerance) -> float:

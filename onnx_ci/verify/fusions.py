@@ -20,42 +20,17 @@ from onnx_ci.verify.noise import RANDOM_OPERATORS
 _LARGEST = 1 << 28  # bytes of a graph without its weights
 _SHOWN = 8
 # What takes next to no time, or comes with another type or layout and not with a lost fusion.
-_HELPERS = frozenset(
-    [
-        "Cast",
-        "Constant",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "Expand",
-        "Flatten",
-        "Identity",
-        "QuantizeLinear",
-        "ReorderInput",
-        "ReorderOutput",
-        "Reshape",
-        "Shape",
-        "Squeeze",
-        "Transpose",
-        "Unsqueeze",
-    ]
-)
+_HELPERS = {
+    *("Cast", "Constant", "DequantizeLinear", "DynamicQuantizeLinear", "Expand", "Flatten"),
+    *("Identity", "QuantizeLinear", "ReorderInput", "ReorderOutput", "Reshape", "Shape"),
+    *("Squeeze", "Transpose", "Unsqueeze"),
+}
 # Of the standard operators those that stand for several others; those of Microsoft all do.
-_FUSED = frozenset(
-    [
-        "Attention",
-        "ConvInteger",
-        "Gelu",
-        "GroupNormalization",
-        "HardSwish",
-        "LayerNormalization",
-        "MatMulInteger",
-        "QLinearConv",
-        "QLinearMatMul",
-        "RMSNormalization",
-        "RotaryEmbedding",
-        "SimplifiedLayerNormalization",
-    ]
-)
+_FUSED = {
+    *("Attention", "ConvInteger", "Gelu", "GroupNormalization", "HardSwish"),
+    *("LayerNormalization", "MatMulInteger", "QLinearConv", "QLinearMatMul", "RMSNormalization"),
+    *("RotaryEmbedding", "SimplifiedLayerNormalization"),
+}
 HINT = (
     "its outputs hold, it may only be slower: `onnx-ci compare` times it, budget: {latency: 110%} bounds it;"
     " or leave the method out"

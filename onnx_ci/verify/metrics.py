@@ -224,6 +224,8 @@ def members(before: Array, after: Array) -> Iterator[tuple[Array, Array]]:
     beside the others, a relative measure of it alone is one of rounding: those count in the whole only."""
     if before.shape != after.shape or before.ndim < 2 or len(before) < 2 or before[0].size < FEW:
         return
+    if is_complex(before.dtype):
+        return
     sizes = [float(np.abs(member[np.isfinite(member)]).max(initial=0.0)) for member in before]
     for one, other, size in zip(before, after, sizes, strict=True):
         if size > SMALL * max(sizes):
@@ -252,8 +254,12 @@ def least_sqnr(tolerance: Tolerance) -> float:
 
 
 def with_margin(tolerance: Tolerance, *, samples: bool) -> Tolerance:
-    """The tolerance with so much of its room that a search along its edge would use up."""
-    share = SAMPLES if samples else GENERATED
+    """Return the tolerance without the room that a search along its edge would use up."""
+    return tightened(tolerance, SAMPLES if samples else GENERATED)
+
+
+def tightened(tolerance: Tolerance, share: float) -> Tolerance:
+    """Return a tolerance that allows only a share of the noise that this one does."""
     part = math.sqrt(share)  # of a difference, where the share is of its square
     differences = {name: getattr(tolerance, name) for name in ("max_abs", "max_rel", "mean_abs")}
     likeness = {name: getattr(tolerance, name) for name in ("cosine", "top1")}

@@ -125,8 +125,12 @@ def possible(floor: Noise, tolerance: Tolerance) -> Iterator[str]:
 
 
 def _beyond(one: Noise, tolerance: Tolerance) -> list[str]:
-    found = [one.problem] if one.problem else list(outside(one, tolerance))
-    return found or (["not bit-identical, " + words(one)] if tolerance.exact and not one.exact else [])
+    if one.problem:
+        return [one.problem]
+    beyond = [problem.words for problem in outside(one, tolerance)]
+    if tolerance.exact and not one.exact and not beyond:
+        beyond.append("not bit-identical, " + words(one))
+    return beyond
 
 
 def _within(delta: OutputDelta, floor: Noise | None, tolerance: Tolerance) -> bool:
