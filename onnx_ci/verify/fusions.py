@@ -46,13 +46,13 @@ class Counts:
     values: int = 0  # that the latter read
 
 
+@dataclass(eq=False)
 class Fusions:
     """What becomes of one original is found out once."""
 
-    def __init__(self, runner: Runner, original: Path, limits: Limits) -> None:
-        self.runner = runner
-        self.original = original
-        self.limits = limits
+    runner: Runner
+    original: Path
+    limits: Limits
 
     def against(self, candidate: Path) -> Optimized | None:
         """None where onnxruntime does not tell."""

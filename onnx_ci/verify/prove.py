@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,19 +37,20 @@ class Submission:
     foreign: bool = False  # not made from the original: another model to compare it with
 
 
+@dataclass(eq=False)
 class Prover:
     """Prove candidates of one original. Its reference is found once."""
 
-    def __init__(
-        self, rule: Rule, original: Model, runner: Runner, scratch: Path, *, home: Path, timed: bool = False
-    ) -> None:
-        """With `timed`, candidates are timed even where the rule has no limit for that."""
-        self.rule = rule
-        self.original = original
-        self.scratch = scratch
-        self.home = home
-        self.timed = timed
-        self.runner = runner.using(libraries=Libraries(rule.libraries, home))
+    rule: Rule
+    original: Model
+    runner: Runner
+    scratch: Path
+    _: KW_ONLY
+    home: Path
+    timed: bool = False  # also where the rule has no limit for that
+
+    def __post_init__(self) -> None:
+        self.runner = self.runner.using(libraries=Libraries(self.rule.libraries, self.home))
 
     def prove(self, candidate: Submission) -> Proof:
         """Take a candidate through all stages, until one does not hold."""
@@ -208,7 +209,7 @@ def _failed(proof: Proof, reason: str, code: str) -> Proof:
 
 def _is_text(path: Path) -> bool:
     try:
-        str(path).encode()
+        str(path.absolute()).encode()
     except UnicodeEncodeError:
         return False
     return True

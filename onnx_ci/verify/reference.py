@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -37,64 +37,39 @@ ArrayOutputs = list[dict[str, Array]]
 FedOutputs = tuple[Sequence[Feeds], ArrayOutputs]  # inputs, and the outputs they give
 
 
+@dataclass(eq=False)
 class Reference:
     """One original, the inputs that run it and the outputs they give; each is found once.
 
     A seeded copy of the original stands in where its nodes draw random numbers."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        original: Path,
-        proto: onnx.ModelProto,
-        *,
-        spec: InputSpec,
-        limits: Limits,
-        root: Path,
-        stored: Feeds | None = None,
-        like: Reference | None = None,
-        given: Sequence[Feeds] | None = None,
-    ) -> None:
-        """`stored` are values of inputs that belong to the model itself, kept beside it; `like` is a
-        reference for the same original, so that its noise is measured once; `given` are inputs that were
-        found elsewhere, so that none are searched for."""
-        self.runner = runner
-        self.original = original
-        self.proto = proto
-        self.spec = spec
-        self.limits = limits
-        self.root = root
-        self.stored = stored or {}
-        self.like = like
-        self.given = given
-        self.seeding = Seeding(proto, spec.seed)
+    runner: Runner
+    original: Path
+    proto: onnx.ModelProto
+    _: KW_ONLY
+    spec: InputSpec
+    limits: Limits
+    root: Path
+    stored: Feeds = field(default_factory=dict)  # inputs that belong to the model itself, kept beside it
+    like: Reference | None = None  # one for the same original, so that its noise is measured once
+    given: Sequence[Feeds] | None = None  # inputs found elsewhere, so that none are searched for
+
+    def __post_init__(self) -> None:
+        self.seeding = Seeding(self.proto, self.spec.seed)
         self.took = 0.0  # seconds to find inputs and run them
-        self._feeds: Sequence[Feeds] = given or ()
+        self._feeds: Sequence[Feeds] = self.given or ()
         self._outputs: ArrayOutputs | None = None
         self._untaken: Sequence[Side] | None = None
         self._failure: ModelError | None = None
 
     def under(self, runner: Runner, *, samples: int | None = None) -> Reference:
         """Return the same original and inputs, or the first of them, in another runtime."""
-        return self._like_this(runner, self.spec, self.feeds()[:samples])
+        return replace(self, runner=runner, like=self, given=self.feeds()[:samples])
 
     def on(self, *, count: int, seed: int) -> Reference:
         """Return the same original on other inputs: so many at least, made up from another seed."""
         spec = replace(self.spec, count=max(count, self.spec.count), seed=seed)
-        return self._like_this(self.runner, spec)
-
-    def _like_this(self, runner: Runner, spec: InputSpec, given: Sequence[Feeds] | None = None) -> Reference:
-        return Reference(
-            runner,
-            self.original,
-            self.proto,
-            spec=spec,
-            limits=self.limits,
-            root=self.root,
-            stored=self.stored,
-            like=self,
-            given=given,
-        )
+        return replace(self, spec=spec, like=self)
 
     def outputs(self) -> ArrayOutputs:
         """Return the original's outputs. The first failure is final: a second search would find the same."""

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -83,13 +83,15 @@ class _TensorReport(NamedTuple):
     parts: frozenset[str] = frozenset()
 
 
+@dataclass(eq=False)
 class Sensitivity:
     """For candidates of one original, which is what the verifier checks against."""
 
-    def __init__(self, verifier: Verifier, original: Model, scratch: Path) -> None:
-        self.verifier = verifier
-        self.original = original
-        self.scratch = scratch
+    verifier: Verifier
+    original: Model
+    scratch: Path
+
+    def __post_init__(self) -> None:
         self._known: list[tuple[Model, TensorCoverage]] = []
 
     def check(
@@ -268,17 +270,17 @@ class Sensitivity:
         return False
 
 
+@dataclass(eq=False)
 class TensorCoverage:
     """What is known of the tensors of one model: asked for once, good for all its candidates."""
 
-    def __init__(self, model: Model, verifier: Verifier, folder: Path) -> None:
-        self.model = model
-        self.verifier = verifier
-        self.folder = folder
-        self.states: TensorStates = {}
-        self.runs = 0
-        self.alone = True
-        self.hurried = False  # the clock had a say
+    model: Model
+    verifier: Verifier
+    folder: Path
+    states: TensorStates = field(default_factory=dict)
+    runs: int = 0
+    alone: bool = True
+    hurried: bool = False  # the clock had a say
 
     def ask(
         self,

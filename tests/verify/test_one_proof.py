@@ -41,6 +41,14 @@ def test_compare_runs_models_whose_names_are_not_text(odd: Path, pair: tuple[str
     assert done.json["latency"]["load_after"] > 0
 
 
+def test_compare_in_a_folder_whose_name_is_not_text(odd: Path) -> None:
+    folder = odd / "folder-\udcff"
+    folder.mkdir()
+    onnx.save(lean(), folder / "m.onnx")
+    done = compare("m.onnx", "m.onnx", cwd=folder)
+    assert (done.code, done.json["verification"]["status"]) == (0, "passed"), done.out
+
+
 def test_compare_names_models_as_the_user_does(odd: Path) -> None:
     onnx.save(lean(seed=1), odd / "plain.onnx")
     done = compare("plain.onnx", ODD, cwd=odd)
