@@ -21,11 +21,17 @@ from onnx_ci.model.measure import by_name, files_of, largest_tensors
 from onnx_ci.model.ownership import sharers
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override
-from onnx_ci.remarks import about_dims, about_failures, about_left_behind, about_sharers, about_unseen
+from onnx_ci.remarks import (
+    about_dims,
+    about_failures,
+    about_fusions,
+    about_left_behind,
+    about_sharers,
+    about_unseen,
+)
 from onnx_ci.results import Alternative, Measure, Outcome
 from onnx_ci.shown import NOT_RUN, Proof, Verification
 from onnx_ci.sizes import format_percent
-from onnx_ci.verify.fusions import about_fusions
 from onnx_ci.workbench import Workbench
 
 RAN_OUT = "OCI013"  # what a machine under load, or with less memory, may do otherwise

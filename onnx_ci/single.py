@@ -27,9 +27,9 @@ from onnx_ci.policy.schema import (
     Rule,
     Tolerance,
 )
+from onnx_ci.remarks import about_fusions
 from onnx_ci.request import Request
 from onnx_ci.results import Outcome
-from onnx_ci.verify.fusions import about_fusions
 from onnx_ci.whole import whole
 
 if TYPE_CHECKING:

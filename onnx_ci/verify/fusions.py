@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
 
-from onnx_ci.findings import Finding
 from onnx_ci.model.graphs import subgraphs
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
 from onnx_ci.policy.schema import Limits
 from onnx_ci.sandbox.runner import RunFailed, Runner
-from onnx_ci.shown import OpCount, Optimized, Verification
+from onnx_ci.shown import OpCount, Optimized
 from onnx_ci.verify.noise import RANDOM_OPERATORS
 
 _LARGEST = 1 << 28  # bytes of a graph without its weights
@@ -31,10 +30,6 @@ _FUSED = {
     *("LayerNormalization", "MatMulInteger", "QLinearConv", "QLinearMatMul", "RMSNormalization"),
     *("RotaryEmbedding", "SimplifiedLayerNormalization"),
 }
-HINT = (
-    "its outputs hold, it may only be slower: `onnx-ci compare` times it, budget: {latency: 110%} bounds it;"
-    " or leave the method out"
-)
 
 
 @dataclass
@@ -141,29 +136,3 @@ def _work(counts: Counts) -> int:
 def _listed(kinds: Collection[str], before: Counter[str], after: Counter[str]) -> tuple[OpCount, ...]:
     ordered = sorted(kinds, key=lambda kind: (-abs(after[kind] - before[kind]), kind))
     return tuple(OpCount(op=kind, before=before[kind], after=after[kind]) for kind in ordered[:_SHOWN])
-
-
-def about_fusions(name: str, verification: Verification) -> Iterator[Finding]:
-    """At most one finding for a model: lost fusions first, then work that is done at every run."""
-    found = verification.optimized
-    if found is None:
-        return
-    parts = []
-    if found.lost or found.instead:
-        parts.append(
-            f"onnxruntime fuses less of it than of its original ({found.nodes_before} nodes before,"
-            f" {found.nodes_after} after): {_counts([*found.lost, *found.instead])}"
-        )
-    if found.repeated:
-        parts.append(
-            f"stored tensors are computed anew at every run instead of once"
-            f" ({found.repeated_values:,} values): {_counts(found.repeated)}"
-        )
-    if parts:
-        severity = "warning" if found.lost or found.instead else "note"
-        message = f"{name}: {'; '.join(parts)}"
-        yield Finding(code="OCI030", severity=severity, message=message, hint=HINT)
-
-
-def _counts(counts: Sequence[OpCount]) -> str:
-    return ", ".join(f"{one.op} {one.before} to {one.after}" for one in counts)
