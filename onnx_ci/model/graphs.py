@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from onnx_ci.model.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 Body = GraphProto | FunctionProto
+# Operators that give other numbers each time, unless a node has a seed.
+RANDOM_OPERATORS = frozenset(
+    ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
+)
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:

@@ -9,12 +9,11 @@ from functools import cached_property
 from math import prod
 from pathlib import Path
 
-from onnx_ci.model.graphs import subgraphs
+from onnx_ci.model.graphs import RANDOM_OPERATORS, subgraphs
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
 from onnx_ci.policy.schema import Limits
 from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.shown import OpCount, Optimized
-from onnx_ci.verify.noise import RANDOM_OPERATORS
 
 _LARGEST = 1 << 28  # bytes of a graph without its weights
 _SHOWN = 8

@@ -17,7 +17,7 @@ import onnx
 from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.graphs import Body, bodies
+from onnx_ci.model.graphs import RANDOM_OPERATORS, Body, bodies
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_runnable
 from onnx_ci.policy.schema import Tolerance
@@ -32,9 +32,6 @@ _CAUSES = {"threads": "with another number of threads", "runs": "from run to run
 WAY_OUT = (
     "give random nodes a `seed` attribute, or turn the noise off if an input scales it:"
     " inputs: {ranges: {NAME: [0, 0]}}; or leave the model alone: methods: []"
-)
-RANDOM_OPERATORS = frozenset(
-    ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
 )
 _PRIME = 16_777_213  # below 2^24: most seeds are stored as float32
 _INTEGER = {"Dropout"}  # whose seed is an integer
