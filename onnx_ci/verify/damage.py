@@ -62,13 +62,13 @@ STEADY_OPERATORS = {
 
 
 def reversed_order(values: Array) -> Array:
-    """The same values from last to first."""
+    """Put the same values from last to first."""
     return np.asarray(values.reshape(-1)[::-1].reshape(values.shape))
 
 
 def strongly(values: Array) -> Array:
-    """Nothing is left of it: order, signs, size and offset are others. Works for one number, for zeros
-    and for what is the same all over."""
+    """Leave nothing of it: change order, signs, size and offset. Works for one number, for zeros and for what
+    is the same all over."""
     if not is_float(values.dtype):
         return _other_integers(values)
     made = np.abs(_finite(values)[::-1])
@@ -79,7 +79,7 @@ def strongly(values: Array) -> Array:
 
 
 def randomly(values: Array) -> Array:
-    """Other numbers altogether, of the size that these have; the same ones each time."""
+    """Return other numbers altogether, of the size that these have; the same ones each time."""
     if not is_float(values.dtype):
         return _other_integers(values, share=4)
     size = float(np.abs(_finite(values)).max(initial=0.0)) or 1.0
@@ -87,12 +87,12 @@ def randomly(values: Array) -> Array:
 
 
 def negated(values: Array) -> Array:
-    """Floats with the other sign; no other type is touched."""
+    """Turn the signs of floats; leave other types as they are."""
     return np.asarray(-values) if is_float(values.dtype) else values
 
 
 def blurred(values: Array) -> Array:
-    """Floats that are off by a third, now up and now down: signs, zeros and masks stay what they were."""
+    """Move floats by a third, now up and now down: signs, zeros and masks stay what they were."""
     if not is_float(values.dtype):
         return values
     plain = _finite(values)
@@ -107,12 +107,12 @@ DAMAGES: tuple[Damage, ...] = (reversed_order, negated, blurred, strongly)
 
 
 def damaged(model: Model, how: Damage = reversed_order) -> Model | None:
-    """A copy with every weight damaged; None where there is nothing to damage. What has only a
+    """Return a copy with every weight damaged; None where there is nothing to damage. What has only a
     few elements is left alone, unless there is nothing else."""
     for least in (FEW, 1):
         copy = model.copy()
-        touched = [one for one in [*tensors(copy.proto), *copy.beside] if _damage(copy, one, how, least)]
-        if touched:
+        touched = [_damage(copy, tensor, how, least) for tensor in (*tensors(copy.proto), *copy.beside)]
+        if any(touched):
             return copy
     return None
 
@@ -123,7 +123,7 @@ def _damage(model: Model, tensor: TensorProto, how: Damage, least: int) -> bool:
         return False
     values = model.array(tensor)
     other = how(values)
-    if np.array_equal(_bits(other), _bits(values)):
+    if identical(other, values):
         return False
     put(model, tensor, other)
     return True
@@ -163,10 +163,6 @@ def _typed(made: Array, like: Array) -> Array:
     return np.asarray(kept.astype(like.dtype, copy=False).reshape(like.shape))
 
 
-def _bits(values: Array) -> Array:
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-
-
 @dataclass(frozen=True, eq=False)
 class StoredTensor:
     """A tensor by the number of its body, counted from outside in, and its name there. It may be read in a
@@ -193,7 +189,8 @@ def plain_copy(model: Model) -> Model:
 
 
 def stored_tensors(model: Model) -> Iterator[StoredTensor]:
-    """In a fixed order, which a copy of the model shares. Training graphs are not run, so not among them."""
+    """Yield every tensor that a model stores and may read when it runs, in a fixed order, which a copy of the
+    model shares. Training graphs are not run, so not among them."""
     read = [{name for node in body.node for name in node.input} for body in _bodies(model)]
     for number, body in enumerate(_bodies(model)):
         for name, tensor in _of_body(body):
@@ -237,7 +234,7 @@ def _as_tensor(model: Model, node: NodeProto) -> None:
 
 
 def changed_tensors(before: Model, after: Model) -> list[StoredTensor]:
-    """What `before` stores and `after` does not: other values under the same name, or no longer there.
+    """Return what `before` stores and `after` does not: other values under the same name, or no longer there.
 
     Numbers that are no weights (shapes, axes, indices) are never rounded, only computed with in advance or
     stored in another type: they count where their name stands for other values. So do tensors of a few
@@ -248,7 +245,7 @@ def changed_tensors(before: Model, after: Model) -> list[StoredTensor]:
 
 
 def changed_elements(before: Model, items: Sequence[StoredTensor], after: Model) -> dict[TensorKey, Array]:
-    """Of tensors that are only partly others: where. Damage elsewhere in them would show nothing of that."""
+    """Return where tensors differ that do so only in part. Damage elsewhere in them would show nothing."""
     held: dict[str, list[TensorProto]] = defaultdict(list)
     for other in stored_tensors(after):
         held[other.name].append(other.tensor)

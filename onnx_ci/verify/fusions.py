@@ -40,7 +40,7 @@ class Counts:
     values: int = 0  # that the latter read
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Fusions:
     """What becomes of one original is found out once."""
 

@@ -37,7 +37,7 @@ class Submission:
     foreign: bool = False  # not made from the original: another model to compare it with
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Prover:
     """Prove candidates of one original. Its reference is found once."""
 

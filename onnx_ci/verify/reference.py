@@ -37,7 +37,7 @@ ArrayOutputs = list[dict[str, Array]]
 FedOutputs = tuple[Sequence[Feeds], ArrayOutputs]  # inputs, and the outputs they give
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Reference:
     """One original, the inputs that run it and the outputs they give; each is found once.
 

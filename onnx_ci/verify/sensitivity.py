@@ -83,7 +83,7 @@ class _TensorReport(NamedTuple):
     parts: frozenset[str] = frozenset()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Sensitivity:
     """For candidates of one original, which is what the verifier checks against."""
 
@@ -270,7 +270,7 @@ class Sensitivity:
         return False
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TensorCoverage:
     """What is known of the tensors of one model: asked for once, good for all its candidates."""
 

@@ -13,7 +13,7 @@ from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, write_feeds
 from onnx_ci.verify.noise import Baked, Seeding, Unmatched
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class WeightSwapSession:
     """Write the inputs once, and let the worker keep the session. A context manager."""
 
