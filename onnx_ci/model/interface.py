@@ -21,7 +21,7 @@ def contract_breaks(
     before: onnx.ModelProto, after: onnx.ModelProto, *, allow: Collection[str] = ()
 ) -> list[str]:
     """Return one sentence for each break; `allow` names the topics that may change."""
-    found = {
+    breaks = {
         "inputs": _values("input", before.graph.input, after.graph.input),
         "outputs": _values("output", before.graph.output, after.graph.output),
         "dims": _dims(before, after),
@@ -31,7 +31,7 @@ def contract_breaks(
         "producer": _producer(before, after),
         "functions": _functions(before, after),
     }
-    return [sentence for topic in TOPICS if topic not in allow for sentence in found[topic]]
+    return [sentence for topic in TOPICS if topic not in allow for sentence in breaks[topic]]
 
 
 def _values(kind: str, before: Sequence[ValueInfoProto], after: Sequence[ValueInfoProto]) -> Iterator[str]:

@@ -110,10 +110,10 @@ def _exotic(kind: str) -> str | None:
 def _to_ort(ort: Any, value: Array | Raw) -> Any:
     if not isinstance(value, Raw):
         return ort.OrtValue.ortvalue_from_numpy(np.array(value, order="C"))
-    made = ort.OrtValue.ortvalue_from_shape_and_type(list(value.bits.shape), EXOTIC[value.name].code)
+    result = ort.OrtValue.ortvalue_from_shape_and_type(list(value.bits.shape), EXOTIC[value.name].code)
     packed = _pack(value.bits, EXOTIC[value.name].bits).tobytes()
-    ctypes.memmove(made.data_ptr(), packed, len(packed))
-    return made
+    ctypes.memmove(result.data_ptr(), packed, len(packed))
+    return result
 
 
 def _from_ort(value: Any) -> Array | Raw:

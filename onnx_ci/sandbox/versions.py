@@ -67,20 +67,20 @@ def packages_of(wanted: str) -> Path:
 
 def version_in(folder: Path) -> str:
     """The version that is in such a folder."""
-    found = distributions(name=PACKAGE, path=[str(folder)])
-    return next((one.version for one in found), "")
+    packages = distributions(name=PACKAGE, path=[str(folder)])
+    return next((one.version for one in packages), "")
 
 
 def _make(folder: Path, wanted: str) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _clear(folder.parent)
-        made = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
+        unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
         try:
-            _install(made, wanted)
-            _put(made, folder)
+            _install(unfinished, wanted)
+            _put(unfinished, folder)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(unfinished, ignore_errors=True)
     except OSError as error:
         raise EnvironmentFault(
             f"no room for onnxruntime {wanted} in {folder.parent}: {error.strerror or error}",
@@ -88,9 +88,9 @@ def _make(folder: Path, wanted: str) -> None:
         ) from None
 
 
-def _put(made: Path, folder: Path) -> None:
+def _put(unfinished: Path, folder: Path) -> None:
     try:
-        made.rename(folder)
+        unfinished.rename(folder)
     except OSError:
         if not folder.is_dir():  # where it is, another was faster: theirs is as good
             raise

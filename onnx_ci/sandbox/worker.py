@@ -92,10 +92,10 @@ def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
         return list(_kept.values())
     _kept.clear()
     ort.set_seed(request.get("seed", 0))  # what random nodes without a seed of their own begin with
-    made = [_session(ort, path, request) for path in paths]
+    sessions = [_session(ort, path, request) for path in paths]
     if request["job"] == "try":
-        _kept.update(zip(paths, made, strict=True))
-    return made
+        _kept.update(zip(paths, sessions, strict=True))
+    return sessions
 
 
 def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:

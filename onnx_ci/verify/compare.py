@@ -85,8 +85,8 @@ def _compare(name: str, pairs: Sequence[Pair], tolerance: Tolerance, *, batched:
     distances: list[Distance] = []
     exact = True
     for before, after in pairs:
-        found, problem = _one(before, after, allowance(tolerance))
-        distances.append(found)
+        measured, problem = _one(before, after, allowance(tolerance))
+        distances.append(measured)
         same = _unmoved(before, after)
         exact = exact and same
         if problem is not None:
@@ -199,20 +199,22 @@ def _number(value: float, limit: float | None = None) -> str:
     return short if float(short) != limit and short != f"{limit:.4g}" else repr(value)
 
 
-def worse_of(one: Sequence[OutputDelta], other: Sequence[OutputDelta]) -> tuple[OutputDelta, ...]:
+def worse_of(
+    first_deltas: Sequence[OutputDelta], second_deltas: Sequence[OutputDelta]
+) -> tuple[OutputDelta, ...]:
     """Of each output the numbers of the worse of two comparisons."""
-    found = {delta.name: delta for delta in one}
-    for delta in other:
-        first = found.get(delta.name, delta)
+    worst = {delta.name: delta for delta in first_deltas}
+    for delta in second_deltas:
+        first = worst.get(delta.name, delta)
         numbers = _worst([_distance(first), _distance(delta)])
-        found[delta.name] = replace(
+        worst[delta.name] = replace(
             delta,
             exact=first.exact and delta.exact,
             problem=delta.problem or first.problem,
             breaches=delta.breaches or first.breaches,
             **vars(numbers),
         )
-    return tuple(found.values())
+    return tuple(worst.values())
 
 
 def _distance(delta: OutputDelta) -> Distance:

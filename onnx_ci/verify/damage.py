@@ -71,11 +71,11 @@ def strongly(values: Array) -> Array:
     is the same all over."""
     if not is_float(values.dtype):
         return _other_integers(values)
-    made = np.abs(_finite(values)[::-1])
-    made *= _STRONG
-    made += 1.0
-    np.negative(made[::2], out=made[::2])
-    return _typed(made, values)
+    result = np.abs(_finite(values)[::-1])
+    result *= _STRONG
+    result += 1.0
+    np.negative(result[::2], out=result[::2])
+    return _typed(result, values)
 
 
 def randomly(values: Array) -> Array:
@@ -97,8 +97,8 @@ def blurred(values: Array) -> Array:
         return values
     plain = _finite(values)
     factors = np.where(np.random.default_rng(0).random(plain.size, np.float32) < 0.5, 1 - _OFF, 1 + _OFF)
-    made = _typed(plain * factors.astype(plain.dtype), values)
-    return np.where(plain.reshape(values.shape) == values, made, values)
+    result = _typed(plain * factors.astype(plain.dtype), values)
+    return np.where(plain.reshape(values.shape) == values, result, values)
 
 
 # Each may run, or show, where the one before does not: codes that are indices, sizes and roots that are
@@ -140,14 +140,14 @@ def _other_integers(values: Array, *, share: int = 2) -> Array:
     may be sizes or indices, by one."""
     turned = values.reshape(-1)[::-1]
     if values.dtype == np.bool_:
-        made: Array = ~values
+        result: Array = ~values
     elif values.itemsize > _CODE:
-        made = turned + turned.dtype.type(1 if share == 2 else 2)
+        result = turned + turned.dtype.type(1 if share == 2 else 2)
     else:
         low, high = integer_limits(values.dtype)
         count = high - low + 1
-        made = low + (turned.astype(np.int64) - low + count // share) % count
-    return np.asarray(made.astype(values.dtype).reshape(values.shape))
+        result = low + (turned.astype(np.int64) - low + count // share) % count
+    return np.asarray(result.astype(values.dtype).reshape(values.shape))
 
 
 def _finite(values: Array) -> Array:
@@ -157,9 +157,9 @@ def _finite(values: Array) -> Array:
     return np.clip(plain, -_WIDEST, _WIDEST, out=plain)
 
 
-def _typed(made: Array, like: Array) -> Array:
+def _typed(result: Array, like: Array) -> Array:
     limit = _WIDEST_BYTE if like.itemsize == 1 else _WIDEST
-    kept = np.clip(made, -limit, limit, out=made)
+    kept = np.clip(result, -limit, limit, out=result)
     return np.asarray(kept.astype(like.dtype, copy=False).reshape(like.shape))
 
 
@@ -249,13 +249,13 @@ def changed_elements(before: Model, items: Sequence[StoredTensor], after: Model)
     held: dict[str, list[TensorProto]] = defaultdict(list)
     for other in stored_tensors(after):
         held[other.name].append(other.tensor)
-    found = {}
+    places = {}
     for item in items:
         for tensor in held[item.name]:
             where = _differing(before.array(item.tensor), after.array(tensor))
             if where is not None:
-                found[item.key] = where
-    return found
+                places[item.key] = where
+    return places
 
 
 def _differing(one: Array, two: Array) -> Array | None:

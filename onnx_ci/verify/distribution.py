@@ -109,13 +109,15 @@ class Distribution:
         uneven = [f"output {name!r} {why}" for name, why in self.whole.left_out.items()]
         if uneven:
             return uneven[0]
-        one, other = self.lots
+        first, second = self.lots
         strict = _stricter(self.tolerance)
-        for delta in compare_outputs(one.means, other.means, strict):
+        for delta in compare_outputs(first.means, second.means, strict):
             if delta.problem:
                 return f"{self.runs} runs of it are too few to tell: output {delta.name!r}: {delta.problem}"
-        blur = max((one for blocks in self.blocks for one in blocks.blur.values()), default=0.0)
-        return f"{self.runs} runs of it are too few to tell how it is spread" if blur > FINE else ""
+        blurs = [blur for blocks in self.blocks for blur in blocks.blur.values()]
+        if max(blurs, default=0.0) > FINE:
+            return f"{self.runs} runs of it are too few to tell how it is spread"
+        return ""
 
     def compare(self, candidate: RepeatedRuns) -> list[ComparedOutput]:
         """Compare each output of another model."""
@@ -183,10 +185,10 @@ class Blocks:
 
     def _features(self, draws: Mapping[str, Array]) -> dict[str, Array]:
         changes = {name: _changes(values) / self.scales[name] for name, values in draws.items()}
-        found = {name: self._of(name, values) for name, values in changes.items()}
+        features = {name: self._of(name, values) for name, values in changes.items()}
         if changes:
-            found[JOINT] = _waves(np.concatenate(list(changes.values()), axis=1) @ self.sums[JOINT])
-        return found
+            features[JOINT] = _waves(np.concatenate(list(changes.values()), axis=1) @ self.sums[JOINT])
+        return features
 
     def _of(self, name: str, values: Array) -> Array:
         """Of groups of elements the average, and of sums with random signs each."""

@@ -70,26 +70,26 @@ class Fusions:
 
 
 def counted(model: ModelProto) -> Counts:
-    found = Counts()
-    _count(model.graph, {}, found)
-    return found
+    counts = Counts()
+    _count(model.graph, {}, counts)
+    return counts
 
 
-def _count(graph: GraphProto, around: Mapping[str, int], found: Counts) -> None:
+def _count(graph: GraphProto, around: Mapping[str, int], counts: Counts) -> None:
     """`around` are the stored tensors of the graphs outside, and what was computed of them: their sizes."""
     given = {value.name for value in graph.input}
     stored = {name: size for name, size in around.items() if name not in given}
     stored |= {t.name: prod(t.dims) for t in graph.initializer if t.name not in given}
     for node in graph.node:
         kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-        found.nodes[kind] += 1
+        counts.nodes[kind] += 1
         if _is_settled(node, stored):
             size = max(stored[name] for name in node.input if name)
-            found.repeated[kind] += 1
-            found.values += size
+            counts.repeated[kind] += 1
+            counts.values += size
             stored |= dict.fromkeys(filter(None, node.output), 0)
         for inner in subgraphs(node):
-            _count(inner, stored, found)
+            _count(inner, stored, counts)
 
 
 def _is_settled(node: NodeProto, stored: Collection[str]) -> bool:

@@ -207,7 +207,7 @@ def batched(
     """Outputs as long as some input in every sample, where that is no accident: the length differs between
     samples, or both carry the same symbol."""
     fed = {name: _lengths(feeds, name) for name in (feeds[0] if feeds else ())}
-    found = set()
+    names = set()
     for output in proto.graph.output:
         lengths = _lengths(outputs, output.name)
         if not lengths or max(lengths) > MANY:
@@ -215,8 +215,8 @@ def batched(
         alike = [name for name, given in fed.items() if given == lengths]
         symbols = {_symbol(value) for value in proto.graph.input if value.name in alike} - {""}
         if alike and (len(set(lengths)) > 1 or _symbol(output) in symbols):
-            found.add(output.name)
-    return frozenset(found)
+            names.add(output.name)
+    return frozenset(names)
 
 
 def members(before: Array, after: Array) -> Iterator[tuple[Array, Array]]:

@@ -48,34 +48,35 @@ def noise_of(first: Outputs, threads: Outputs, runs: Outputs | None = None) -> t
     by_run: Mapping[str, OutputDelta] = {}
     if runs is not None:
         by_run = {delta.name: delta for delta in compare_outputs(first, runs, Tolerance())}
-    found = []
+    noises = []
     for delta in compare_outputs(first, threads, Tolerance()):
         repeated = by_run.get(delta.name, delta)
         if not repeated.exact:
-            found.append(Noise(**asdict(repeated), source="runs"))
+            noises.append(Noise(**asdict(repeated), source="runs"))
         else:
-            found.append(Noise(**asdict(delta), source="" if delta.exact else "threads"))
-    return tuple(found)
+            noises.append(Noise(**asdict(delta), source="" if delta.exact else "threads"))
+    return tuple(noises)
 
 
 def refuse_gross(noise: Sequence[Noise], nodes: Sequence[str]) -> None:
     """Raise where runs of the original differ by more than rounding."""
-    gross = [one for one in noise if one.source == "runs" and (one.problem or one.sqnr < ROUNDING)]
+    unsteady = [output for output in noise if output.source == "runs"]
+    gross = [output for output in unsteady if output.problem or output.sqnr < ROUNDING]
     if gross:
-        shown = "; ".join(f"output {one.name!r}: {one.problem or words(one)}" for one in gross[:3])
+        shown = "; ".join(f"output {delta.name!r}: {delta.problem or words(delta)}" for delta in gross[:3])
         drawn = f", and nodes draw random numbers: {', '.join(nodes[:3])}" if nodes else ""
         raise Noisy(f"its outputs differ from run to run ({shown}){drawn}", hint=WAY_OUT, code="OCI005")
 
 
 def refuse_strict(noise: Sequence[Noise], tolerance: Tolerance) -> None:
     """Raise where two runs of the original are further apart than a candidate may be."""
-    for one in noise:
-        beyond = _beyond(one, tolerance) if one.source == "runs" else []
+    for output in noise:
+        beyond = _beyond(output, tolerance) if output.source == "runs" else []
         if beyond:
             raise ModelError(
                 f"the tolerance is stricter than the original is with itself: two runs of it differ in output"
-                f" {one.name!r}: {'; '.join(beyond)}",
-                hint=f"a tolerance it can keep: {{{', '.join(possible(one, tolerance))}}}",
+                f" {output.name!r}: {'; '.join(beyond)}",
+                hint=f"a tolerance it can keep: {{{', '.join(possible(output, tolerance))}}}",
                 code="OCI005",
             )
 
@@ -84,14 +85,14 @@ def unexplained(
     deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: Tolerance
 ) -> list[OutputDelta]:
     """The outputs that moved beyond the tolerance and further than the original moves by itself."""
-    floors = {one.name: one for one in noise if one.source}
+    floors = {output.name: output for output in noise if output.source}
     failing = [delta for delta in deltas if delta.problem]
     return [delta for delta in failing if not _within(delta, floors.get(delta.name), tolerance)]
 
 
 def excused(deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: Tolerance) -> ModelError:
     """Why outputs beyond the tolerance are not held against the candidate."""
-    floors = {one.name: one for one in noise}
+    floors = {output.name: output for output in noise}
     delta = next(delta for delta in deltas if delta.problem)
     floor = floors[delta.name]
     return ModelError(
@@ -102,8 +103,8 @@ def excused(deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: To
     )
 
 
-def words(one: Noise) -> str:
-    return f"max_abs {one.max_abs:.3g}, {one.sqnr:.0f} dB"
+def words(noise: Noise) -> str:
+    return f"max_abs {noise.max_abs:.3g}, {noise.sqnr:.0f} dB"
 
 
 def possible(floor: Noise, tolerance: Tolerance) -> Iterator[str]:
@@ -121,12 +122,12 @@ def possible(floor: Noise, tolerance: Tolerance) -> Iterator[str]:
         yield f"exact: false, max_abs: {kept.max_abs:.1e}"
 
 
-def _beyond(one: Noise, tolerance: Tolerance) -> list[str]:
-    if one.problem:
-        return [one.problem]
-    beyond = [problem.words for problem in outside(one, tolerance)]
-    if tolerance.exact and not one.exact and not beyond:
-        beyond.append("not bit-identical, " + words(one))
+def _beyond(output: Noise, tolerance: Tolerance) -> list[str]:
+    if output.problem:
+        return [output.problem]
+    beyond = [problem.words for problem in outside(output, tolerance)]
+    if tolerance.exact and not output.exact and not beyond:
+        beyond.append("not bit-identical, " + words(output))
     return beyond
 
 

@@ -90,7 +90,7 @@ class Reference:
         self.outputs()
         return self._feeds
 
-    def fed(self, extra: Feeds | None = None) -> tuple[Sequence[Feeds], set[str]]:
+    def feeds_for(self, extra: Feeds | None = None) -> tuple[Sequence[Feeds], set[str]]:
         """Return feeds for either model, and the names of those that only one of them may ask for."""
         feeds = self.feeds()
         if extra:
@@ -124,7 +124,7 @@ class Reference:
     @cached_property
     def random_shows(self) -> bool:
         """Whether random numbers reach an output: an input may scale them to nothing."""
-        feeds, _ = self.fed()
+        feeds, _ = self.feeds_for()
         try:
             runs = [self.runner.run(self.original, feeds, limits=self.limits, seed=seed) for seed in (0, 1)]
         except RunFailed:
@@ -183,12 +183,12 @@ class Reference:
 
     def session(self, model: Path) -> WeightSwapSession:
         """Open a session for trials of a model that was made of the original."""
-        feeds, spare = self.fed()
+        feeds, spare = self.feeds_for()
         return WeightSwapSession(
             self.runner, model, feeds, limits=self.limits, spare=spare, seeding=self.seeding
         )
 
-    def asked(self) -> onnx.ModelProto:
+    def proto_to_feed(self) -> onnx.ModelProto:
         """Return the model without the inputs that come with it: no sample has to hold them."""
         if not self.stored:
             return self.proto
@@ -220,7 +220,7 @@ class Reference:
         where, hint, feeds = "there", "", self.given
         if feeds is None:
             where, hint = "on the samples given", "check inputs.samples"
-            samples = load_samples(self.spec.samples, self.root, self.asked())
+            samples = load_samples(self.spec.samples, self.root, self.proto_to_feed())
             feeds = [{**sample, **self.stored} for sample in samples]
         try:
             return feeds, self._run(feeds)
@@ -246,7 +246,7 @@ class Reference:
         self, failures: Sequence[RunFailed], *, wide: bool
     ) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
-        for feeds in derive_feeds(self.asked(), self.spec, wide=wide):
+        for feeds in derive_feeds(self.proto_to_feed(), self.spec, wide=wide):
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
                 return
@@ -254,19 +254,19 @@ class Reference:
 
     def _varied(self, feeds: Sequence[Feeds], outputs: ArrayOutputs) -> FedOutputs:
         """Add samples: of other sizes, and such that take the branches which these do not."""
-        deriver = deriver_of(self.asked(), self.spec)
+        deriver = deriver_of(self.proto_to_feed(), self.spec)
         limits = replace(self.limits, seconds=self.limits.seconds / 4)
         feeds, outputs = self._of_other_sizes(deriver, feeds, outputs, limits)
-        found = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)
-        if not found.more:
-            self._untaken = found.untaken if deriver.wiring.branches else ()
+        branches = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)
+        if not branches.more:
+            self._untaken = branches.untaken if deriver.wiring.branches else ()
             return feeds, outputs
         try:
-            further = self._run(found.more, limits)
+            further = self._run(branches.more, limits)
         except RunFailed:
             return feeds, outputs
-        self._untaken = found.untaken
-        return [*feeds, *found.more], [*outputs, *further]
+        self._untaken = branches.untaken
+        return [*feeds, *branches.more], [*outputs, *further]
 
     def _of_other_sizes(
         self, deriver: Deriver, feeds: Sequence[Feeds], outputs: ArrayOutputs, limits: Limits
@@ -278,12 +278,12 @@ class Reference:
                 break
             sample = {**sizes, **self.stored}
             try:
-                found = self._run([sample], limits)
+                more = self._run([sample], limits)
             except RunFailed as error:
                 if error.kind != "error":
                     break
             else:
-                feeds, outputs = [*feeds, sample], [*outputs, *found]
+                feeds, outputs = [*feeds, sample], [*outputs, *more]
         return feeds, outputs
 
 

@@ -103,20 +103,20 @@ class Sensitivity:
     ) -> Verification:
         """Return the pass if damage to the candidate is noticed, and damage to every tensor that changed
         between the models of `rounded`, before and after what is not exact by construction."""
-        found = self._as_a_whole(passed, candidate, tolerance)
-        if found.status != "passed" or rounded is None:
-            return found
-        return self._tensor_by_tensor(found, *rounded, tolerance).verification
+        whole = self._as_a_whole(passed, candidate, tolerance)
+        if whole.status != "passed" or rounded is None:
+            return whole
+        return self._tensor_by_tensor(whole, *rounded, tolerance).verification
 
     def check_pair(self, passed: Verification, other: Model, tolerance: Tolerance) -> Verification:
         """Return the pass of a model that was not made from the original, if they are the same, or if inputs
         reach all that differs. A tensor that only one of the two stores is damaged in that one."""
         if _content(self.original) == _content(other):
             return passed
-        found = self._as_a_whole(passed, other, tolerance)
-        if found.status != "passed":
-            return found
-        there, parts = self._tensor_by_tensor(found, self.original, other, tolerance)
+        whole = self._as_a_whole(passed, other, tolerance)
+        if whole.status != "passed":
+            return whole
+        there, parts = self._tensor_by_tensor(whole, self.original, other, tolerance)
         if there.status != "passed":
             return there
         back, _ = self._tensor_by_tensor(there, other, self.original, tolerance, known=parts, added=True)
@@ -188,8 +188,8 @@ class Sensitivity:
         return _TensorReport(passed, same.parts)
 
     def _coverage(self, model: Model) -> TensorCoverage:
-        for known, coverage in self._known:
-            if known is model:
+        for asked, coverage in self._known:
+            if asked is model:
                 return coverage
         folder = self.scratch / f"coverage-{len(self._known)}"
         coverage = TensorCoverage(plain_copy(model), self.verifier, folder)
@@ -477,25 +477,25 @@ class DamagedRuns:
         them. Of a name that several graphs use, each has an input of its own."""
         graph, fixed = self.model.proto.graph, fixed_names(self.model.proto)
         wanted = {item.key for item in items if item.tensor.data_type in NUMPY_TYPES}
-        found: list[TensorKey] = []
+        keys: list[TensorKey] = []
         for number, scope in enumerate(Scope(graph).nested()):
-            found += [(number, site.name) for site in sites(scope, fixed)]
-        names = {key[1] for key in found if key in wanted}
-        made, inputs = probe(self.model, names)
-        write_runnable(made, self.path)
+            keys += [(number, site.name) for site in sites(scope, fixed)]
+        names = {key[1] for key in keys if key in wanted}
+        probe_model, inputs = probe(self.model, names)
+        write_runnable(probe_model, self.path)
         waiting = defaultdict(list, {name: list(given) for name, given in inputs.items()})
-        known = {key: waiting[key[1]].pop(0) for key in found if key[1] in names}
+        input_of = {key: waiting[key[1]].pop(0) for key in keys if key[1] in names}
         given = {value.name for value in graph.input}  # these a caller may override anyway
-        known.update(((0, one.name), one.name) for one in graph.initializer if one.name in given)
-        return {key: name for key, name in known.items() if key in wanted}
+        input_of.update(((0, one.name), one.name) for one in graph.initializer if one.name in given)
+        return {key: name for key, name in input_of.items() if key in wanted}
 
     def _files(self, items: Sequence[StoredTensor], how: Damage) -> dict[str, Path]:
-        made: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         for number, item in enumerate(items):
             file = self.folder / f"{number}.npy"
             np.save(file, self._damaged(item.key, self.model.array(item.tensor), how), allow_pickle=False)
-            made[self.inputs[item.key]] = file
-        return made
+            files[self.inputs[item.key]] = file
+        return files
 
     def _damaged(self, key: TensorKey, values: Array, how: Damage) -> Array:
         part = self.parts.get(key)
@@ -519,7 +519,7 @@ def grouped(items: Sequence[StoredTensor], most: int) -> Iterator[list[StoredTen
     """So many groups at most, but for one in each graph, so that a branch which no input takes is not hidden
     by what is around it: neighbours are together, the largest groups are halved first."""
     by_reader = sorted(items, key=_reader)
-    groups = [list(found) for _, found in groupby(by_reader, key=_reader)]
+    groups = [list(tensors) for _, tensors in groupby(by_reader, key=_reader)]
     while groups and len(groups) < most:
         widest = max(range(len(groups)), key=lambda number: len(groups[number]))
         group = groups[widest]
@@ -544,18 +544,18 @@ def _content(model: Model) -> str:
     return model_digest(copy)
 
 
-def _both(one: Coverage | None, other: Coverage | None) -> Coverage | None:
-    if one is None or other is None:
-        return other
+def _both(first: Coverage | None, second: Coverage | None) -> Coverage | None:
+    if first is None or second is None:
+        return second
     return Coverage(
-        changed=one.changed + other.changed,
-        noticed=one.noticed + other.noticed,
-        faint=tuple(dict.fromkeys((*one.faint, *other.faint))),
-        blind=one.blind,
-        unseen=tuple(dict.fromkeys((*one.unseen, *other.unseen))),
-        runs=one.runs + other.runs,
-        alone=one.alone and other.alone,
-        hurried=one.hurried or other.hurried,
+        changed=first.changed + second.changed,
+        noticed=first.noticed + second.noticed,
+        faint=tuple(dict.fromkeys((*first.faint, *second.faint))),
+        blind=first.blind,
+        unseen=tuple(dict.fromkeys((*first.unseen, *second.unseen))),
+        runs=first.runs + second.runs,
+        alone=first.alone and second.alone,
+        hurried=first.hurried or second.hurried,
     )
 
 
@@ -576,12 +576,12 @@ def _blindness(missed: Sequence[str], outputs: Sequence[OutputDelta]) -> tuple[s
             " it moved when the weights were damaged on purpose, and still passed"
         )
         return reason, _STRICTER
-    told = "; ".join(f"{output.name!r} {KINDS[output.kind]}" for output in outputs[:SHOWN] if output.kind)
+    kinds = "; ".join(f"{output.name!r} {KINDS[output.kind]}" for output in outputs[:SHOWN] if output.kind)
     reason = (
         "the check would pass whatever is done to the weights:"
-        f" no output moved when they were damaged on purpose{told and f' ({told})'}"
+        " no output moved when they were damaged on purpose"
     )
-    return reason, _SAMPLES
+    return f"{reason} ({kinds})" if kinds else reason, _SAMPLES
 
 
 def _coarseness(outputs: Sequence[OutputDelta]) -> tuple[str, str]:
@@ -590,22 +590,23 @@ def _coarseness(outputs: Sequence[OutputDelta]) -> tuple[str, str]:
     return f"{what}: weights that are off by 30% give the same, so a pass shows little", _SAMPLES
 
 
-def _unseen(found: Coverage) -> tuple[str, str]:
+def _unseen(coverage: Coverage) -> tuple[str, str]:
     reason = (
-        f"{len(found.unseen)} of {found.changed} changed tensors are not covered: no output moves, whatever"
-        f" is done to {_listed(found.unseen)}"
+        f"{len(coverage.unseen)} of {coverage.changed} changed tensors are not covered:"
+        f" no output moves, whatever is done to {_listed(coverage.unseen)}"
     )
-    names = ", ".join(f'"{name}"' for name in found.unseen[:SHOWN])
+    names = ", ".join(f'"{name}"' for name in coverage.unseen[:SHOWN])
     return reason, (
         "give inputs that reach them: inputs: {samples: [...]}; or leave them as they are:"
         f" skip: [{names}] where the method has it, or the method left out for this model"
     )
 
 
-def _blind(found: Coverage) -> tuple[str, str]:
+def _blind(coverage: Coverage) -> tuple[str, str]:
     reason = (
-        f"{len(found.blind)} of {found.changed} changed tensors can be anything as far as the tolerance goes:"
-        f" whatever is done to {_listed(found.blind)}, outputs stay within it,"
+        f"{len(coverage.blind)} of {coverage.changed} changed tensors can be anything as far as the tolerance"
+        " goes:"
+        f" whatever is done to {_listed(coverage.blind)}, outputs stay within it,"
         " and they are not near what they were"
     )
     return reason, _STRICTER

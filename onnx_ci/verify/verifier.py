@@ -127,7 +127,7 @@ class Verifier:
     def latency(self, claim: Claim, *, limit: float | None = None) -> Latency:
         """Time the candidate; `limit` is the ratio that it is to keep, if there is one."""
         reference = self.reference
-        feeds, spare = reference.fed(claim.extra)
+        feeds, spare = reference.feeds_for(claim.extra)
         return reference.runner.time(
             reference.original, claim.path, feeds, limits=reference.limits, spare=spare, limit=limit
         )
@@ -156,30 +156,30 @@ class Verifier:
         limits = limits or self.reference.limits
         try:
             self.reference.refuse_gross()
-            found = self._one_by_one(claim, limits)
+            one_by_one = self._one_by_one(claim, limits)
         except Noisy:
-            found = None
-        if found is None:
+            one_by_one = None
+        if one_by_one is None:
             return self._by_distribution(claim, limits)
-        thrown = self._thrown(found)
+        thrown = self._thrown(one_by_one)
         if not thrown:
-            return found
-        kept = {output.delta.name: output for output in found.outputs if output.delta.name not in thrown}
+            return one_by_one
+        kept = {output.delta.name: output for output in one_by_one.outputs if output.delta.name not in thrown}
         other = self._by_distribution(claim, limits)
         return replace(other, outputs=[kept.get(output.delta.name, output) for output in other.outputs])
 
-    def _thrown(self, found: ComparedOutputs) -> set[str]:
+    def _thrown(self, compared: ComparedOutputs) -> set[str]:
         """The outputs beyond the tolerance, if all of them are whole numbers in a random model: of a coin,
         the least rounding turns one throw or another, and how often it falls on which side is what counts."""
-        failing = {delta.name for delta in found.deltas if delta.problem}
+        failing = {delta.name for delta in compared.deltas if delta.problem}
         outputs = self.reference.outputs()
         values = [sample[name] for sample in outputs for name in failing if name in sample]
-        return failing if found.method == "seeded" and all(map(_is_whole, values)) else set()
+        return failing if compared.method == "seeded" and all(map(_is_whole, values)) else set()
 
     def _one_by_one(self, claim: Claim, limits: Limits) -> ComparedOutputs | None:
         """None where random nodes are others, or may be, and that shows."""
         reference = self.reference
-        feeds, spare = reference.fed(claim.extra)
+        feeds, spare = reference.feeds_for(claim.extra)
         method: Comparison = "seeded" if reference.seeding else "plain"
         certain = True
         try:
@@ -218,13 +218,13 @@ class Verifier:
         distribution = self._distributions[claim.tolerance]
         if isinstance(distribution, Unclear):
             raise distribution
-        feeds, spare = self.reference.fed(claim.extra)
+        feeds, spare = self.reference.feeds_for(claim.extra)
         runs = RepeatedRuns(self.reference.runner, claim.path, feeds, limits, spare)
         return ComparedOutputs("distribution", distribution.compare(runs))
 
     def _distribution(self, tolerance: Tolerance) -> Distribution | Unclear:
         reference = self.reference
-        feeds, spare = reference.fed()
+        feeds, spare = reference.feeds_for()
         runs = RepeatedRuns(reference.runner, reference.original, feeds, reference.limits, spare)
         try:
             return Distribution(runs, tolerance)
@@ -244,13 +244,13 @@ class Verifier:
     def _judged(self, compared: ComparedOutputs, tolerance: Tolerance) -> Verification:
         deltas, noise = compared.deltas, self.reference.noise
         problems = [f"output {delta.name!r}: {delta.problem}" for delta in deltas if delta.problem]
-        found = self._found("failed" if problems else "passed", _listed(problems))
+        verification = self._found("failed" if problems else "passed", _listed(problems))
         if problems and compared.method != "distribution":
             if unexplained(deltas, noise, tolerance):
-                found = replace(found, hint=equality_hint(deltas, self.reference.outputs()[0]))
+                verification = replace(verification, hint=equality_hint(deltas, self.reference.outputs()[0]))
             else:
-                found = self._unsure(excused(deltas, noise, tolerance))
-        return replace(found, outputs=deltas, method=compared.method, noise=noise)
+                verification = self._unsure(excused(deltas, noise, tolerance))
+        return replace(verification, outputs=deltas, method=compared.method, noise=noise)
 
     def _unsure(self, error: ModelError) -> Verification:
         return replace(self._found("not_run", error.message), code=error.code, hint=error.hint)
@@ -270,13 +270,13 @@ def is_near(passed: Verification, tolerance: Tolerance) -> bool:
     return any(any(outside(delta, room)) for delta in passed.outputs)
 
 
-def _joined(passed: Verification, found: Verification) -> Verification:
+def _joined(passed: Verification, further: Verification) -> Verification:
     """What passed, and what was found on further inputs, if they could be run."""
-    if found.status == "not_run":
+    if further.status == "not_run":
         return passed
-    reason = f"on further inputs, {found.reason}" if found.reason else ""
-    outputs = worse_of(passed.outputs, found.outputs)
-    return replace(found, outputs=outputs, samples=passed.samples + found.samples, reason=reason)
+    reason = f"on further inputs, {further.reason}" if further.reason else ""
+    outputs = worse_of(passed.outputs, further.outputs)
+    return replace(further, outputs=outputs, samples=passed.samples + further.samples, reason=reason)
 
 
 def _reaction(output: ComparedOutput) -> Reaction:
@@ -320,12 +320,12 @@ class Runtimes:
         """Check what held here, under default optimizations, under each other setting."""
         runs = [_summary(passed, installed(), optimized=True)]
         for setting in self.settings:
-            found = setting.verifier.check(claim)
-            runs.append(_summary(found, setting.version, optimized=setting.optimized))
-            if found.status == "failed":
-                return replace(found, reason=f"in {runs[-1].setting}: {found.reason}", runtimes=tuple(runs))
-            if found.status == "not_run" and setting.asked:
-                return _unknown(found, runs, setting)
+            result = setting.verifier.check(claim)
+            runs.append(_summary(result, setting.version, optimized=setting.optimized))
+            if result.status == "failed":
+                return replace(result, reason=f"in {runs[-1].setting}: {result.reason}", runtimes=tuple(runs))
+            if result.status == "not_run" and setting.asked:
+                return _unknown(result, runs, setting)
         return replace(passed, runtimes=tuple(runs))
 
     @cached_property
@@ -345,30 +345,30 @@ class Runtimes:
         return RuntimeSetting(version, False, False, Verifier(reference))
 
 
-def _summary(found: Verification, version: str, *, optimized: bool) -> RuntimeRun:
+def _summary(result: Verification, version: str, *, optimized: bool) -> RuntimeRun:
     run = RuntimeRun(
         version=version,
         optimizations="default" if optimized else "disabled",
-        status=found.status,
-        samples=found.samples,
-        reason=found.reason,
+        status=result.status,
+        samples=result.samples,
+        reason=result.reason,
     )
-    if not found.outputs:
+    if not result.outputs:
         return run
     return replace(
         run,
-        max_abs=max(output.max_abs for output in found.outputs),
-        cosine=min(output.cosine for output in found.outputs),
-        sqnr=min(output.sqnr for output in found.outputs),
+        max_abs=max(output.max_abs for output in result.outputs),
+        cosine=min(output.cosine for output in result.outputs),
+        sqnr=min(output.sqnr for output in result.outputs),
     )
 
 
-def _unknown(found: Verification, runs: Sequence[RuntimeRun], setting: RuntimeSetting) -> Verification:
+def _unknown(result: Verification, runs: Sequence[RuntimeRun], setting: RuntimeSetting) -> Verification:
     """The original itself does not run there: nobody can tell what the candidate does."""
     version = setting.version
     return replace(
-        found,
-        reason=f"nothing is known of onnxruntime {version}, which can't run the original: {found.reason}",
+        result,
+        reason=f"nothing is known of onnxruntime {version}, which can't run the original: {result.reason}",
         hint=f"leave {version} out of runtimes, or export the model so that it runs there",
         code="OCI005",
         runtimes=tuple(runs),
