@@ -16,9 +16,9 @@ from environments import environment
 
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import InputSpec, Rule
-from onnx_ci.single import COMPARED, verified
-from onnx_ci.verify.client import Runner
-from onnx_ci.verify.verifier import Verifier
+from onnx_ci.sandbox.runner import Runner
+from onnx_ci.single import COMPARED, second_model
+from onnx_ci.verify.prove import Prover
 
 PATIENCE = 120.0  # seconds a peer may take for one pair
 OURS = "onnx-ci"
@@ -41,22 +41,17 @@ class Ours(AbstractContextManager["Ours"]):
     def __init__(self, original: Path) -> None:
         self._stack = ExitStack()
         self._before = self._stack.enter_context(open_model(original))
-        self._rule = Rule(pattern=original.name, inputs=InputSpec(count=COMPARED))
-        self._verifier = Verifier(
-            self._stack.enter_context(Runner()),
-            original,
-            self._before.proto,
-            spec=self._rule.inputs,
-            limits=self._rule.limits,
-            root=original.parent,
-        )
+        rule = Rule(pattern=original.name, inputs=InputSpec(count=COMPARED))
+        runner = self._stack.enter_context(Runner())
+        scratch = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="onnx-ci-bench-"))
+        self._prover = Prover(rule, self._before, runner, Path(scratch), home=original.parent)
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def verdict(self, changed: Path) -> Verdict:
-        with open_model(changed) as after, tempfile.TemporaryDirectory(prefix="onnx-ci-bench-") as scratch:
-            found = verified(self._verifier, self._before, after, self._rule, Path(scratch))
+        with open_model(changed) as after:
+            found = self._prover.verify(second_model(self._before, after))
         return Verdict(word=WORDS[found.status], reason=found.reason)
 
 

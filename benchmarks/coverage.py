@@ -24,12 +24,13 @@ from onnx_ci.model.container import Model
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, InputSpec, Limits
+from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.single import COMPARED, OWN_AFFAIRS
-from onnx_ci.verify.client import RunFailed, Runner
 from onnx_ci.verify.damage import damaged
 from onnx_ci.verify.inputs import fed_inputs
+from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.samples import load_samples
-from onnx_ci.verify.verifier import Verifier
+from onnx_ci.verify.verifier import Claim, Verifier
 
 LIMITS = Limits(seconds=120)
 GOAL = 0.98
@@ -66,14 +67,11 @@ class Judge:
         return Result(name=case.name, kind=case.kind, state=state, reason=reason)
 
     def _verdict(self, model: Model) -> tuple[str, str]:
-        verifier = Verifier(
-            self.runner,
-            model.path,
-            model.proto,
-            spec=InputSpec(count=COMPARED),
-            limits=LIMITS,
-            root=self.folder,
+        spec = InputSpec(count=COMPARED)
+        reference = Reference(
+            self.runner, model.path, model.proto, spec=spec, limits=LIMITS, root=self.folder
         )
+        verifier = Verifier(reference)
         same = self._check(verifier, self._rewritten(model))
         if same.status != "passed":
             state = "unverified" if same.status == "not_run" else "false"
@@ -87,7 +85,9 @@ class Judge:
 
     def _check(self, verifier: Verifier, path: Path):
         with open_model(path) as candidate:
-            return verifier.check(path, candidate.proto, DEFAULT_TOLERANCE, allow=OWN_AFFAIRS)
+            return verifier.check(
+                Claim(path=path, proto=candidate.proto, tolerance=DEFAULT_TOLERANCE, allowed=OWN_AFFAIRS)
+            )
 
     def _rewritten(self, model: Model) -> Path:
         copy = model.copy()

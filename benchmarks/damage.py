@@ -25,7 +25,7 @@ from methods import listed
 from rewrites import PEERS, REWRITES
 from truth import SAME, SLIGHT, Witness
 
-from onnx_ci.verify.client import Runner
+from onnx_ci.sandbox.runner import Runner
 
 SMALL = 20 << 20  # bytes; larger models are struck in fewer places
 HUGE = 200 << 20  # of these, only every third damage is tried

@@ -13,7 +13,7 @@ from onnx import ModelProto
 from rewrites import REWRITES
 from truth import SAME, SLIGHT, Witness
 
-from onnx_ci.verify.client import Runner
+from onnx_ci.sandbox.runner import Runner
 
 SMALL = ("ppocr-cls", "silero", "magika")  # between them a model with everything that small ones have
 

@@ -116,22 +116,26 @@ def sizes(files: Sequence[Path]) -> tuple[int, int, int]:
 def compare(source: Path, target: Path) -> Error:
     """What our own verification finds, for any contender on the same inputs, whatever else it changed."""
     from onnx_ci.errors import ModelError
+    from onnx_ci.model.container import values_beside
+    from onnx_ci.model.interface import TOPICS, contract_breaks
     from onnx_ci.model.load import open_model
     from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
-    from onnx_ci.prove import values_beside
+    from onnx_ci.sandbox.runner import Runner
     from onnx_ci.single import OWN_AFFAIRS
-    from onnx_ci.verify.client import Runner
-    from onnx_ci.verify.contract import TOPICS, contract_breaks
-    from onnx_ci.verify.verifier import Verifier
+    from onnx_ci.verify.reference import Reference
+    from onnx_ci.verify.verifier import Claim, Verifier
 
     # Not from a checkout: the worker imports nothing from the folder it is started in.
     os.chdir(target.parent)
     try:
         with open_model(source) as before, open_model(target) as after, Runner() as runner:
             about = {"spec": InputSpec(), "limits": Limits(), "root": Path("/")}
-            verifier = Verifier(runner, source, before.proto, **about)
+            verifier = Verifier(Reference(runner, source, before.proto, **about))
             extra = values_beside(after)
-            found = verifier.check(target, after.proto, Tolerance(cosine=-1), allow=TOPICS, extra=extra)
+            claim = Claim(
+                path=target, proto=after.proto, tolerance=Tolerance(cosine=-1), allowed=TOPICS, extra=extra
+            )
+            found = verifier.check(claim)
             if not found.outputs:
                 return Error(note=found.reason)
             own = (*OWN_AFFAIRS, "inputs") if extra else OWN_AFFAIRS
@@ -139,7 +143,7 @@ def compare(source: Path, target: Path) -> Error:
                 exact=all(output.exact for output in found.outputs),
                 sqnr=min(output.sqnr for output in found.outputs),
                 cosine=min(output.cosine for output in found.outputs),
-                latency=verifier.latency(target, extra=extra).ratio,
+                latency=verifier.latency(claim).ratio,
                 note="; ".join([found.reason, *contract_breaks(before.proto, after.proto, allow=own)]),
             )
     except ModelError as error:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from realistic import Feeds, inputs_for
 
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify.client import RunFailed, Runner
+from onnx_ci.sandbox.runner import RunFailed, Runner
 
 Array = NDArray[Any]
 PATIENCE = 60.0  # seconds for all samples of one model

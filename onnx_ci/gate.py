@@ -12,7 +12,6 @@ from onnx_ci.attempts import Attempts, alternative
 from onnx_ci.decide import Facts, decide, over_limits
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
-from onnx_ci.fused import about_fusions
 from onnx_ci.job import Choice, Staged
 from onnx_ci.methods.catalogue import method
 from onnx_ci.model.external import opened_files
@@ -22,7 +21,14 @@ from onnx_ci.model.measure import by_name, files_of, largest_tensors
 from onnx_ci.model.ownership import sharers
 from onnx_ci.policy.match import override_for
 from onnx_ci.policy.schema import MethodChoice, Override
-from onnx_ci.remarks import about_dims, about_failures, about_left_behind, about_sharers, about_unseen
+from onnx_ci.remarks import (
+    about_dims,
+    about_failures,
+    about_fusions,
+    about_left_behind,
+    about_sharers,
+    about_unseen,
+)
 from onnx_ci.results import Alternative, Measure, OriginalState, Outcome
 from onnx_ci.shown import NOT_RUN, Proof, Verification
 from onnx_ci.sizes import format_percent
@@ -227,9 +233,17 @@ class Gate(Workbench):
             reason = "verification was turned off"
             return Proof(accepted=True, verification=Verification(status="not_run", reason=reason))
         self.say(f"verifying {', '.join(staged.candidate.names)}")
+        from onnx_ci.verify.prove import Submission
+
         made = staged.candidate
         proof = self.prover.prove(
-            staged.path, staged.model, bitwise=made.bitwise, changes=made.changes, rounded=made.rounded
+            Submission(
+                path=staged.path,
+                model=staged.model,
+                changes=made.changes,
+                bitwise=made.bitwise,
+                rounded=made.rounded,
+            )
         )
         coverage = proof.verification.coverage
         self.by_chance |= proof.verification.code == RAN_OUT or bool(coverage and coverage.hurried)

@@ -16,7 +16,7 @@ from onnx_ci.results import Outcome
 from onnx_ci.scratch import scratch_folder
 
 if TYPE_CHECKING:
-    from onnx_ci.verify.client import Runner
+    from onnx_ci.sandbox.runner import Runner
 from onnx_ci.anew import AnewGate
 from onnx_ci.job import Job, Say
 

@@ -14,8 +14,8 @@ from onnx_ci.cache.facts import plain, read
 from onnx_ci.cache.identity import run_identity
 from onnx_ci.errors import ModelError
 from onnx_ci.findings import Finding
-from onnx_ci.model.container import Model, clear_values, values_beside
-from onnx_ci.model.graphs import bodies, opset, tensors
+from onnx_ci.model.container import Model, clear_values
+from onnx_ci.model.graph import bodies, opset, tensors
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import measure
@@ -25,8 +25,8 @@ from onnx_ci.shown import Verification
 from onnx_ci.workbench import Workbench
 
 if TYPE_CHECKING:
-    from onnx_ci.verify.client import RunFailed, Runner
-    from onnx_ci.verify.verifier import Verifier
+    from onnx_ci.sandbox.runner import RunFailed, Runner
+    from onnx_ci.verify.prove import Prover
 
 # "loaded": no inputs were found that run it. "elsewhere": this onnxruntime lacks what it needs, others may
 # have it. "broken": no onnxruntime would take it. "ran out": it crashed, or went past its limits.
@@ -89,28 +89,28 @@ def load_check(bench: Workbench, verification: Verification, verdict: str) -> tu
     return verdict, tuple(findings)
 
 
-def _verifier(bench: Workbench) -> Verifier:
+def _prover(bench: Workbench) -> Prover:
     """Loaded with all it needs when something is run: what is remembered needs none of it."""
     if bench.prover is None:
         raise ValueError("nothing is run without a runner")
-    return bench.prover.verifier
+    return bench.prover
 
 
 def _run(bench: Workbench) -> Ran:
-    from onnx_ci.verify.client import RunFailed, Unrunnable
-    from onnx_ci.verify.dtypes import is_float
-    from onnx_ci.verify.feeding import has_no_number
+    from onnx_ci.sandbox.exchange import is_float
+    from onnx_ci.sandbox.runner import RunFailed, Unrunnable
+    from onnx_ci.verify.reference import has_no_number
 
-    verifier = _verifier(bench)
+    reference = _prover(bench).reference
     try:
-        outputs = verifier.reference()
+        outputs = reference.outputs()
     except Unrunnable as error:
-        return _failed(bench, verifier.runner, error.failure, error)
+        return _failed(bench, reference.runner, error.failure, error)
     except ModelError as error:  # there are no inputs: then loading it is all that can be done
         try:
-            verifier.runner.load(verifier.original, limits=bench.job.rule.limits)
+            reference.runner.load(reference.original, limits=bench.job.rule.limits)
         except RunFailed as failure:
-            return _failed(bench, verifier.runner, failure, failure)
+            return _failed(bench, reference.runner, failure, failure)
         return Ran(state="loaded", said=error.message, hint=error.hint)
     values: dict[str, list[bool]] = {}
     for sample in outputs:
@@ -141,8 +141,8 @@ def _missing_here(proto: ModelProto, runner: Runner, failure: RunFailed, bench: 
     """What would help a model that is not at fault itself; nothing where it is.
 
     Decided by what the model asks for and what this onnxruntime has, not by what it says."""
-    from onnx_ci.verify.client import RunFailed
-    from onnx_ci.verify.libraries import NAME_IT, custom_operators
+    from onnx_ci.sandbox.runner import RunFailed
+    from onnx_ci.sandbox.versions import NAME_IT, custom_operators
 
     newer = "run it with another onnxruntime: a newer one, or one for other hardware"
     if not runner.libraries.names and custom_operators(proto):
@@ -163,7 +163,7 @@ def _takes_versions(proto: ModelProto, runner: Runner, bench: Workbench) -> bool
     """Whether onnxruntime takes a model of one node with the same IR version and opsets."""
     from onnx import TensorProto, helper, save
 
-    from onnx_ci.verify.client import RunFailed
+    from onnx_ci.sandbox.runner import RunFailed
 
     if proto.ir_version <= 0 or any(entry.version <= 0 for entry in proto.opset_import):
         return True  # no onnxruntime has those
@@ -212,7 +212,7 @@ def _about_move(bench: Workbench) -> Iterator[Finding]:
             if not _differ_in_weights(base, bench.model):
                 return
             then = measure(source.path, base.proto, hashing=BackgroundHash(source.path))
-            moved = _remembered(bench, Moved, lambda: _compared(base, _verifier(bench)), then.sha256)
+            moved = _remembered(bench, Moved, lambda: _compared(base, _prover(bench)), then.sha256)
     except (ModelError, OSError):
         return  # what was there before is nobody's fault now
     if not moved.comparable:
@@ -241,15 +241,16 @@ def _without_values(model: Model) -> bytes:
     return bytes(copy.SerializeToString(deterministic=True))
 
 
-def _compared(base: Model, verifier: Verifier) -> Moved:
-    from onnx_ci.verify.seeding import Baked
+def _compared(base: Model, prover: Prover) -> Moved:
+    from onnx_ci.verify.noise import Baked
+    from onnx_ci.verify.prove import Submission
 
     try:
-        deltas = verifier.compared(base.path, Tolerance(), values_beside(base)).deltas
+        deltas = prover.compare(Submission(path=base.path, model=base), Tolerance()).deltas
     except (ModelError, Baked):
         return Moved()
     worst = min(deltas, key=lambda delta: (delta.cosine, -delta.max_abs), default=None)
-    samples = len(verifier.feeds())
+    samples = prover.reference.sample_count
     if worst is None or all(delta.exact for delta in deltas):
         return Moved(comparable=True, samples=samples)
     return Moved(

@@ -26,11 +26,11 @@ from onnx_ci.policy.schema import TOTAL, Policy, Rule
 from onnx_ci.results import Outcome, RunReport
 from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
 from onnx_ci.sandbox.process import ended_children, memory_for
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.scratch import sweep_files
 from onnx_ci.sizes import format_size
 from onnx_ci.sources import Source, Sources
 from onnx_ci.standing import Standing
-from onnx_ci.verify.client import Runner
 
 Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
 

@@ -12,8 +12,14 @@ from onnx_ci.model.ownership import other_users
 from onnx_ci.model.replace import left_behind
 from onnx_ci.results import Planned, Step
 from onnx_ci.shell import shell_word
+from onnx_ci.shown import OpCount, Verification
 
 LEAVE_OUT = "leave the method out for this model, or report the failure to the library it comes from"
+
+FUSIONS_HINT = (
+    "its outputs hold, it may only be slower: `onnx-ci compare` times it, budget: {latency: 110%} bounds it;"
+    " or leave the method out"
+)
 
 
 def about_sharers(job: Job, sharers: Sequence[Path]) -> Iterator[Finding]:
@@ -84,3 +90,29 @@ def about_left_behind(job: Job, original: Model, written: Path) -> Iterator[Find
             message=f"{job.name}: no longer needs {', '.join(names)}; {why}",
             hint=f"if nothing else needs it, in {display_path(written.parent)}: git rm {files}",
         )
+
+
+def about_fusions(name: str, verification: Verification) -> Iterator[Finding]:
+    """At most one finding for a model: lost fusions first, then work that is done at every run."""
+    found = verification.optimized
+    if found is None:
+        return
+    parts = []
+    if found.lost or found.instead:
+        parts.append(
+            f"onnxruntime fuses less of it than of its original ({found.nodes_before} nodes before,"
+            f" {found.nodes_after} after): {_counts([*found.lost, *found.instead])}"
+        )
+    if found.repeated:
+        parts.append(
+            f"stored tensors are computed anew at every run instead of once"
+            f" ({found.repeated_values:,} values): {_counts(found.repeated)}"
+        )
+    if parts:
+        severity = "warning" if found.lost or found.instead else "note"
+        message = f"{name}: {'; '.join(parts)}"
+        yield Finding(code="OCI030", severity=severity, message=message, hint=FUSIONS_HINT)
+
+
+def _counts(counts: Sequence[OpCount]) -> str:
+    return ", ".join(f"{one.op} {one.before} to {one.after}" for one in counts)

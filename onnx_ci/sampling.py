@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.model.container import values_beside
 from onnx_ci.model.load import open_model
-from onnx_ci.policy.schema import InputSpec, Limits
-from onnx_ci.verify.client import Runner
+from onnx_ci.policy.schema import InputSpec, Rule
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.inputs import FIRST, deriver_of
-from onnx_ci.verify.verifier import Verifier
+from onnx_ci.verify.prove import Prover
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,15 +25,16 @@ class Made:
 
 
 def make_samples(path: Path, spec: InputSpec) -> Made:
-    with open_model(path) as model, Runner() as runner:
-        stored = values_beside(model)
-        verifier = Verifier(
-            runner, path, model.proto, spec=spec, limits=Limits(), root=path.parent, stored=stored
-        )
-        feeds = verifier.feeds()
-        deriver = deriver_of(verifier.asked(), spec)
+    rule = Rule(pattern=str(path), inputs=spec)
+    with (
+        open_model(path) as model,
+        Runner() as runner,
+        tempfile.TemporaryDirectory(prefix="onnx-ci-") as scratch,
+    ):
+        reference = Prover(rule, model, runner, Path(scratch), home=path.parent).reference
+        own = reference.stored
         return Made(
-            samples=[{k: v for k, v in sample.items() if k not in stored} for sample in feeds],
-            reasons=deriver.reasons(FIRST),
-            untaken=[side.words for side in verifier.untaken],
+            samples=[{k: v for k, v in sample.items() if k not in own} for sample in reference.feeds()],
+            reasons=deriver_of(reference.proto_to_feed(), spec).reasons(FIRST),
+            untaken=[side.words for side in reference.untaken],
         )

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
-KINDS = {
+Status = Literal["passed", "failed", "not_run"]
+InputSource = Literal["generated", "samples"]
+Comparison = Literal["plain", "seeded", "distribution"]  # seeded: random nodes were given the same seeds
+Optimizations = Literal["default", "disabled"]
+NoiseSource = Literal["", "runs", "threads"]
+OutputKind = Literal["", "echo", "constant", "nan", "empty", "saturated", "not reached"]
+# What is wrong with an output: what code asks, where `problem` is what people read.
+Breach = Literal[
+    "missing", "type", "shape", "unequal", "integers", "odd values", "limit", "scale", "bits", "spread"
+]
+
+KINDS: dict[OutputKind, str] = {
     "echo": "repeats an input",
     "constant": "is the same for every input",
     "nan": "is NaN everywhere",
@@ -31,7 +43,9 @@ class OutputDelta:
     drift: float = 0.0  # the share by which the length of the whole changed
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
-    kind: str = ""
+    kind: OutputKind = ""
+    # The same as `problem`, as values; not part of a report.
+    breaches: tuple[Breach, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +90,8 @@ class RuntimeRun:
     """Original against candidate in one version of onnxruntime under one setting: the worst output."""
 
     version: str
-    optimizations: str  # "default" | "disabled"
-    status: str  # "passed" | "failed" | "not_run"
+    optimizations: Optimizations
+    status: Status
     samples: int = 0
     reason: str = ""
     max_abs: float | None = None
@@ -118,16 +132,16 @@ class Noise(OutputDelta):
     """How far one output of the original is from itself in a second session: nothing finer can be told.
     `source` is "runs" where two runs alike differ, "threads" where another number of threads is to blame."""
 
-    source: str = ""  # "" | "runs" | "threads"
+    source: NoiseSource = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
     """What running both models showed. `not_run` never counts as passed."""
 
-    status: str  # "passed" | "failed" | "not_run"
+    status: Status
     reason: str = ""
-    inputs: str = "generated"  # "generated" | "samples"
+    inputs: InputSource = "generated"
     samples: int = 0
     outputs: tuple[OutputDelta, ...] = ()
     code: str = ""  # the finding this leads to, where it is not the usual one
@@ -135,11 +149,14 @@ class Verification:
     coverage: Coverage | None = None  # None where nothing was lost: values are the same by construction
     runtimes: tuple[RuntimeRun, ...] = ()  # every version and setting that both were run with
     optimized: Optimized | None = None
-    method: str = "plain"  # "plain" | "seeded": random nodes given the same seeds | "distribution"
+    method: Comparison = "plain"
     noise: tuple[Noise, ...] = ()  # of the original, measured before anything was compared with it
+    needed: bool = field(default=True, compare=False)  # False: nothing was changed; not part of a report
 
 
-NOT_RUN = Verification(status="not_run", reason="nothing was changed, so there was nothing to verify")
+NOT_RUN = Verification(
+    status="not_run", reason="nothing was changed, so there was nothing to verify", needed=False
+)
 
 
 @dataclass(frozen=True, kw_only=True)

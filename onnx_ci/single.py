@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.findings import Finding
-from onnx_ci.fused import about_fusions
 from onnx_ci.job import Job, write_in_place, write_to
 from onnx_ci.judge import judge
-from onnx_ci.model.container import Model, values_beside
+from onnx_ci.model.container import Model
 from onnx_ci.model.hashing import BackgroundHash
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure
@@ -27,15 +26,15 @@ from onnx_ci.policy.schema import (
     Rule,
     Tolerance,
 )
+from onnx_ci.remarks import about_fusions
 from onnx_ci.request import Request
 from onnx_ci.results import Outcome
 from onnx_ci.scratch import scratch_folder
-from onnx_ci.shown import Verification
 from onnx_ci.whole import whole
 
 if TYPE_CHECKING:
-    from onnx_ci.verify.client import Runner
-    from onnx_ci.verify.verifier import Verifier
+    from onnx_ci.sandbox.runner import Runner
+    from onnx_ci.verify.prove import Submission
 
 # Two exports of one network may differ in these and still be compared.
 OWN_AFFAIRS = ("dims", "opset", "ir", "metadata", "producer", "functions")
@@ -72,7 +71,7 @@ def shrink_file(
 
 
 def _runner() -> Runner:
-    from onnx_ci.verify.client import Runner
+    from onnx_ci.sandbox.runner import Runner
 
     return Runner()
 
@@ -198,35 +197,15 @@ def compare_files(
 
 
 def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outcome:
-    from onnx_ci.verify.client import RunFailed
-    from onnx_ci.verify.fusions import Fusions
-    from onnx_ci.verify.libraries import Libraries
-    from onnx_ci.verify.verifier import Verifier
+    from onnx_ci.verify.prove import Prover
 
-    home = home_of(before.path)
     with _runner() as runner, scratch_folder() as scratch:
-        verifier = Verifier(
-            runner.using(libraries=Libraries(rule.libraries, home)),
-            before.path,
-            before.proto,
-            spec=rule.inputs,
-            limits=rule.limits,
-            root=home,
-            stored=values_beside(before),
-        )
-        extra = values_beside(after)
-        found = verified(verifier, before, after, rule, scratch)
-        if found.status == "passed":
-            optimized = Fusions(verifier.runner, before.path, rule.limits).against(after.path)
-            found = replace(found, optimized=optimized)
+        prover = Prover(rule, before, runner, scratch, home=home_of(before.path), timed=True)
+        proof = prover.prove(second_model(before, after))
+    found = proof.verification
+    if found.status == "passed":
         findings = tuple(about_fusions(outcome.path, found))
-        outcome = replace(outcome, verification=found, findings=findings)
-        if found.status == "passed":
-            try:
-                timed = verifier.latency(after.path, extra=extra)
-                return replace(outcome, verdict="ok", latency=verifier.with_loading(timed, after.path))
-            except RunFailed:
-                return replace(outcome, verdict="ok")
+        return replace(outcome, verdict="ok", verification=found, findings=findings, latency=proof.latency)
     finding = Finding(
         code=found.code or ("OCI004" if found.status == "failed" else "OCI005"),
         severity="error",
@@ -234,27 +213,12 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
         hint=found.hint,
     )
     verdict = "outputs_changed" if found.status == "failed" else "unverified"
-    return replace(outcome, verdict=verdict, findings=(finding,))
+    return replace(outcome, verdict=verdict, verification=found, findings=(finding,))
 
 
-def verified(verifier: Verifier, before: Model, after: Model, rule: Rule, scratch: Path) -> Verification:
-    """What running both shows, whether that means anything, and whether it holds in every runtime."""
-    from onnx_ci.doubt.doubt import Doubt
-    from onnx_ci.doubt.pair import doubted
-    from onnx_ci.verify.further import Further
-    from onnx_ci.verify.runtimes import Runtimes
+def second_model(before: Model, after: Model) -> Submission:
+    """Return a model to be proven that was not made from the first."""
+    from onnx_ci.verify.prove import Submission
 
-    extra = values_beside(after)
-    allow = (*OWN_AFFAIRS, "inputs") if extra or before.beside else OWN_AFFAIRS
-    found = verifier.check(after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
-    if found.status == "passed":
-        further, always = Further(verifier), not verifier.is_graded
-        found = further.check(
-            found, after.path, after.proto, rule.tolerance, allow=allow, extra=extra, always=always
-        )
-    if found.status == "passed":
-        found = doubted(Doubt(verifier, scratch), found, before, after, rule.tolerance)
-    if found.status == "passed":
-        everywhere = Runtimes(verifier, rule.runtimes)
-        found = everywhere.check(found, after.path, after.proto, rule.tolerance, allow=allow, extra=extra)
-    return found
+    changes = (*OWN_AFFAIRS, "inputs") if after.beside or before.beside else OWN_AFFAIRS
+    return Submission(path=after.path, model=after, changes=changes, foreign=True)

@@ -20,8 +20,8 @@ from onnx_ci.plan import Candidate
 from onnx_ci.results import Measure, OriginalState, Planned, Step
 
 if TYPE_CHECKING:
-    from onnx_ci.prove import Prover
-    from onnx_ci.verify.client import Runner
+    from onnx_ci.sandbox.runner import Runner
+    from onnx_ci.verify.prove import Prover
 
 
 class Workbench:
@@ -63,7 +63,7 @@ class Workbench:
         """Loaded with all it needs when it is first asked for; None where nothing is to be verified."""
         if self.runner is None:
             return None
-        from onnx_ci.prove import Prover
+        from onnx_ci.verify.prove import Prover
 
         return Prover(self.job.rule, self.model, self.runner, self.scratch, home=self.job.home)
 

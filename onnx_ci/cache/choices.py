@@ -22,7 +22,6 @@ from onnx_ci.model.load import adopt_model
 from onnx_ci.model.measure import files_of
 from onnx_ci.plan import Candidate
 from onnx_ci.results import Measure, Step
-from onnx_ci.shown import NOT_RUN
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ class Memory:
     def keep(self, choice: Choice, idle: Sequence[Step], *, by_chance: bool) -> None:
         """Remember a choice that another run would make as well."""
         found = choice.verification
-        nothing = found.reason.startswith(NOT_RUN.reason)  # and maybe what would have been too little to gain
-        steady = found.status in ("passed", "failed") or nothing
+        steady = found.status != "not_run" or not found.needed
         by_chance = by_chance or any(step.failed for step in idle)
         if not self.name or not steady or by_chance or not untouched(self.model):
             return

@@ -15,7 +15,7 @@ from pathlib import Path
 from onnx_ci.job import Job
 from onnx_ci.model.hashing import file_sha256
 from onnx_ci.policy.schema import Rule
-from onnx_ci.verify.libraries import Libraries
+from onnx_ci.sandbox.versions import Libraries
 from onnx_ci.verify.sample_paths import sample_files
 from onnx_ci.version import __version__
 

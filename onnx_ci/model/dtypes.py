@@ -30,6 +30,21 @@ BITS = {
     **dict.fromkeys((21, 22, 23), 4),  # uint4 int4 float4e2m1
     **dict.fromkeys((25, 26), 2),  # uint2 int2
 }
+# Those whose elements are stored one by one, as numpy stores them.
+NUMPY_TYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+}
 
 
 def stored_bytes(data_type: int, dims: Sequence[int]) -> int | None:

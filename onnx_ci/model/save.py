@@ -27,6 +27,7 @@ from onnx_ci.model.external import opened_files
 from onnx_ci.model.hashing import file_sha256
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
+from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.store import Store, write_all
 from onnx_ci.model.wire import Piece, Span
 from onnx_ci.scratch import LOCKS, SUFFIX, create, temporary_name
@@ -41,6 +42,12 @@ def write_model(model: Model, path: Path, *, all_to: str = "") -> None:
         (path.parent / name).parent.mkdir(parents=True, exist_ok=True)
         _write(path.parent / name, pieces, model.store)
     _write(path, layout.model, model.store)
+
+
+def write_runnable(model: Model, path: Path) -> None:
+    """Write a scratch copy that onnxruntime can read: past protobuf's limit with its weights outside."""
+    large = lay_out(model).size > PROTOBUF_LIMIT
+    write_model(model, path, all_to=f"{path.name}.data" if large else "")
 
 
 def publish(

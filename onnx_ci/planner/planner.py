@@ -19,9 +19,9 @@ from onnx_ci.planner.search import Search
 from onnx_ci.planner.shelf import Shelf
 from onnx_ci.planner.trials import Mix, OutOfTime, Trials, Tried
 from onnx_ci.policy.schema import MethodChoice, Rule
-from onnx_ci.prove import Prover
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
-from onnx_ci.verify.margin import least_sqnr, with_margin
+from onnx_ci.verify.metrics import least_sqnr, with_margin
+from onnx_ci.verify.prove import Prover
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 NO_TIME = "there was no time to plan"
@@ -67,9 +67,9 @@ class Planner:
         self._stack.close()
 
     def _set_up(self, prover: Prover, scratch: Path, *, compressed: bool, say: Callable[[str], None]) -> None:
-        model, verifier = self.draft.start.model, prover.planning
-        reference = verifier.usable_reference()
-        if not verifier.is_graded:
+        model, reference = self.draft.start.model, prover.planning
+        outputs = reference.usable_outputs()
+        if not reference.is_graded:
             self.reason = "no output has values in between, so there is no telling how near a limit is"
             return
         say("planning: rounding samples of each tensor")
@@ -83,13 +83,13 @@ class Planner:
             return
         made, inputs = probe(model, shelf.tensors)
         write_model(made, folder / "probe.onnx")
-        bench = self._stack.enter_context(verifier.bench(folder / "probe.onnx"))
+        session = self._stack.enter_context(reference.session(folder / "probe.onnx"))
         seconds = self.rule.plan_seconds - (time.monotonic() - self.began)
         tolerance, own = self.rule.tolerance, bool(self.rule.inputs.samples)
         margin = with_margin(tolerance, samples=own)
-        batched = verifier.batched
+        batched = reference.batched
         trials = Trials(
-            *(bench, shelf, inputs, reference, tolerance, margin), batched=batched, seconds=seconds, say=say
+            *(session, shelf, inputs, outputs, tolerance, margin), batched=batched, seconds=seconds, say=say
         )
         if trials.run({}).holds:
             search = Search(shelf, trials)

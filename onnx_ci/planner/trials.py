@@ -9,11 +9,11 @@ from pathlib import Path
 
 from onnx_ci.planner.shelf import Shelf
 from onnx_ci.policy.schema import Tolerance
+from onnx_ci.sandbox.runner import RunFailed
 from onnx_ci.shown import OutputDelta
-from onnx_ci.verify.bench import Bench
-from onnx_ci.verify.client import RunFailed
 from onnx_ci.verify.compare import Outputs, compare_outputs, outside, same_outputs
 from onnx_ci.verify.metrics import NOTHING_IN_COMMON, SQNR_CAP
+from onnx_ci.verify.trials import WeightSwapSession
 
 Mix = Mapping[str, int]  # the form of each tensor that has one
 
@@ -57,7 +57,7 @@ class Trials:
 
     def __init__(
         self,
-        bench: Bench,
+        session: WeightSwapSession,
         shelf: Shelf,
         inputs: Mapping[str, list[str]],
         reference: Outputs,
@@ -68,7 +68,7 @@ class Trials:
         seconds: float,
         say: Callable[[str], None],
     ) -> None:
-        self.bench = bench
+        self.session = session
         self.shelf = shelf
         self.inputs = inputs
         self.reference = reference
@@ -78,9 +78,9 @@ class Trials:
         self.until = time.monotonic() + seconds
         self.say = say
         self.made: dict[tuple[tuple[str, int], ...], Tried] = {}
-        self.unchanged = bench.run({})
+        self.unchanged = session.run({})
         began = time.monotonic()
-        bench.run({})  # the first also loads the model
+        session.run({})  # the first also loads the model
         self.cost = time.monotonic() - began
 
     @property
@@ -102,7 +102,7 @@ class Trials:
 
     def _tried(self, mix: Mix) -> Tried:
         try:
-            outputs = self.bench.run(dict(self._weights(mix)))
+            outputs = self.session.run(dict(self._weights(mix)))
         except RunFailed as error:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
@@ -115,7 +115,7 @@ class Trials:
         """Whether any output moves when a tensor is damaged for good."""
         self._check_clock()
         return self._moves(
-            self.bench.run(dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True)))
+            self.session.run(dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True)))
         )
 
     def _moves(self, outputs: Outputs) -> bool:

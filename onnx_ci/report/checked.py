@@ -7,14 +7,13 @@ import sys
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from onnx_ci.findings import Finding
 from onnx_ci.report.style import one_line
 from onnx_ci.report.words import PLACES
 from onnx_ci.report.words import WORDS as VERDICTS
 from onnx_ci.results import OriginalState, Outcome, RunReport
-from onnx_ci.shown import Noise, RuntimeRun, Verification
 
 LONGEST_TEXT = 20_000  # characters
 LONGEST_LIST = 100_000
@@ -23,12 +22,6 @@ LARGEST_NUMBER = 2**63
 CODE = re.compile(r"(OCI[0-9]{3})?")
 KNOWN: dict[tuple[type, str], tuple[str, ...]] = {
     (Outcome, "verdict"): tuple(VERDICTS),
-    (Verification, "status"): ("passed", "failed", "not_run"),
-    (Verification, "inputs"): ("generated", "samples"),
-    (Verification, "method"): ("plain", "seeded", "distribution"),
-    (RuntimeRun, "status"): ("passed", "failed", "not_run"),
-    (RuntimeRun, "optimizations"): ("default", "disabled"),
-    (Noise, "source"): ("", "runs", "threads"),
     (OriginalState, "place"): ("", *PLACES),
     (Finding, "severity"): ("error", "warning", "note"),
     (RunReport, "command"): ("check", "fix", "build", "shrink", "compare"),
@@ -78,8 +71,8 @@ def _kinds(cls: type) -> dict[str, Any]:
 
 def _known(cls: type, name: str, value: Any, where: str) -> Any:
     words = KNOWN.get((cls, name))
-    if words and value not in words:
-        raise _refusal(where, " or ".join(words), value)
+    if words:
+        _word(words, value, where)
     if name == "code" and not CODE.fullmatch(value):
         raise _refusal(where, "a code like OCI001", value)
     return value
@@ -91,6 +84,8 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return None if value is None else _value(get_args(kind)[0], value, where)
     if get_origin(kind) is tuple:
         return _tuple(get_args(kind), value, where)
+    if get_origin(kind) is Literal:
+        return _word(get_args(kind), value, where)
     if is_dataclass(kind):
         return Checked(value, where).build(kind)  # type: ignore[arg-type]
     return {str: _text, bool: _truth, int: _whole, float: _number}[kind](value, where)
@@ -115,6 +110,12 @@ def _text(value: Any, where: str) -> str:
     if not isinstance(value, str) or len(value) > LONGEST_TEXT:
         raise _refusal(where, f"text of at most {LONGEST_TEXT:,} characters", value)
     return value
+
+
+def _word(words: tuple[str, ...], value: Any, where: str) -> str:
+    if value not in words:
+        raise _refusal(where, " or ".join(words), value)
+    return _text(value, where)
 
 
 def _truth(value: Any, where: str) -> bool:

@@ -71,6 +71,9 @@ def _measure(measure: Measure | Latency | None) -> dict[str, Any] | None:
 def _verification(verification: Verification) -> dict[str, Any]:
     """The finding it led to has the code and the hint too; they are here for whoever reads this back."""
     document = asdict(verification)
+    del document["needed"]
+    for delta in (*document["outputs"], *document["noise"]):
+        del delta["breaches"]
     for one in document["noise"]:
         del one["sensitive"], one["kind"]
     if verification.coverage is None:

@@ -1,1 +1,1 @@
-"""Processes of our own: how they are started, limited and asked, and what runs in them."""
+"""Processes that may crash, hang or eat memory without harm: they run models and other libraries."""

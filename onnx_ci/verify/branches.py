@@ -12,9 +12,9 @@ import numpy as np
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Limits
+from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner
 from onnx_ci.verify.branch_goals import Goal, Goals
 from onnx_ci.verify.branch_marks import Mark, marked
-from onnx_ci.verify.client import Feeds, RunFailed, Runner
 from onnx_ci.verify.dims import STEPS
 from onnx_ci.verify.inputs import Attempt, Deriver
 from onnx_ci.verify.wiring import Branch, Wiring

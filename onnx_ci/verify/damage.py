@@ -1,34 +1,48 @@
-"""A model damaged on purpose: if the check does not notice, it would notice nothing."""
+"""Damage done to a model on purpose, and differences between models, tensor by tensor: what is stored, what
+of it another model no longer holds, and what that one computes anew from other bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
+from onnx import numpy_helper
 
+from onnx_ci.methods.drop_unused import drop_unused
+from onnx_ci.methods.options import NoOptions
 from onnx_ci.model.container import Model, element_count
+from onnx_ci.model.digest import tensor_key
 from onnx_ci.model.dtypes import BITS
-from onnx_ci.model.graph import tensors
-from onnx_ci.verify.dtypes import Array, integer_limits, is_float
+from onnx_ci.model.graph import (
+    Body,
+    Scope,
+    all_names,
+    attribute_tensors,
+    constant_value,
+    defined_twice,
+    nested,
+    tensors,
+)
+from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx_ci.model.save import write_runnable
+from onnx_ci.sandbox.exchange import Array, integer_limits, is_float
+from onnx_ci.sandbox.runner import RunFailed
+from onnx_ci.verify.metrics import distance, identical
+from onnx_ci.verify.reference import Reference
 
 _FLOATS = {
-    TensorProto.FLOAT,
-    TensorProto.FLOAT16,
-    TensorProto.BFLOAT16,
-    TensorProto.DOUBLE,
-    TensorProto.FLOAT8E4M3FN,
-    TensorProto.FLOAT8E4M3FNUZ,
-    TensorProto.FLOAT8E5M2,
-    TensorProto.FLOAT8E5M2FNUZ,
+    *(TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE),
+    *(TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ),
+    *(TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ),
 }
 _CODES = {
-    TensorProto.INT8,
-    TensorProto.UINT8,
-    TensorProto.INT16,
-    TensorProto.UINT16,
-    TensorProto.INT4,
-    TensorProto.UINT4,
+    *(TensorProto.INT4, TensorProto.INT8, TensorProto.INT16),
+    *(TensorProto.UINT4, TensorProto.UINT8, TensorProto.UINT16),
 }
 WEIGHT_TYPES = _FLOATS | _CODES
 FEW = 8  # elements; what has fewer is often a shape, an axis or a bound: damage there may stop the model
@@ -37,27 +51,43 @@ _CODE = 2  # bytes that a code has at most
 _STRONG = 4.0
 _WIDEST, _WIDEST_BYTE = 3e4, 240.0  # fit into every float type, and into those of 8 bits
 _OFF = 0.3  # of its value: how far a blurred weight is off
+PART = 0.9  # of its elements: what differs in more than these differs as a whole
+TensorContent = tuple[int, bytes]  # the type of a tensor, and a digest of its bytes
+TensorKey = tuple[int, str]  # the number of a body, and the name in it
+Damage = Callable[[Array], Array]
+_FORMS = {  # how a Constant may hold plain numbers, and what type they have
+    "value_float": ("f", np.float32),
+    "value_floats": ("floats", np.float32),
+    "value_int": ("i", np.int64),
+    "value_ints": ("ints", np.int64),
+}
+# What weights are rebuilt with: each gives the same for the same, in every session.
+STEADY_OPERATORS = {
+    *("Cast", "Identity", "Constant", "ConstantOfShape", "DequantizeLinear"),
+    *("Add", "Sub", "Mul", "Div", "BitShift", "BitwiseAnd", "Where"),
+    *("Gather", "Slice", "Concat", "Tile", "Expand", "Reshape", "Transpose", "Squeeze", "Unsqueeze"),
+}
 
 
 def reversed_order(values: Array) -> Array:
-    """The same values from last to first."""
+    """Put the same values from last to first."""
     return np.asarray(values.reshape(-1)[::-1].reshape(values.shape))
 
 
 def strongly(values: Array) -> Array:
-    """Nothing is left of it: order, signs, size and offset are others. Works for one number, for zeros
-    and for what is the same all over."""
+    """Leave nothing of it: change order, signs, size and offset. Works for one number, for zeros and for what
+    is the same all over."""
     if not is_float(values.dtype):
         return _other_integers(values)
-    made = np.abs(_finite(values)[::-1])
-    made *= _STRONG
-    made += 1.0
-    np.negative(made[::2], out=made[::2])
-    return _typed(made, values)
+    result = np.abs(_finite(values)[::-1])
+    result *= _STRONG
+    result += 1.0
+    np.negative(result[::2], out=result[::2])
+    return _typed(result, values)
 
 
 def randomly(values: Array) -> Array:
-    """Other numbers altogether, of the size that these have; the same ones each time."""
+    """Return other numbers altogether, of the size that these have; the same ones each time."""
     if not is_float(values.dtype):
         return _other_integers(values, share=4)
     size = float(np.abs(_finite(values)).max(initial=0.0)) or 1.0
@@ -65,43 +95,43 @@ def randomly(values: Array) -> Array:
 
 
 def negated(values: Array) -> Array:
-    """Floats with the other sign; no other type is touched."""
+    """Turn the signs of floats; leave other types as they are."""
     return np.asarray(-values) if is_float(values.dtype) else values
 
 
 def blurred(values: Array) -> Array:
-    """Floats that are off by a third, now up and now down: signs, zeros and masks stay what they were."""
+    """Move floats by a third, now up and now down: signs, zeros and masks stay what they were."""
     if not is_float(values.dtype):
         return values
     plain = _finite(values)
     factors = np.where(np.random.default_rng(0).random(plain.size, np.float32) < 0.5, 1 - _OFF, 1 + _OFF)
-    made = _typed(plain * factors.astype(plain.dtype), values)
-    return np.where(plain.reshape(values.shape) == values, made, values)
+    result = _typed(plain * factors.astype(plain.dtype), values)
+    return np.where(plain.reshape(values.shape) == values, result, values)
 
 
 # Each may run, or show, where the one before does not: codes that are indices, sizes and roots that are
 # floats, weights that read the same from either end.
-DAMAGES: tuple[Callable[[Array], Array], ...] = (reversed_order, negated, blurred, strongly)
+DAMAGES: tuple[Damage, ...] = (reversed_order, negated, blurred, strongly)
 
 
-def damaged(model: Model, how: Callable[[Array], Array] = reversed_order) -> Model | None:
-    """A copy with every weight damaged; None where there is nothing to damage. What has only a
+def damaged(model: Model, how: Damage = reversed_order) -> Model | None:
+    """Return a copy with every weight damaged; None where there is nothing to damage. What has only a
     few elements is left alone, unless there is nothing else."""
     for least in (FEW, 1):
         copy = model.copy()
-        touched = [one for one in [*tensors(copy.proto), *copy.beside] if _damage(copy, one, how, least)]
-        if touched:
+        touched = [_damage(copy, tensor, how, least) for tensor in (*tensors(copy.proto), *copy.beside)]
+        if any(touched):
             return copy
     return None
 
 
-def _damage(model: Model, tensor: TensorProto, how: Callable[[Array], Array], least: int) -> bool:
+def _damage(model: Model, tensor: TensorProto, how: Damage, least: int) -> bool:
     kinds = WEIGHT_TYPES if least >= FEW else _FLOATS
     if tensor.data_type not in kinds or element_count(tensor) < least:
         return False
     values = model.array(tensor)
     other = how(values)
-    if np.array_equal(_bits(other), _bits(values)):
+    if identical(other, values):
         return False
     put(model, tensor, other)
     return True
@@ -118,14 +148,14 @@ def _other_integers(values: Array, *, share: int = 2) -> Array:
     may be sizes or indices, by one."""
     turned = values.reshape(-1)[::-1]
     if values.dtype == np.bool_:
-        made: Array = ~values
+        result: Array = ~values
     elif values.itemsize > _CODE:
-        made = turned + turned.dtype.type(1 if share == 2 else 2)
+        result = turned + turned.dtype.type(1 if share == 2 else 2)
     else:
         low, high = integer_limits(values.dtype)
         count = high - low + 1
-        made = low + (turned.astype(np.int64) - low + count // share) % count
-    return np.asarray(made.astype(values.dtype).reshape(values.shape))
+        result = low + (turned.astype(np.int64) - low + count // share) % count
+    return np.asarray(result.astype(values.dtype).reshape(values.shape))
 
 
 def _finite(values: Array) -> Array:
@@ -135,11 +165,281 @@ def _finite(values: Array) -> Array:
     return np.clip(plain, -_WIDEST, _WIDEST, out=plain)
 
 
-def _typed(made: Array, like: Array) -> Array:
+def _typed(result: Array, like: Array) -> Array:
     limit = _WIDEST_BYTE if like.itemsize == 1 else _WIDEST
-    kept = np.clip(made, -limit, limit, out=made)
+    kept = np.clip(result, -limit, limit, out=result)
     return np.asarray(kept.astype(like.dtype, copy=False).reshape(like.shape))
 
 
-def _bits(values: Array) -> Array:
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+@dataclass(frozen=True, eq=False)
+class StoredTensor:
+    """A tensor by the number of its body, counted from outside in, and its name there. It may be read in a
+    branch only, though it is stored in the graph around that."""
+
+    body: int
+    name: str
+    tensor: TensorProto
+    read_in: int = 0
+
+    @property
+    def key(self) -> TensorKey:
+        return self.body, self.name
+
+
+def plain_copy(model: Model) -> Model:
+    """Copy a model so that every constant is a tensor, and nothing is left that no output needs."""
+    copy = model.copy()
+    drop_unused(copy, NoOptions())
+    for body in _bodies(copy):
+        for node in body.node:
+            _as_tensor(copy, node)
+    return copy
+
+
+def stored_tensors(model: Model) -> Iterator[StoredTensor]:
+    """Yield every tensor that a model stores and may read when it runs, in a fixed order, which a copy of the
+    model shares. Training graphs are not run, so not among them."""
+    read = [{name for node in body.node for name in node.input} for body in _bodies(model)]
+    for number, body in enumerate(_bodies(model)):
+        for name, tensor in _of_body(body):
+            readers = (inner for inner in range(number, len(read)) if name in read[inner])
+            yield StoredTensor(number, name, tensor, next(readers, number))
+
+
+def _of_body(body: Body) -> Iterator[tuple[str, TensorProto]]:
+    if isinstance(body, GraphProto):
+        yield from ((tensor.name, tensor) for tensor in body.initializer)
+        yield from ((sparse.values.name, sparse.values) for sparse in body.sparse_initializer)
+    for place, node in enumerate(body.node):
+        yield from _of_node(node, place)
+
+
+def _bodies(model: Model) -> Iterator[Body]:
+    yield from nested(model.proto.graph)
+    for function in model.proto.functions:
+        yield from nested(function)
+
+
+def _of_node(node: NodeProto, place: int) -> Iterator[tuple[str, TensorProto]]:
+    """A Constant goes by the name of its value; what other nodes hold by the node and the attribute."""
+    plain = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
+    for attribute in node.attribute:
+        for number, tensor in enumerate(attribute_tensors(attribute)):
+            owner = node.output[0] if node.output else node.name or f"{node.op_type} {place}"
+            yield owner if plain and not number else f"{owner}.{attribute.name}.{number}", tensor
+
+
+def _as_tensor(model: Model, node: NodeProto) -> None:
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+        return
+    for attribute in node.attribute:
+        if attribute.name in _FORMS and not attribute.ref_attr_name:
+            field, kind = _FORMS[attribute.name]
+            values = np.array(getattr(attribute, field), kind)
+            attribute.Clear()
+            attribute.name, attribute.type = "value", AttributeProto.TENSOR
+            model.set_array(attribute.t, values)
+
+
+def changed_tensors(before: Model, after: Model) -> list[StoredTensor]:
+    """Return what `before` stores and `after` does not: other values under the same name, or no longer there.
+
+    Numbers that are no weights (shapes, axes, indices) are never rounded, only computed with in advance or
+    stored in another type: they count where their name stands for other values. So do tensors of a few
+    numbers, unless their name is gone for good: they were part of the graph, an epsilon or a bound.
+    """
+    held = _Held(after)
+    return [item for item in stored_tensors(before) if not held.holds(before, item)]
+
+
+def changed_elements(before: Model, items: Sequence[StoredTensor], after: Model) -> dict[TensorKey, Array]:
+    """Return where tensors differ that do so only in part. Damage elsewhere in them would show nothing."""
+    held: dict[str, list[TensorProto]] = defaultdict(list)
+    for other in stored_tensors(after):
+        held[other.name].append(other.tensor)
+    places = {}
+    for item in items:
+        for tensor in held[item.name]:
+            where = _differing(before.array(item.tensor), after.array(tensor))
+            if where is not None:
+                places[item.key] = where
+    return places
+
+
+def _differing(one: Array, two: Array) -> Array | None:
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return None
+    where = np.asarray((one != two) & ~(_is_nan(one) & _is_nan(two)))
+    return where if 0 < np.count_nonzero(where) <= PART * where.size else None
+
+
+def _is_nan(values: Array) -> Array:
+    return np.asarray(values != values)
+
+
+class _Held:
+    """What a model stores, by name and altogether; read only as far as it takes."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.by_name: dict[str, list[TensorProto]] = defaultdict(list)
+        for name, tensor in [
+            *((item.name, item.tensor) for item in stored_tensors(model)),
+            *((tensor.name, tensor) for tensor in model.beside),
+        ]:
+            self.by_name[name].append(tensor)
+        self.names = all_names(model.proto)
+
+    def holds(self, other: Model, item: StoredTensor) -> bool:
+        tensor = item.tensor
+        if element_count(tensor) == 0 or tensor.data_type == TensorProto.STRING:
+            return True
+        known = self.by_name.get(item.name)
+        if known:
+            return any(self._same(other, tensor, one) for one in known)
+        weight = tensor.data_type in WEIGHT_TYPES
+        if not weight or (element_count(tensor) < FEW and item.name not in self.names):
+            return True
+        return self._is_there(other, tensor)
+
+    def _same(self, other: Model, one: TensorProto, two: TensorProto) -> bool:
+        if one.data_type == two.data_type:
+            return self._shares(other, one, two) or _content(other, one) == _content(self.model, two)
+        if one.data_type in WEIGHT_TYPES or two.data_type == TensorProto.STRING:
+            return False
+        return np.array_equal(other.array(one), self.model.array(two))
+
+    def _shares(self, other: Model, one: TensorProto, two: TensorProto) -> bool:
+        """Whether both are the same bytes of the same store: nothing has to be read then."""
+        span = other.span(one)
+        return other.store is self.model.store and span is not None and span == self.model.span(two)
+
+    def _is_there(self, other: Model, tensor: TensorProto) -> bool:
+        """Whether the same bytes are stored anywhere, whatever they are called."""
+        span = other.span(tensor)
+        shared = span is not None and other.store is self.model.store and span in self._spans
+        return shared or _content(other, tensor) in self._contents
+
+    @cached_property
+    def _spans(self) -> set[object]:
+        return {self.model.span(tensor) for tensors in self.by_name.values() for tensor in tensors}
+
+    @cached_property
+    def _contents(self) -> set[TensorContent]:
+        found = (tensor for tensors in self.by_name.values() for tensor in tensors)
+        return {_content(self.model, one) for one in found if one.data_type in WEIGHT_TYPES}
+
+
+def _content(model: Model, tensor: TensorProto) -> TensorContent:
+    return tensor.data_type, tensor_key(model, tensor)
+
+
+class _Varies(Exception):
+    """A value that depends on more than what is stored."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """Tensors of one model that another computes, bit for bit, and what it stores to compute them from."""
+
+    keys: frozenset[TensorKey] = frozenset()
+    parts: frozenset[str] = frozenset()
+    far: frozenset[TensorKey] = frozenset()  # not the same, and not so much like it as was asked for
+
+
+def rebuilt_tensors(
+    before: Model,
+    items: Sequence[StoredTensor],
+    after: Model,
+    *,
+    reference: Reference,
+    folder: Path,
+    least_sqnr: float,
+) -> Rebuilt:
+    """Return which of these tensors of `before` the other model computes from what it stores, or holds.
+
+    onnxruntime computes them, as it does when a session starts; no input has to reach them for that."""
+    keys: set[TensorKey] = set()
+    parts: set[str] = set()
+    far: set[TensorKey] = set()
+    root = Scope(after.proto.graph)
+    unclear = defined_twice(root)
+    for scope in root.nested():
+        for item in items:
+            if item.name not in scope.defined or item.name in unclear:
+                continue
+            graph = _constant_graph(scope, item)
+            values = _computed(after, graph, item.name, reference, folder) if graph else None
+            if graph is None or values is None:
+                continue
+            own = before.array(item.tensor)
+            if identical(own, values):
+                keys.add(item.key)
+                parts.update(_stored_names(graph))
+            elif not _is_near(own, values, least_sqnr):
+                far.add(item.key)
+    return Rebuilt(frozenset(keys), frozenset(parts), frozenset(far))
+
+
+def _is_near(one: Array, two: Array, least_sqnr: float) -> bool:
+    if one.shape != two.shape or not is_float(one.dtype) or not is_float(two.dtype):
+        return False
+    return distance(one, two).sqnr >= least_sqnr
+
+
+def _stored_names(graph: GraphProto) -> Iterator[str]:
+    yield from (tensor.name for tensor in graph.initializer)
+    yield from (node.output[0] for node in graph.node if node.op_type == "Constant")
+
+
+def _constant_graph(scope: Scope, item: StoredTensor) -> GraphProto | None:
+    graph = GraphProto(name="decoded")
+    try:
+        _collect(scope, item.name, graph, set())
+    except _Varies:
+        return None
+    graph.output.add(name=item.name).type.tensor_type.elem_type = item.tensor.data_type
+    return graph
+
+
+def _computed(after: Model, graph: GraphProto, name: str, reference: Reference, folder: Path) -> Array | None:
+    proto = ModelProto(ir_version=after.proto.ir_version, opset_import=after.proto.opset_import, graph=graph)
+    folder.mkdir(parents=True)
+    try:
+        write_runnable(Model(after.path, proto, after.store), folder / "decoded.onnx")
+        outputs = reference.runner.run(folder / "decoded.onnx", [{}], limits=reference.limits)
+        return outputs[0].get(name)
+    except RunFailed:
+        return None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _collect(scope: Scope, name: str, graph: GraphProto, done: set[str]) -> None:
+    """All that a value is computed from, each after what it needs."""
+    if name in done or not name:
+        return
+    done.add(name)
+    home = next((outer for outer in scope.chain() if name in outer.defined), None)
+    if home is None or any(value.name == name for value in getattr(home.body, "input", ())):
+        raise _Varies
+    for tensor in _initializers(home, name):
+        graph.initializer.append(tensor)
+        return
+    node = next((node for node in home.body.node if name in node.output), None)
+    if node is None or not _is_steady(node):
+        raise _Varies
+    for given in node.input:
+        _collect(home, given, graph, done)
+    done.update(node.output)
+    graph.node.append(node)
+
+
+def _initializers(scope: Scope, name: str) -> Iterator[TensorProto]:
+    if isinstance(scope.body, GraphProto):
+        yield from (tensor for tensor in scope.body.initializer if tensor.name == name)
+
+
+def _is_steady(node: NodeProto) -> bool:
+    standard = node.domain in ("", "ai.onnx") and node.op_type in STEADY_OPERATORS
+    return standard and (node.op_type != "Constant" or constant_value(node) is not None)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from onnx_ci.sandbox.exchange import is_float
 from onnx_ci.verify import names
-from onnx_ci.verify.dtypes import is_float
 from onnx_ci.verify.wiring import Shape
 
 Dim = int | str | None  # a size, a symbol, or nothing known

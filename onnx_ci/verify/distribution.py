@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from onnx_ci.errors import ModelError
-from onnx_ci.policy.schema import Tolerance
+from onnx_ci.policy.schema import Limits, Tolerance
+from onnx_ci.sandbox.exchange import Array, is_float
+from onnx_ci.sandbox.runner import Feeds, Runner
 from onnx_ci.shown import OutputDelta
 from onnx_ci.verify.compare import compare_outputs
-from onnx_ci.verify.dtypes import Array, is_float
-from onnx_ci.verify.metrics import identical
+from onnx_ci.verify.metrics import identical, tightened
 from onnx_ci.verify.noise import WAY_OUT
 
 STAGES = (256, 1024, 4096)  # runs of a lot: more only where fewer do not tell
@@ -46,14 +48,30 @@ class Lot:
 
 
 @dataclass(frozen=True)
-class Told:
+class RepeatedRuns:
+    """A model with the samples that it is run on again and again."""
+
+    runner: Runner
+    model: Path
+    feeds: Sequence[Feeds]
+    limits: Limits
+    spare: Collection[str]
+
+    def sample_runs(self, runs: int, seed: int) -> Lot:
+        """Run all samples many times in one session, which begins with a seed."""
+        samples, left_out = self.runner.draw(
+            self.model, self.feeds, runs=runs, seed=seed, limits=self.limits, spare=self.spare
+        )
+        means = [_prefixed(sample, "mean ") for sample in samples]
+        return Lot(means, [_prefixed(sample, "draws ") for sample in samples], left_out)
+
+
+@dataclass(frozen=True)
+class ComparedOutput:
     """How one output compares, and whether it could be told from the original's at all."""
 
     delta: OutputDelta
     apart: bool
-
-
-Draw = Callable[[int, int], Lot]  # runs, and the seed they begin with
 
 
 class Unclear(ModelError):
@@ -70,13 +88,14 @@ class Unclear(ModelError):
 class Distribution:
     """Two lots of the original, as large as it takes to tell what the tolerance asks for."""
 
-    def __init__(self, draw: Draw, tolerance: Tolerance) -> None:
+    def __init__(self, original: RepeatedRuns, tolerance: Tolerance) -> None:
         self.tolerance = replace(tolerance, exact=False)
         if tolerance.exact:
             raise Unclear("it is random, so its outputs can't be bit-identical")
         for runs in STAGES:
             began = time.monotonic()
-            self.runs, self.lots = runs, (draw(runs, SEEDS[0]), draw(runs, SEEDS[1]))
+            self.runs = runs
+            self.lots = (original.sample_runs(runs, SEEDS[0]), original.sample_runs(runs, SEEDS[1]))
             self.whole = _joined(*self.lots)
             self.blocks = [Blocks(draws) for draws in self.whole.draws]
             why = self._unclear()
@@ -90,34 +109,39 @@ class Distribution:
         uneven = [f"output {name!r} {why}" for name, why in self.whole.left_out.items()]
         if uneven:
             return uneven[0]
-        one, other = self.lots
+        first, second = self.lots
         strict = _stricter(self.tolerance)
-        for delta in compare_outputs(one.means, other.means, strict):
+        for delta in compare_outputs(first.means, second.means, strict):
             if delta.problem:
                 return f"{self.runs} runs of it are too few to tell: output {delta.name!r}: {delta.problem}"
-        blur = max((one for blocks in self.blocks for one in blocks.blur.values()), default=0.0)
-        return f"{self.runs} runs of it are too few to tell how it is spread" if blur > FINE else ""
+        blurs = [blur for blocks in self.blocks for blur in blocks.blur.values()]
+        if max(blurs, default=0.0) > FINE:
+            return f"{self.runs} runs of it are too few to tell how it is spread"
+        return ""
 
-    def compare(self, draw: Draw) -> list[Told]:
-        """Each output of another model."""
-        lot = draw(self.runs, SEEDS[2])
+    def compare(self, candidate: RepeatedRuns) -> list[ComparedOutput]:
+        """Compare each output of another model."""
+        lot = candidate.sample_runs(self.runs, SEEDS[2])
         if lot.left_out:
             name, why = next(iter(lot.left_out.items()))
             raise Unclear(f"its outputs are random, and output {name!r} of the candidate {why}")
         deltas = compare_outputs(self.whole.means, lot.means, self.tolerance)
         floor = {d.name: d for d in compare_outputs(self.lots[0].means, self.lots[1].means, Tolerance())}
         spread = [blocks.differing(draws) for blocks, draws in zip(self.blocks, lot.draws, strict=True)]
-        return [self._told(delta, floor[delta.name], spread) for delta in deltas if delta.name in floor]
+        return [self._compared(delta, floor[delta.name], spread) for delta in deltas if delta.name in floor]
 
-    def _told(self, delta: OutputDelta, floor: OutputDelta, spread: Sequence[Mapping[str, float]]) -> Told:
+    def _compared(
+        self, delta: OutputDelta, floor: OutputDelta, spread: Sequence[Mapping[str, float]]
+    ) -> ComparedOutput:
         beyond = max(
             (one[name] for one in spread for name in (delta.name, JOINT) if name in one), default=0.0
         )
         apart = beyond > 0 or delta.max_abs > 2 * floor.max_abs
-        problem = delta.problem
-        if not problem and beyond > _slack(self.tolerance):
+        delta = replace(delta, exact=False)
+        if not delta.problem and beyond > _slack(self.tolerance):
             problem = f"its values are spread otherwise, {beyond:.2g} beyond what chance explains"
-        return Told(replace(delta, exact=False, problem=problem), apart)
+            delta = replace(delta, problem=problem, breaches=("spread",))
+        return ComparedOutput(delta, apart)
 
 
 class Blocks:
@@ -125,9 +149,9 @@ class Blocks:
 
     def __init__(self, draws: Mapping[str, Array]) -> None:
         self.scales = {name: _scale(values) for name, values in draws.items()}
-        self.groups: dict[str, int] = {}
         signs = np.random.default_rng(0)
         widths = {name: values.shape[1] for name, values in draws.items()}
+        self.groups = {name: min(_GROUPS, width) for name, width in widths.items()}
         widths[JOINT] = sum(widths.values())
         self.sums = {n: signs.choice([-1.0, 1.0], (w, _SUMS)) / max(w, 1) ** 0.5 for n, w in widths.items()}
         self.features = self._features(draws)
@@ -161,18 +185,18 @@ class Blocks:
 
     def _features(self, draws: Mapping[str, Array]) -> dict[str, Array]:
         changes = {name: _changes(values) / self.scales[name] for name, values in draws.items()}
-        found = {name: self._of(name, values) for name, values in changes.items()}
+        features = {name: self._of(name, values) for name, values in changes.items()}
         if changes:
-            found[JOINT] = _waves(np.concatenate(list(changes.values()), axis=1) @ self.sums[JOINT])
-        return found
+            features[JOINT] = _waves(np.concatenate(list(changes.values()), axis=1) @ self.sums[JOINT])
+        return features
 
     def _of(self, name: str, values: Array) -> Array:
         """Of groups of elements the average, and of sums with random signs each."""
-        groups = np.array_split(np.arange(values.shape[1]), min(_GROUPS, max(1, values.shape[1])))
-        waves = _waves(values)
-        single = [waves[:, group].mean(1, keepdims=True) for group in groups if group.size]
-        self.groups[name] = len(single)
-        return np.concatenate([*single, _waves(values @ self.sums[name])], axis=1)
+        features = [_waves(values @ self.sums[name])]
+        if self.groups[name]:
+            groups = np.array_split(_waves(values), self.groups[name], axis=1)
+            features = [*(group.mean(1, keepdims=True) for group in groups), *features]
+        return np.concatenate(features, axis=1)
 
 
 def _waves(changes: Array) -> Array:
@@ -209,14 +233,12 @@ def _finite(values: Array) -> Array:
 
 
 def _joined(one: Lot, other: Lot) -> Lot:
-    means = [
-        {n: _middle(a[n], b[n]) for n in a if n in b and a[n].shape == b[n].shape}
-        for a, b in zip(one.means, other.means, strict=True)
-    ]
-    draws = [
-        {n: np.concatenate([a[n], b[n]]) for n in a if n in b and a[n].shape[1] == b[n].shape[1]}
-        for a, b in zip(one.draws, other.draws, strict=True)
-    ]
+    means, draws = [], []
+    for a, b in zip(one.means, other.means, strict=True):
+        means.append({n: _middle(a[n], b[n]) for n in a if n in b and a[n].shape == b[n].shape})
+    for a, b in zip(one.draws, other.draws, strict=True):
+        both = [name for name in a if name in b and a[name].shape[1] == b[name].shape[1]]
+        draws.append({name: np.concatenate([a[name], b[name]]) for name in both})
     return Lot(means, draws, {**one.left_out, **other.left_out})
 
 
@@ -227,18 +249,7 @@ def _middle(one: Array, other: Array) -> Array:
 
 def _stricter(tolerance: Tolerance) -> Tolerance:
     """Two thirds of the error that is allowed: at the very edge, chance would decide."""
-    return replace(
-        tolerance,
-        max_abs=_times(tolerance.max_abs, 2 / 3),
-        max_rel=_times(tolerance.max_rel, 2 / 3),
-        mean_abs=_times(tolerance.mean_abs, 2 / 3),
-        cosine=None if tolerance.cosine is None else 1 - (1 - tolerance.cosine) * 4 / 9,
-        sqnr=None if tolerance.sqnr is None else tolerance.sqnr + 3.5,
-    )
-
-
-def _times(limit: float | None, factor: float) -> float | None:
-    return None if limit is None else limit * factor
+    return replace(tightened(tolerance, 4 / 9), top1=tolerance.top1)
 
 
 def _slack(tolerance: Tolerance) -> float:
@@ -247,3 +258,7 @@ def _slack(tolerance: Tolerance) -> float:
     if tolerance.cosine is not None:
         allowed.append(math.sqrt(max(0.0, 2 * (1 - tolerance.cosine))))
     return 0.6 * min(0.1, *allowed) if allowed else 0.0
+
+
+def _prefixed(sample: Mapping[str, Array], kind: str) -> dict[str, Array]:
+    return {name.removeprefix(kind): value for name, value in sample.items() if name.startswith(kind)}

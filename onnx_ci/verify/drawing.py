@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onnx_ci.sandbox.exchange import Array
 from onnx_ci.verify import names
 from onnx_ci.verify.asked import Context
 from onnx_ci.verify.dims import Dim, Input
-from onnx_ci.verify.dtypes import Array
 from onnx_ci.verify.token_ids import Role
 from onnx_ci.verify.wiring import Shape
 

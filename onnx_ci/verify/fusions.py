@@ -12,48 +12,23 @@ from pathlib import Path
 from onnx_ci.model.graph import RANDOM_OPS, subgraphs
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
 from onnx_ci.policy.schema import Limits
+from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.shown import OpCount, Optimized
-from onnx_ci.verify.client import RunFailed, Runner
 
 _LARGEST = 1 << 28  # bytes of a graph without its weights
 _SHOWN = 8
 # What takes next to no time, or comes with another type or layout and not with a lost fusion.
-_HELPERS = frozenset(
-    [
-        "Cast",
-        "Constant",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "Expand",
-        "Flatten",
-        "Identity",
-        "QuantizeLinear",
-        "ReorderInput",
-        "ReorderOutput",
-        "Reshape",
-        "Shape",
-        "Squeeze",
-        "Transpose",
-        "Unsqueeze",
-    ]
-)
+_HELPERS = {
+    *("Cast", "Constant", "DequantizeLinear", "DynamicQuantizeLinear", "Expand", "Flatten"),
+    *("Identity", "QuantizeLinear", "ReorderInput", "ReorderOutput", "Reshape", "Shape"),
+    *("Squeeze", "Transpose", "Unsqueeze"),
+}
 # Of the standard operators those that stand for several others; those of Microsoft all do.
-_FUSED = frozenset(
-    [
-        "Attention",
-        "ConvInteger",
-        "Gelu",
-        "GroupNormalization",
-        "HardSwish",
-        "LayerNormalization",
-        "MatMulInteger",
-        "QLinearConv",
-        "QLinearMatMul",
-        "RMSNormalization",
-        "RotaryEmbedding",
-        "SimplifiedLayerNormalization",
-    ]
-)
+_FUSED = {
+    *("Attention", "ConvInteger", "Gelu", "GroupNormalization", "HardSwish"),
+    *("LayerNormalization", "MatMulInteger", "QLinearConv", "QLinearMatMul", "RMSNormalization"),
+    *("RotaryEmbedding", "SimplifiedLayerNormalization"),
+}
 
 
 @dataclass
@@ -65,13 +40,13 @@ class Counts:
     values: int = 0  # that the latter read
 
 
+@dataclass(eq=False, repr=False)
 class Fusions:
     """What becomes of one original is found out once."""
 
-    def __init__(self, runner: Runner, original: Path, limits: Limits) -> None:
-        self.runner = runner
-        self.original = original
-        self.limits = limits
+    runner: Runner
+    original: Path
+    limits: Limits
 
     def against(self, candidate: Path) -> Optimized | None:
         """None where onnxruntime does not tell."""
@@ -95,30 +70,30 @@ class Fusions:
 
 
 def counted(model: ModelProto) -> Counts:
-    found = Counts()
-    _count(model.graph, {}, found)
-    return found
+    counts = Counts()
+    _count(model.graph, {}, counts)
+    return counts
 
 
-def _count(graph: GraphProto, around: Mapping[str, int], found: Counts) -> None:
+def _count(graph: GraphProto, around: Mapping[str, int], counts: Counts) -> None:
     """`around` are the stored tensors of the graphs outside, and what was computed of them: their sizes."""
     given = {value.name for value in graph.input}
     stored = {name: size for name, size in around.items() if name not in given}
     stored |= {t.name: prod(t.dims) for t in graph.initializer if t.name not in given}
     for node in graph.node:
         kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-        found.nodes[kind] += 1
+        counts.nodes[kind] += 1
         if _is_settled(node, stored):
             size = max(stored[name] for name in node.input if name)
-            found.repeated[kind] += 1
-            found.values += size
+            counts.repeated[kind] += 1
+            counts.values += size
             stored |= dict.fromkeys(filter(None, node.output), 0)
         for inner in subgraphs(node):
-            _count(inner, stored, found)
+            _count(inner, stored, counts)
 
 
 def _is_settled(node: NodeProto, stored: Collection[str]) -> bool:
-    """Whether it gives the same at every run."""
+    """Whether it gives the same at every run: what draws numbers does not, whatever it depends on."""
     inputs = [name for name in node.input if name]
     return bool(inputs) and all(name in stored for name in inputs) and node.op_type not in RANDOM_OPS
 

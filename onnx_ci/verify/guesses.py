@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnx_ci.sandbox.exchange import Array, integer_limits, is_integer
 from onnx_ci.verify import names, varied
 from onnx_ci.verify.dims import kind_of
 from onnx_ci.verify.drawing import Drawing, Drawn
-from onnx_ci.verify.dtypes import Array, integer_limits, is_integer
 from onnx_ci.verify.plausible import picture
 from onnx_ci.verify.vocabulary import of_type
 from onnx_ci.verify.wiring import Shape, element_count

@@ -11,16 +11,15 @@ import onnx
 from onnx import TypeProto, ValueInfoProto
 
 from onnx_ci.errors import ModelError
+from onnx_ci.model.interface import show_type
 from onnx_ci.policy.schema import InputSpec
+from onnx_ci.sandbox.exchange import Value, is_float, is_text, numpy_dtype
 from onnx_ci.sizes import format_size
 from onnx_ci.verify import varied
 from onnx_ci.verify.branch_goals import Goal
-from onnx_ci.verify.contract import show_type
 from onnx_ci.verify.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
 from onnx_ci.verify.drawing import Sample
-from onnx_ci.verify.dtypes import is_float, is_text, numpy_dtype
 from onnx_ci.verify.equal_dims import with_equal_dims
-from onnx_ci.verify.exchange import Value
 from onnx_ci.verify.known_shapes import KnownShapes
 from onnx_ci.verify.names import ANONYMOUS
 from onnx_ci.verify.required_dims import required_dims, required_of

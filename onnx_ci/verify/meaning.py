@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnx_ci.sandbox.exchange import Array, is_float, is_integer
 from onnx_ci.verify import names, varied
 from onnx_ci.verify.drawing import Drawing, Drawn
-from onnx_ci.verify.dtypes import Array, is_float, is_integer
 from onnx_ci.verify.wiring import Shape
 
 _RATE = 16000

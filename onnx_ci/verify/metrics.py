@@ -1,20 +1,30 @@
-"""How far one array is from another: computed in float64, block by block, every number finite."""
+"""How far one array is from another: computed in float64, block by block, every number finite; and how much
+room a tolerance leaves."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import ValueInfoProto
 
-from onnx_ci.verify.dtypes import Array, is_complex, is_text
+from onnx_ci.policy.schema import Tolerance
+from onnx_ci.sandbox.exchange import Array, is_complex, is_text
 
 BLOCK = 1 << 20  # elements in float64 at a time: outputs can be far larger than memory allows twice
 SQNR_CAP = 300.0  # dB; stands for "identical" where JSON knows no infinity
 FEW = 8  # elements below which a cosine is blind: of one positive number and another it is always 1
 _FLOOR = 1e-6  # of the largest reference value: below it, a relative error means nothing
+SMALL = 0.01  # of the largest member of a batch
+MANY = 1000  # members that are looked at one by one; what is more than that is no batch
+GENERATED = 0.25  # of the noise that the tolerance allows, where inputs are made up: 6 dB
+SAMPLES = 0.5  # where they are the user's own: 3 dB
+USUAL = 27.0  # dB; what a cosine of 0.999 stands for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,3 +181,91 @@ def _top1(reference: Array, candidate: Array) -> float:
 
 def _finite(value: float) -> float:
     return min(value, sys.float_info.max)
+
+
+def allowance(tolerance: Tolerance) -> float:
+    """How far whole numbers may be off: a `max_abs` below 1 was meant for others."""
+    return tolerance.max_abs if tolerance.max_abs is not None and tolerance.max_abs >= 1 else 0.0
+
+
+def beyond(before: Array, after: Array, allowed: float) -> str:
+    """What is wrong, counted in whole numbers: in float64 2^60 and 2^60 + 100 are the same."""
+    one, other = _wide(before), _wide(after)
+    # Modulo 2^64, which the difference of two numbers of 64 bits is always below.
+    apart = np.maximum(one, other).astype(np.uint64) - np.minimum(one, other).astype(np.uint64)
+    most = int(apart.max(initial=0))
+    return f"max_abs {most} is above {allowed:g}" if most > allowed else ""
+
+
+def _wide(array: Array) -> Array:
+    return array if array.dtype == np.uint64 else array.astype(np.int64)
+
+
+def batched(
+    proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Array]]
+) -> frozenset[str]:
+    """Outputs as long as some input in every sample, where that is no accident: the length differs between
+    samples, or both carry the same symbol."""
+    fed = {name: _lengths(feeds, name) for name in (feeds[0] if feeds else ())}
+    names = set()
+    for output in proto.graph.output:
+        lengths = _lengths(outputs, output.name)
+        if not lengths or max(lengths) > MANY:
+            continue
+        alike = [name for name, given in fed.items() if given == lengths]
+        symbols = {_symbol(value) for value in proto.graph.input if value.name in alike} - {""}
+        if alike and (len(set(lengths)) > 1 or _symbol(output) in symbols):
+            names.add(output.name)
+    return frozenset(names)
+
+
+def members(before: Array, after: Array) -> Iterator[tuple[Array, Array]]:
+    """One pair a member of a batch of floats, if there are several. Where a member is few numbers, or small
+    beside the others, a relative measure of it alone is one of rounding: those count in the whole only."""
+    if before.shape != after.shape or before.ndim < 2 or len(before) < 2 or before[0].size < FEW:
+        return
+    if is_complex(before.dtype):
+        return
+    sizes = [float(np.abs(member[np.isfinite(member)]).max(initial=0.0)) for member in before]
+    for one, other, size in zip(before, after, sizes, strict=True):
+        if size > SMALL * max(sizes):
+            yield one, other
+
+
+def _lengths(samples: Sequence[Mapping[str, Any]], name: str) -> list[int]:
+    """The first size in each sample; nothing where it is not an array with one in all of them."""
+    arrays = [sample.get(name) for sample in samples]
+    kept = [len(array) for array in arrays if isinstance(array, np.ndarray) and array.ndim > 0]
+    return kept if len(kept) == len(arrays) else []
+
+
+def _symbol(value: ValueInfoProto) -> str:
+    dims = value.type.tensor_type.shape.dim
+    return dims[0].dim_param if dims else ""
+
+
+def least_sqnr(tolerance: Tolerance) -> float:
+    """How many dB a rounded weight has to hold where inputs are made up: as many as outputs have to. Such
+    inputs may miss what weights are for, so what they seem to forgive is not all believed."""
+    asked = [tolerance.sqnr] if tolerance.sqnr is not None else []
+    if tolerance.cosine is not None:
+        asked.append(-10 * math.log10(max(2 * (1 - tolerance.cosine), 1e-30)))
+    return max(asked, default=USUAL)
+
+
+def with_margin(tolerance: Tolerance, *, samples: bool) -> Tolerance:
+    """Return the tolerance without the room that a search along its edge would use up."""
+    return tightened(tolerance, SAMPLES if samples else GENERATED)
+
+
+def tightened(tolerance: Tolerance, share: float) -> Tolerance:
+    """Return a tolerance that allows only a share of the noise that this one does."""
+    part = math.sqrt(share)  # of a difference, where the share is of its square
+    differences = {name: getattr(tolerance, name) for name in ("max_abs", "max_rel", "mean_abs")}
+    likeness = {name: getattr(tolerance, name) for name in ("cosine", "top1")}
+    return replace(
+        tolerance,
+        sqnr=None if tolerance.sqnr is None else tolerance.sqnr - 10 * math.log10(share),
+        **{name: value * part for name, value in differences.items() if value is not None},
+        **{name: 1 - (1 - value) * share for name, value in likeness.items() if value is not None},
+    )

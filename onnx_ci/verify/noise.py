@@ -1,73 +1,82 @@
-"""How far the original is from itself: measured before anything is compared with it."""
+"""How far the original is from itself, which nodes of it draw random numbers, and seeds for these.
+
+Noise is measured before anything is compared with the original. Random nodes of original and candidate are
+given the same seeds in copies that exist only to be run: a seeded node repeats its numbers in every new
+session, whatever nodes are around it. onnxruntime's own `set_seed` would not do: there a node's numbers
+depend on its place in the graph."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
+
+import onnx
+from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
 
 from onnx_ci.errors import ModelError
+from onnx_ci.model.graph import RANDOM_OPS, Body, bodies
+from onnx_ci.model.load import open_model
+from onnx_ci.model.save import write_runnable
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.shown import Noise, OutputDelta
-from onnx_ci.verify.compare import Outputs, compare_outputs, outside, same_outputs
+from onnx_ci.verify.compare import Outputs, compare_outputs, outside
 
 OTHER_DRAWS = 1  # the seed of random nodes in a second session; the first had 0
 ROUNDING = 40.0  # dB; what is nearer to itself than this is one answer with noise, not several answers
 _ROOM = 4  # a tolerance that can be kept is this much wider than what was seen once
 _DECIBELS = 12  # which is as much
-
-# So many samples in a new session, with another number of threads or not.
-Again = Callable[[int, bool], Outputs]
+_CAUSES = {"threads": "with another number of threads", "runs": "from run to run"}
+WAY_OUT = (
+    "give random nodes a `seed` attribute, or turn the noise off if an input scales it:"
+    " inputs: {ranges: {NAME: [0, 0]}}; or leave the model alone: methods: []"
+)
+_PRIME = 16_777_213  # below 2^24: most seeds are stored as float32
+_INTEGER = {"Dropout"}  # whose seed is an integer
+NodeKey = tuple[str, str, int]  # operator, first output, and which one of that name it is
 
 
 class Noisy(ModelError):
     """Two runs of the original have little in common: no single run of it is a reference."""
 
 
-def measured(first: Outputs, again: Again) -> tuple[Noise, ...]:
-    """One session more, with other draws and another number of threads, tells most models to be exact on the
-    first sample. Only where it differs, all samples tell how far, and another session what is to blame."""
-    glance = again(1, True)
-    if same_outputs(first[:1], glance):
-        return _combined(compare_outputs(first[:1], glance, Tolerance()), {})
-    runs = compare_outputs(first, again(len(first), False), Tolerance())
-    threads = compare_outputs(first, again(len(first), True), Tolerance())
-    return _combined(threads, {delta.name: delta for delta in runs})
-
-
-def _combined(threads: Sequence[OutputDelta], runs: Mapping[str, OutputDelta]) -> tuple[Noise, ...]:
-    found = []
-    for delta in threads:
-        by_run = runs.get(delta.name, delta)
-        source = "runs" if not by_run.exact else "threads" if not delta.exact else ""
-        found.append(Noise(**asdict(by_run if source == "runs" else delta), source=source))
-    return tuple(found)
+def noise_of(first: Outputs, threads: Outputs, runs: Outputs | None = None) -> tuple[Noise, ...]:
+    """Return how far outputs are from those of a second session with another number of threads, and who is to
+    blame: `runs` are the outputs of one with the same number, where there was one."""
+    by_run: Mapping[str, OutputDelta] = {}
+    if runs is not None:
+        by_run = {delta.name: delta for delta in compare_outputs(first, runs, Tolerance())}
+    noises = []
+    for delta in compare_outputs(first, threads, Tolerance()):
+        repeated = by_run.get(delta.name, delta)
+        if not repeated.exact:
+            noises.append(Noise(**asdict(repeated), source="runs"))
+        else:
+            noises.append(Noise(**asdict(delta), source="" if delta.exact else "threads"))
+    return tuple(noises)
 
 
 def refuse_gross(noise: Sequence[Noise], nodes: Sequence[str]) -> None:
     """Raise where runs of the original differ by more than rounding."""
-    gross = [one for one in noise if one.source == "runs" and (one.problem or one.sqnr < ROUNDING)]
+    unsteady = [output for output in noise if output.source == "runs"]
+    gross = [output for output in unsteady if output.problem or output.sqnr < ROUNDING]
     if gross:
-        shown = "; ".join(f"output {one.name!r}: {one.problem or words(one)}" for one in gross[:3])
+        shown = "; ".join(f"output {delta.name!r}: {delta.problem or words(delta)}" for delta in gross[:3])
         drawn = f", and nodes draw random numbers: {', '.join(nodes[:3])}" if nodes else ""
         raise Noisy(f"its outputs differ from run to run ({shown}){drawn}", hint=WAY_OUT, code="OCI005")
 
 
-WAY_OUT = (
-    "give random nodes a `seed` attribute, or turn the noise off if an input scales it:"
-    " inputs: {ranges: {NAME: [0, 0]}}; or leave the model alone: methods: []"
-)
-
-
 def refuse_strict(noise: Sequence[Noise], tolerance: Tolerance) -> None:
     """Raise where two runs of the original are further apart than a candidate may be."""
-    for one in noise:
-        beyond = _beyond(one, tolerance) if one.source == "runs" else []
+    for output in noise:
+        beyond = _beyond(output, tolerance) if output.source == "runs" else []
         if beyond:
             raise ModelError(
                 f"the tolerance is stricter than the original is with itself: two runs of it differ in output"
-                f" {one.name!r}: {'; '.join(beyond)}",
-                hint=f"a tolerance it can keep: {{{', '.join(possible(one, tolerance))}}}",
+                f" {output.name!r}: {'; '.join(beyond)}",
+                hint=f"a tolerance it can keep: {{{', '.join(possible(output, tolerance))}}}",
                 code="OCI005",
             )
 
@@ -76,14 +85,14 @@ def unexplained(
     deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: Tolerance
 ) -> list[OutputDelta]:
     """The outputs that moved beyond the tolerance and further than the original moves by itself."""
-    floors = {one.name: one for one in noise if one.source}
+    floors = {output.name: output for output in noise if output.source}
     failing = [delta for delta in deltas if delta.problem]
     return [delta for delta in failing if not _within(delta, floors.get(delta.name), tolerance)]
 
 
 def excused(deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: Tolerance) -> ModelError:
     """Why outputs beyond the tolerance are not held against the candidate."""
-    floors = {one.name: one for one in noise}
+    floors = {output.name: output for output in noise}
     delta = next(delta for delta in deltas if delta.problem)
     floor = floors[delta.name]
     return ModelError(
@@ -94,11 +103,8 @@ def excused(deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: To
     )
 
 
-_CAUSES = {"threads": "with another number of threads", "runs": "from run to run"}
-
-
-def words(one: Noise) -> str:
-    return f"max_abs {one.max_abs:.3g}, {one.sqnr:.0f} dB"
+def words(noise: Noise) -> str:
+    return f"max_abs {noise.max_abs:.3g}, {noise.sqnr:.0f} dB"
 
 
 def possible(floor: Noise, tolerance: Tolerance) -> Iterator[str]:
@@ -116,9 +122,13 @@ def possible(floor: Noise, tolerance: Tolerance) -> Iterator[str]:
         yield f"exact: false, max_abs: {kept.max_abs:.1e}"
 
 
-def _beyond(one: Noise, tolerance: Tolerance) -> list[str]:
-    found = [one.problem] if one.problem else list(outside(one, tolerance))
-    return found or (["not bit-identical, " + words(one)] if tolerance.exact and not one.exact else [])
+def _beyond(output: Noise, tolerance: Tolerance) -> list[str]:
+    if output.problem:
+        return [output.problem]
+    beyond = [problem.words for problem in outside(output, tolerance)]
+    if tolerance.exact and not output.exact and not beyond:
+        beyond.append("not bit-identical, " + words(output))
+    return beyond
 
 
 def _within(delta: OutputDelta, floor: Noise | None, tolerance: Tolerance) -> bool:
@@ -130,7 +140,7 @@ def _within(delta: OutputDelta, floor: Noise | None, tolerance: Tolerance) -> bo
 
 def _is_a_matter_of_limits(delta: OutputDelta, tolerance: Tolerance) -> bool:
     """A shape or an integer that changed is not."""
-    return any(outside(delta, tolerance)) or (tolerance.exact and "bit-identical" in delta.problem)
+    return any(outside(delta, tolerance)) or (tolerance.exact and "bits" in delta.breaches)
 
 
 def _kept(floor: Noise, tolerance: Tolerance) -> Tolerance:
@@ -151,3 +161,141 @@ def _wider(limit: float | None, seen: float, *, always: bool = False) -> float |
 
 def _least_cosine(floor: Noise) -> float:
     return 1 - _ROOM**2 * (1 - floor.cosine)
+
+
+def random_nodes(proto: onnx.ModelProto) -> list[str]:
+    """`name (Operator)` of each without a seed; one with a seed gives the same numbers in every session."""
+    return [label(node) for node in unseeded(proto)]
+
+
+def unseeded(proto: onnx.ModelProto) -> list[NodeProto]:
+    return [node for node in _drawing(proto) if not _has_seed(node)]
+
+
+def seeded(proto: onnx.ModelProto) -> list[NodeProto]:
+    return [node for node in _drawing(proto) if _has_seed(node)]
+
+
+def label(node: NodeProto) -> str:
+    name = node.name or (node.output[0] if node.output else "unnamed")
+    return f"{name} ({node.op_type})"
+
+
+def _drawing(proto: onnx.ModelProto) -> Iterator[NodeProto]:
+    for body in bodies(proto):
+        false = _false_constants(body)
+        yield from (node for node in body.node if _draws(node, false))
+
+
+def _has_seed(node: NodeProto) -> bool:
+    """A function's node may take its seed from who calls it; it counts as unseeded, for not all do."""
+    return any(a.name == "seed" and not a.ref_attr_name for a in node.attribute)
+
+
+def _draws(node: NodeProto, false: set[str]) -> bool:
+    if node.domain not in ("", "ai.onnx"):
+        return False
+    if node.op_type == "Dropout":  # the third operand turns training mode on
+        return len(node.input) > 2 and node.input[2] not in false
+    return node.op_type in RANDOM_OPS
+
+
+def _false_constants(body: Body) -> set[str]:
+    """Names of boolean constants that are false, and of operands left out."""
+    stored = [] if isinstance(body, FunctionProto) else [(t.name, t) for t in body.initializer]
+    stored += [
+        (node.output[0], attribute.t)
+        for node in body.node
+        if node.op_type == "Constant" and node.output
+        for attribute in node.attribute
+        if attribute.name == "value"
+    ]
+    return {"", *(name for name, tensor in stored if _is_false(tensor))}
+
+
+def _is_false(tensor: TensorProto) -> bool:
+    if tensor.data_type != TensorProto.BOOL or tensor.data_location == TensorProto.EXTERNAL:
+        return False
+    try:
+        return not numpy_helper.to_array(tensor).any()
+    except ValueError:  # fewer bytes than the shape says
+        return False
+
+
+class Unmatched(Exception):
+    """It draws other random numbers than the original: which node is which can't be told."""
+
+
+class Baked(Exception):
+    """A node that drew other numbers each time has a seed now."""
+
+
+class Seeding:
+    """The seeds for the random nodes of one original. False where it has none that lack one."""
+
+    def __init__(self, proto: onnx.ModelProto, offset: int = 0) -> None:
+        nodes = unseeded(proto)
+        self.kinds = [node.op_type for node in nodes]
+        self.seeds = {key: _seed(number, offset) for number, key in enumerate(_keys(nodes))}
+
+    def __bool__(self) -> bool:
+        return bool(self.seeds)
+
+    def write(self, model: Path, target: Path, root: Path | None = None) -> bool:
+        """Write the copy with seeds; whether it is certain which node is which."""
+        inside = root is not None and model.resolve().is_relative_to(root.resolve())
+        with open_model(model, root=root if inside else None) as opened:
+            certain = self._give(opened.proto)
+            write_runnable(opened, target)
+        return certain
+
+    def _give(self, proto: onnx.ModelProto) -> bool:
+        """Give seeds to the nodes of a copy; whether it is certain which is which."""
+        fixed = [label(node) for node in seeded(proto) if (node.op_type, *node.output[:1], 0) in self.seeds]
+        if fixed:
+            raise Baked(f"{fixed[0]} draws the same numbers in every session now: it has a seed")
+        nodes = unseeded(proto)
+        keys = _keys(nodes)
+        if self._all_known(keys):
+            for node, key in zip(nodes, keys, strict=True):
+                _give_seed(node, self.seeds[key])
+            return True
+        kinds = [node.op_type for node in nodes]
+        if kinds == self.kinds:
+            for node, seed in zip(nodes, self.seeds.values(), strict=True):
+                _give_seed(node, seed)
+            return False
+        raise Unmatched(f"it has {_listed(kinds)} that draw numbers, the original has {_listed(self.kinds)}")
+
+    def _all_known(self, keys: Sequence[NodeKey]) -> bool:
+        """Whether each is one of the original's, and of those that share a name none is missing."""
+        ours, theirs = (Counter(key[:2] for key in some) for some in (self.seeds, keys))
+        return all(ours[name] == count for name, count in theirs.items())
+
+
+def _keys(nodes: Sequence[NodeProto]) -> list[NodeKey]:
+    """Operator and first output; two branches may both have an output of a name."""
+    seen: Counter[tuple[str, str]] = Counter()
+    keys = []
+    for node in nodes:
+        name = (node.op_type, node.output[0] if node.output else "")
+        keys.append((*name, seen[name]))
+        seen[name] += 1
+    return keys
+
+
+def _seed(number: int, offset: int) -> int:
+    """No small number: a candidate with a seed of its own must not have this one by chance."""
+    return (1_000_003 * (number + 1) + 7_368_787 * (offset + 1)) % _PRIME
+
+
+def _give_seed(node: NodeProto, seed: int) -> None:
+    kept = [attribute for attribute in node.attribute if attribute.name != "seed"]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    node.attribute.append(helper.make_attribute("seed", seed if node.op_type in _INTEGER else float(seed)))
+
+
+def _listed(kinds: Sequence[str]) -> str:
+    counts = Counter(kinds)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "none"

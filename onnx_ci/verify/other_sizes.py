@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from onnx_ci.sandbox.runner import Feeds
 from onnx_ci.verify.branch_goals import Goal
-from onnx_ci.verify.client import Feeds
 from onnx_ci.verify.dims import STEPS
 from onnx_ci.verify.inputs import Attempt, Deriver
 from onnx_ci.verify.longest import longest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnx_ci.verify.dtypes import Array
+from onnx_ci.sandbox.exchange import Array
 from onnx_ci.verify.wiring import Shape
 
 _RATE = 16000

@@ -13,8 +13,8 @@ from google.protobuf.message import DecodeError
 from onnx import OptionalProto, SequenceProto, TensorProto, TypeProto, ValueInfoProto, numpy_helper
 
 from onnx_ci.errors import ModelError
+from onnx_ci.sandbox.exchange import Array
 from onnx_ci.sizes import format_size
-from onnx_ci.verify.dtypes import Array
 
 _LARGEST = 2**31  # bytes of one file, unpacked
 _BROKEN = (ValueError, TypeError, OSError, EOFError, MemoryError, KeyError, zipfile.BadZipFile, DecodeError)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx_ci.verify.dtypes import Array
+from onnx_ci.sandbox.exchange import Array
 from onnx_ci.whole import whole
 
 KEYS, VALUES = "{keys}", "{values}"  # after the name of an input that is a map

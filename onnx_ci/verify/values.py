@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from onnx_ci.sandbox.exchange import Array, integer_limits, is_complex, is_integer, is_text
 from onnx_ci.verify import names, varied
 from onnx_ci.verify.dims import Dim, Input
 from onnx_ci.verify.drawing import Drawing, Drawn, Sample
-from onnx_ci.verify.dtypes import Array, integer_limits, is_complex, is_integer, is_text
 from onnx_ci.verify.guesses import guess, indices
 from onnx_ci.verify.meaning import by_meaning
 from onnx_ci.verify.token_ids import Role

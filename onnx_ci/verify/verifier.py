@@ -1,55 +1,83 @@
-"""Original against candidate, on the inputs that were found for the original."""
+"""Original against candidate: on the inputs found for the original, on further ones, and in the runtimes that
+users have."""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import onnx
 
 from onnx_ci.errors import ModelError
-from onnx_ci.policy.schema import Tolerance
-from onnx_ci.shown import Latency, Verification
-from onnx_ci.verify.client import Feeds, Load, RunFailed
-from onnx_ci.verify.contract import contract_breaks
-from onnx_ci.verify.distribution import Unclear
-from onnx_ci.verify.dtypes import Array, is_float
-from onnx_ci.verify.evidence import is_graded
-from onnx_ci.verify.feeding import GIVE, Feeding
-from onnx_ci.verify.footing import Compared
-from onnx_ci.verify.integers import way_out
-from onnx_ci.verify.noise import Noisy, excused, refuse_strict, unexplained
-from onnx_ci.verify.seeding import Baked
+from onnx_ci.model.interface import contract_breaks
+from onnx_ci.policy.schema import Limits, Tolerance
+from onnx_ci.sandbox.exchange import Array, is_text
+from onnx_ci.sandbox.runner import Feeds, Load, RunFailed, Runner
+from onnx_ci.sandbox.versions import installed
+from onnx_ci.shown import Comparison, Latency, OutputDelta, RuntimeRun, Status, Verification
+from onnx_ci.verify.compare import compare_outputs, equality_hint, outside, worse_of
+from onnx_ci.verify.distribution import ComparedOutput, Distribution, RepeatedRuns, Unclear
+from onnx_ci.verify.metrics import with_margin
+from onnx_ci.verify.noise import Baked, Noisy, Unmatched, excused, refuse_strict, unexplained
+from onnx_ci.verify.reference import Reference
 
+SOME, MANY = 4, 32  # further inputs: always, and where the limit is near
+_SEED = 7919  # where further inputs start, counted from those of the rule
 _SHOWN = 3  # problems named in a reason
 _LOADS = 3  # times a model is loaded to see how long that takes
 _LOADING = 5.0  # seconds after which that is not done again
+_FIRST = 1  # samples that are run without optimizations: slower, and what breaks there breaks at once
+LONG = 5.0  # seconds by which a damaged model may be slower
+
+Reaction = Literal["noticed", "missed", "unmoved"]  # of an output, to damage done on purpose
 
 
-class Verifier(Feeding):
-    """Checks candidates of one original."""
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """That a candidate is the original within a tolerance."""
 
-    def check(
-        self,
-        candidate: Path,
-        proto: onnx.ModelProto,
-        tolerance: Tolerance,
-        *,
-        allow: Collection[str] = (),
-        extra: Feeds | None = None,
-    ) -> Verification:
-        """Never raises for what a model does; `allow` is for methods that change the interface on purpose,
-        `extra` for the inputs that the candidate has and the original has not."""
-        breaks = contract_breaks(self.proto, proto, allow=allow)
+    path: Path  # the file that is run
+    proto: onnx.ModelProto
+    tolerance: Tolerance
+    allowed: Collection[str] = ()  # parts of the interface that may change
+    extra: Feeds = field(default_factory=dict)  # inputs that the candidate has and the original has not
+
+
+@dataclass(frozen=True)
+class ComparedOutputs:
+    """Each output of a candidate, and how it was compared."""
+
+    method: Comparison
+    outputs: Sequence[ComparedOutput]
+
+    @property
+    def deltas(self) -> tuple[OutputDelta, ...]:
+        return tuple(output.delta for output in self.outputs)
+
+
+class Verifier:
+    """Check candidates against one reference."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+        self._distributions: dict[Tolerance, Distribution | Unclear] = {}
+
+    def check(self, claim: Claim) -> Verification:
+        """Compare interface and outputs. Never raises for what a model does."""
+        breaks = contract_breaks(self.reference.proto, claim.proto, allow=claim.allowed)
         if breaks:
             return self._found("failed", "the interface changed: " + _listed(breaks))
         try:
-            self._refuse_empty()
-            self._refuse_noise(tolerance)
-            compared = self.compared(candidate, tolerance, extra)
+            self.reference.refuse_empty()
+            self._refuse_noise(claim.tolerance)
+            compared = self.compare(claim)
         except RunFailed as error:
             failed = self._found("failed", f"the candidate could not be run: {error.message}")
             return replace(failed, code="" if error.kind == "error" else error.code)
@@ -57,38 +85,63 @@ class Verifier(Feeding):
             return self._found("failed", str(error))
         except ModelError as error:
             return self._unsure(error)
-        return self._judged(compared, tolerance)
+        return self._judged(compared, claim.tolerance)
 
-    def sensitivity(
-        self, damaged: Path, tolerance: Tolerance, *, extra: Feeds | None = None
-    ) -> dict[str, str]:
-        """What each output showed when the weights were damaged on purpose: "noticed" if it left the
-        tolerance, "missed" if it moved and the tolerance did not see it, "unmoved" if it did not move.
-        A RunFailed where the damaged model does not run: that shows nothing."""
+    def recheck(self, passed: Verification, claim: Claim) -> Verification:
+        """Check again on inputs that had no part in it so far: some, and many where the limit is near. There
+        are none where the user has given samples."""
+        if self.some is None:
+            return passed
+        passed = _joined(passed, self.some.check(claim))
+        if passed.status == "passed" and self.reference.is_graded and is_near(passed, claim.tolerance):
+            passed = _joined(passed, self.many.check(claim))
+        return passed
+
+    @cached_property
+    def some(self) -> Verifier | None:
+        """A verifier on other inputs; many at once where outputs have no distance, only equality."""
+        if self.reference.spec.samples:
+            return None
+        return self._on(SOME if self.reference.is_graded else MANY, _SEED)
+
+    @cached_property
+    def many(self) -> Verifier:
+        return self._on(MANY, 2 * _SEED)
+
+    def _on(self, count: int, offset: int) -> Verifier:
+        return Verifier(self.reference.on(count=count, seed=self.reference.spec.seed + offset))
+
+    def sensitivity(self, claim: Claim) -> dict[str, Reaction]:
+        """Return what each output showed of damage done on purpose: "noticed" if it left the tolerance,
+        "missed" if it moved and the tolerance did not see it. Raises RunFailed where the damaged model does
+        not run, which shows nothing; it is not waited for long."""
+        self.reference.outputs()
+        limits = self.reference.limits
+        limits = replace(limits, seconds=min(limits.seconds, LONG + 10 * self.reference.took))
         try:
-            compared = self.compared(damaged, tolerance, extra)
+            compared = self.compare(claim, limits)
         except Unclear:  # what the candidate was not, before it was damaged
-            return dict.fromkeys(self.reference()[0], "noticed")
-        return {
-            told.delta.name: "noticed" if told.delta.problem else "missed" if told.apart else "unmoved"
-            for told in compared.told
-        }
+            return dict.fromkeys(self.reference.outputs()[0], "noticed")
+        return {output.delta.name: _reaction(output) for output in compared.outputs}
 
-    def latency(self, candidate: Path, *, extra: Feeds | None = None, limit: float | None = None) -> Latency:
-        """How long the candidate takes; `limit` is the ratio that it is to keep, if there is one."""
-        self.reference()
-        feeds, spare = self.fed(extra)
-        return self.runner.time(self.original, candidate, feeds, limits=self.limits, spare=spare, limit=limit)
+    def latency(self, claim: Claim, *, limit: float | None = None) -> Latency:
+        """Time the candidate; `limit` is the ratio that it is to keep, if there is one."""
+        reference = self.reference
+        feeds, spare = reference.feeds_for(claim.extra)
+        return reference.runner.time(
+            reference.original, claim.path, feeds, limits=reference.limits, spare=spare, limit=limit
+        )
 
-    def with_loading(self, latency: Latency, candidate: Path) -> Latency:
-        """The same, and what loading takes: the least of several times, since all else only ever adds."""
+    def with_loading(self, latency: Latency, claim: Claim) -> Latency:
+        """Add what loading takes: the least of several times, since all else only ever adds."""
+        reference = self.reference
         before: list[Load] = []
         after: list[Load] = []
         began = time.monotonic()
         while len(before) < _LOADS and time.monotonic() - began < _LOADING:
-            for path, found in ((self.original, before), (candidate, after)):
-                with self.runner.apart() as fresh:
-                    found.append(fresh.load(path, limits=self.limits))
+            for path, loads in ((reference.original, before), (claim.path, after)):
+                with reference.runner.apart() as fresh:
+                    loads.append(fresh.load(path, limits=reference.limits))
         return replace(
             latency,
             load_before=min(load.seconds for load in before),
@@ -97,61 +150,226 @@ class Verifier(Feeding):
             memory_after=_least(after),
         )
 
-    @property
-    def is_graded(self) -> bool:
-        """Whether any output has values in between: what has not is equal or wrong, however near."""
-        return is_graded(self.reference())
+    def compare(self, claim: Claim, limits: Limits | None = None) -> ComparedOutputs:
+        """Compare outputs one by one, with random nodes seeded alike, or by their distribution over many
+        runs. Raises RunFailed for the candidate, Unclear where no comparison would mean anything."""
+        limits = limits or self.reference.limits
+        try:
+            self.reference.refuse_gross()
+            one_by_one = self._one_by_one(claim, limits)
+        except Noisy:
+            one_by_one = None
+        if one_by_one is None:
+            return self._by_distribution(claim, limits)
+        thrown = self._thrown(one_by_one)
+        if not thrown:
+            return one_by_one
+        kept = {output.delta.name: output for output in one_by_one.outputs if output.delta.name not in thrown}
+        other = self._by_distribution(claim, limits)
+        return replace(other, outputs=[kept.get(output.delta.name, output) for output in other.outputs])
 
-    def usable_reference(self) -> list[dict[str, Array]]:
-        """The reference, if a comparison with it, output by output, would mean anything."""
-        self._refuse_empty()
-        self.refuse_gross()
-        return self.reference()
+    def _thrown(self, compared: ComparedOutputs) -> set[str]:
+        """The outputs beyond the tolerance, if all of them are whole numbers in a random model: of a coin,
+        the least rounding turns one throw or another, and how often it falls on which side is what counts."""
+        failing = {delta.name for delta in compared.deltas if delta.problem}
+        outputs = self.reference.outputs()
+        values = [sample[name] for sample in outputs for name in failing if name in sample]
+        return failing if compared.method == "seeded" and all(map(_is_whole, values)) else set()
 
-    def _refuse_empty(self) -> None:
-        if not any(_is_evidence(array) for outputs in self.reference() for array in outputs.values()):
-            raise ModelError(
-                "every output of the original is empty or NaN, so a comparison shows nothing",
-                hint=GIVE,
-                code="OCI005",
-            )
+    def _one_by_one(self, claim: Claim, limits: Limits) -> ComparedOutputs | None:
+        """None where random nodes are others, or may be, and that shows."""
+        reference = self.reference
+        feeds, spare = reference.feeds_for(claim.extra)
+        method: Comparison = "seeded" if reference.seeding else "plain"
+        certain = True
+        try:
+            with self._seeded(claim.path) as (path, certain):
+                outputs = reference.runner.run(path, feeds, limits=limits, spare=spare)
+        except Unmatched:
+            if reference.random_shows:
+                return None
+            method = "plain"
+            outputs = reference.runner.run(claim.path, feeds, limits=limits, spare=spare)
+        deltas = compare_outputs(reference.outputs(), outputs, claim.tolerance, batched=reference.batched)
+        if not certain and any(delta.problem for delta in deltas):
+            return None
+        return ComparedOutputs(method, [ComparedOutput(delta, apart=not delta.exact) for delta in deltas])
+
+    @contextmanager
+    def _seeded(self, model: Path) -> Iterator[tuple[Path, bool]]:
+        """Give a model the seeds of the original's nodes; whether it is certain which is which."""
+        reference = self.reference
+        if not reference.seeding:
+            yield model, True
+            return
+        folder = reference.runner.folder()
+        try:
+            try:
+                certain = reference.seeding.write(model, folder / "seeded.onnx", reference.root)
+            except ModelError as error:
+                raise RunFailed("error", error.message, stage="load") from None
+            yield folder / "seeded.onnx", certain
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _by_distribution(self, claim: Claim, limits: Limits) -> ComparedOutputs:
+        if claim.tolerance not in self._distributions:
+            self._distributions[claim.tolerance] = self._distribution(claim.tolerance)
+        distribution = self._distributions[claim.tolerance]
+        if isinstance(distribution, Unclear):
+            raise distribution
+        feeds, spare = self.reference.feeds_for(claim.extra)
+        runs = RepeatedRuns(self.reference.runner, claim.path, feeds, limits, spare)
+        return ComparedOutputs("distribution", distribution.compare(runs))
+
+    def _distribution(self, tolerance: Tolerance) -> Distribution | Unclear:
+        reference = self.reference
+        feeds, spare = reference.feeds_for()
+        runs = RepeatedRuns(reference.runner, reference.original, feeds, reference.limits, spare)
+        try:
+            return Distribution(runs, tolerance)
+        except Unclear as error:
+            return error
+        except RunFailed as error:
+            return Unclear(f"its outputs are random, and many runs of it failed: {error.message}")
 
     def _refuse_noise(self, tolerance: Tolerance) -> None:
         """What runs of the original have in common is compared; a tolerance can't ask for more."""
         try:
-            self.refuse_gross()
+            self.reference.refuse_gross()
         except Noisy:
             return  # compared by distribution
-        refuse_strict(self.noise, tolerance)
+        refuse_strict(self.reference.noise, tolerance)
 
-    def _judged(self, compared: Compared, tolerance: Tolerance) -> Verification:
-        outputs = compared.deltas
-        problems = [f"output {delta.name!r}: {delta.problem}" for delta in outputs if delta.problem]
-        found = self._found("failed" if problems else "passed", _listed(problems))
+    def _judged(self, compared: ComparedOutputs, tolerance: Tolerance) -> Verification:
+        deltas, noise = compared.deltas, self.reference.noise
+        problems = [f"output {delta.name!r}: {delta.problem}" for delta in deltas if delta.problem]
+        verification = self._found("failed" if problems else "passed", _listed(problems))
         if problems and compared.method != "distribution":
-            found = replace(found, hint=way_out(outputs, self.reference()[0]))
-        if problems and compared.method != "distribution" and not unexplained(outputs, self.noise, tolerance):
-            found = self._unsure(excused(outputs, self.noise, tolerance))
-        return replace(found, outputs=outputs, method=compared.method, noise=self.noise)
+            if unexplained(deltas, noise, tolerance):
+                verification = replace(verification, hint=equality_hint(deltas, self.reference.outputs()[0]))
+            else:
+                verification = self._unsure(excused(deltas, noise, tolerance))
+        return replace(verification, outputs=deltas, method=compared.method, noise=noise)
 
     def _unsure(self, error: ModelError) -> Verification:
         return replace(self._found("not_run", error.message), code=error.code, hint=error.hint)
 
-    def _found(self, status: str, reason: str) -> Verification:
-        source = "samples" if self.spec.samples else "generated"
-        return Verification(status=status, reason=reason, inputs=source, samples=len(self._feeds))
+    def _found(self, status: Status, reason: str) -> Verification:
+        return Verification(
+            status=status,
+            reason=reason,
+            inputs="samples" if self.reference.spec.samples else "generated",
+            samples=self.reference.sample_count,
+        )
+
+
+def is_near(passed: Verification, tolerance: Tolerance) -> bool:
+    """Whether an output came so close to the limit that other inputs may well be beyond it."""
+    room = with_margin(tolerance, samples=False)
+    return any(any(outside(delta, room)) for delta in passed.outputs)
+
+
+def _joined(passed: Verification, further: Verification) -> Verification:
+    """What passed, and what was found on further inputs, if they could be run."""
+    if further.status == "not_run":
+        return passed
+    reason = f"on further inputs, {further.reason}" if further.reason else ""
+    outputs = worse_of(passed.outputs, further.outputs)
+    return replace(further, outputs=outputs, samples=passed.samples + further.samples, reason=reason)
+
+
+def _reaction(output: ComparedOutput) -> Reaction:
+    if output.delta.problem:
+        return "noticed"
+    return "missed" if output.apart else "unmoved"
+
+
+def _is_whole(values: Array) -> bool:
+    return not is_text(values.dtype) and bool(np.array_equal(values, np.round(values)))
 
 
 def _least(loads: Sequence[Load]) -> int | None:
     return min((load.memory for load in loads if load.memory is not None), default=None)
 
 
-def _is_evidence(array: Array) -> bool:
-    if array.size == 0:
-        return False
-    return not is_float(array.dtype) or not bool(np.isnan(array).all())
-
-
 def _listed(items: Sequence[str]) -> str:
     more = len(items) - _SHOWN
     return "; ".join(items[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+@dataclass(frozen=True)
+class RuntimeSetting:
+    """A version of onnxruntime, with or without optimizations; `asked` is True where the user named it."""
+
+    version: str
+    asked: bool
+    optimized: bool
+    verifier: Verifier
+
+
+class Runtimes:
+    """Check candidates of one original in every runtime that users have: without optimizations, and in other
+    versions of onnxruntime. What the original does there is computed once."""
+
+    def __init__(self, reference: Reference, versions: Sequence[str] = ()) -> None:
+        self.reference = reference
+        self.versions = tuple(dict.fromkeys(versions))
+
+    def check(self, passed: Verification, claim: Claim) -> Verification:
+        """Check what held here, under default optimizations, under each other setting."""
+        runs = [_summary(passed, installed(), optimized=True)]
+        for setting in self.settings:
+            result = setting.verifier.check(claim)
+            runs.append(_summary(result, setting.version, optimized=setting.optimized))
+            if result.status == "failed":
+                return replace(result, reason=f"in {runs[-1].setting}: {result.reason}", runtimes=tuple(runs))
+            if result.status == "not_run" and setting.asked:
+                return _unknown(result, runs, setting)
+        return replace(passed, runtimes=tuple(runs))
+
+    @cached_property
+    def settings(self) -> list[RuntimeSetting]:
+        settings = [self._bare(self.reference.runner, installed())]
+        for wanted in self.versions:
+            other = self.reference.runner.of_version(wanted)
+            if other is None:
+                continue  # the version that is run anyway
+            default = Verifier(self.reference.under(other.runner))
+            settings.append(RuntimeSetting(other.version, True, True, default))
+            settings.append(self._bare(other.runner, other.version))
+        return settings
+
+    def _bare(self, runner: Runner, version: str) -> RuntimeSetting:
+        reference = self.reference.under(runner.using(optimize=False), samples=_FIRST)
+        return RuntimeSetting(version, False, False, Verifier(reference))
+
+
+def _summary(result: Verification, version: str, *, optimized: bool) -> RuntimeRun:
+    run = RuntimeRun(
+        version=version,
+        optimizations="default" if optimized else "disabled",
+        status=result.status,
+        samples=result.samples,
+        reason=result.reason,
+    )
+    if not result.outputs:
+        return run
+    return replace(
+        run,
+        max_abs=max(output.max_abs for output in result.outputs),
+        cosine=min(output.cosine for output in result.outputs),
+        sqnr=min(output.sqnr for output in result.outputs),
+    )
+
+
+def _unknown(result: Verification, runs: Sequence[RuntimeRun], setting: RuntimeSetting) -> Verification:
+    """The original itself does not run there: nobody can tell what the candidate does."""
+    version = setting.version
+    return replace(
+        result,
+        reason=f"nothing is known of onnxruntime {version}, which can't run the original: {result.reason}",
+        hint=f"leave {version} out of runtimes, or export the model so that it runs there",
+        code="OCI005",
+        runtimes=tuple(runs),
+    )

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from onnx_ci.sandbox.exchange import is_integer
 from onnx_ci.verify.asked import Asked, Context, Wish
-from onnx_ci.verify.dtypes import is_integer
 from onnx_ci.verify.operands import INTEGER_WISHES, WISHES
 from onnx_ci.verify.token_ids import Role, Use
 

@@ -14,7 +14,7 @@ import onnx_ci
 from onnx_ci.policy.schema import Limits
 from onnx_ci.sandbox import process
 from onnx_ci.sandbox.process import environment, memory_for, module_path
-from onnx_ci.verify.client import Runner
+from onnx_ci.sandbox.runner import Runner
 
 HOME = str(Path(onnx_ci.__file__).resolve().parent.parent)
 GIB = 1 << 30

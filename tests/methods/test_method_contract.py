@@ -16,13 +16,13 @@ from onnx_ci.judge import judge
 from onnx_ci.methods.catalogue import METHODS, Method
 from onnx_ci.methods.chain import Chained, Run, run_chain
 from onnx_ci.model.digest import model_digest
+from onnx_ci.model.interface import contract_breaks
 from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import files_of
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice, Rule, Tolerance
-from onnx_ci.verify.client import Runner
-from onnx_ci.verify.contract import contract_breaks
+from onnx_ci.sandbox.runner import Runner
 
 MODELS = (*TRAPS, *GOOD_FILES)
 # Models for which any rounding is too much: differences of nearly equal weights, signs of zero, and what

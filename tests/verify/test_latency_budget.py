@@ -13,9 +13,9 @@ from small_models import bloated, lean
 
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import Budget, Rule
-from onnx_ci.prove import Prover, slowness
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.shown import Latency, Proof
-from onnx_ci.verify.client import Runner
+from onnx_ci.verify.prove import Prover, Submission, slowness
 
 KEYS = {
     *("before", "after", "ratio", "low", "high", "rounds"),
@@ -54,7 +54,7 @@ def proven(folder: Path, candidate: onnx.ModelProto, limit: float) -> Proof:
         open_model(folder / "b.onnx") as other,
     ):
         prover = Prover(rule, original, runner, folder, home=folder)
-        return prover.prove(other.path, other, bitwise=False, changes=())
+        return prover.prove(Submission(path=other.path, model=other))
 
 
 def test_a_slow_candidate_is_refused_for_its_time(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from traps.noisy import TREES, many_trees
 from verify_models import LINEAR, model, save
 
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.shown import Verification
-from onnx_ci.verify.client import Runner
-from onnx_ci.verify.verifier import Verifier
+from onnx_ci.verify.reference import Reference
+from onnx_ci.verify.verifier import Claim, Verifier
 
 EXACT = Tolerance(exact=True)
 
@@ -51,8 +52,9 @@ def checked(
     runner: Runner, folder: Path, original: onnx.ModelProto, candidate: onnx.ModelProto, tolerance: Tolerance
 ) -> Verification:
     path = save(original, folder / "original.onnx")
-    verifier = Verifier(runner, path, original, spec=InputSpec(), limits=Limits(), root=folder)
-    found = verifier.check(save(candidate, folder / "candidate.onnx"), candidate, tolerance)
+    reference = Reference(runner, path, original, spec=InputSpec(), limits=Limits(), root=folder)
+    other = save(candidate, folder / "candidate.onnx")
+    found = Verifier(reference).check(Claim(path=other, proto=candidate, tolerance=tolerance))
     json.dumps(asdict(found), allow_nan=False)
     return found
 

@@ -21,7 +21,7 @@ from onnx_ci.methods.chain import Run, run_chain
 from onnx_ci.methods.external_tools import TOOLS
 from onnx_ci.model.digest import model_digest
 from onnx_ci.model.load import open_model
-from onnx_ci.verify.randomness import random_nodes
+from onnx_ci.verify.noise import random_nodes
 
 SPEECH = random_noise_scaled_to_nothing()
 

@@ -17,9 +17,10 @@ from onnx_ci.methods.chain import Run, run_chain
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.shown import Verification
-from onnx_ci.verify.client import Runner
-from onnx_ci.verify.verifier import Verifier
+from onnx_ci.verify.reference import Reference
+from onnx_ci.verify.verifier import Claim, Verifier
 
 WITH_F = HEAD.replace('"": 17', '"": 17, "f": 1')
 USUAL = Tolerance(cosine=0.999)
@@ -55,10 +56,11 @@ def check(runner: Runner, tmp_path: Path):
         path = save(original, tmp_path / "original.onnx")
         before = path.read_bytes()
         root = tmp_path
-        verifier = Verifier(
+        reference = Reference(
             runner, path, original, spec=InputSpec(**spec), limits=Limits(seconds=60), root=root
         )
-        found = verifier.check(save(candidate, tmp_path / "candidate.onnx"), candidate, tolerance)
+        other = save(candidate, tmp_path / "candidate.onnx")
+        found = Verifier(reference).check(Claim(path=other, proto=candidate, tolerance=tolerance))
         assert path.read_bytes() == before
         assert {file.name for file in tmp_path.iterdir()} == {"original.onnx", "candidate.onnx"}
         return found
@@ -265,8 +267,9 @@ def test_exact_methods_leave_random_nodes_alone(runner: Runner, tmp_path: Path, 
         chained = run_chain(opened, [Run(method, {})], size=path.stat().st_size, feeds=list)
         write_model(chained.model, target)
         limits = Limits(seconds=60)
-        verifier = Verifier(runner, path, opened.proto, spec=InputSpec(), limits=limits, root=tmp_path)
-        found = verifier.check(target, chained.model.proto, CLOSE, allow=method.changes)
+        reference = Reference(runner, path, opened.proto, spec=InputSpec(), limits=limits, root=tmp_path)
+        claim = Claim(path=target, proto=chained.model.proto, tolerance=CLOSE, allowed=method.changes)
+        found = Verifier(reference).check(claim)
     assert (found.status, found.reason, found.method) == ("passed", "", "seeded")
 
 
@@ -299,35 +302,40 @@ def stranger(runner: Runner, tmp_path: Path):
     """A verifier for a model whose noise comes from a node that nobody knows how to seed, as of a library."""
     original = made(HUM)
     path = save(original, tmp_path / "original.onnx")
-    verifier = Verifier(runner, path, original, spec=InputSpec(), limits=Limits(seconds=60), root=tmp_path)
-    verifier.seeding.seeds.clear()
-    return verifier
+    limits = Limits(seconds=60)
+    reference = Reference(runner, path, original, spec=InputSpec(), limits=limits, root=tmp_path)
+    reference.seeding.seeds.clear()
+    return Verifier(reference)
+
+
+def claim(proto: onnx.ModelProto, path: Path, tolerance: Tolerance = USUAL) -> Claim:
+    return Claim(path=save(proto, path), proto=proto, tolerance=tolerance)
 
 
 def test_noise_that_can_not_be_seeded_is_found_by_running_twice(stranger: Verifier, tmp_path: Path):
     same, bent = (
         made("n = RandomNormalLike<scale=0.25>(h) y = Add(h, n)", bent=bent) for bent in (False, True)
     )
-    found = stranger.check(save(same, tmp_path / "same.onnx"), same, USUAL)
+    found = stranger.check(claim(same, tmp_path / "same.onnx"))
     assert (found.status, found.reason, found.method) == ("passed", "", "distribution")
     assert [one.source for one in found.noise] == ["runs"]
-    assert stranger.check(save(bent, tmp_path / "bent.onnx"), bent, USUAL).status == "failed"
+    assert stranger.check(claim(bent, tmp_path / "bent.onnx")).status == "failed"
     with pytest.raises(ModelError, match="differ from run to run"):
-        stranger.usable_reference()
+        stranger.reference.usable_outputs()
 
 
 def test_a_damaged_model_is_told_apart_by_distribution(stranger: Verifier, tmp_path: Path):
 
-    assert stranger.sensitivity(save(made(HUM), tmp_path / "same.onnx"), USUAL) == {"y": "unmoved"}
-    bent = save(made(HUM, bent=True), tmp_path / "bent.onnx")
-    assert stranger.sensitivity(bent, USUAL) == {"y": "noticed"}
-    slightly = save(made(HUM, scale=1.02), tmp_path / "slightly.onnx")
-    assert stranger.sensitivity(slightly, Tolerance(cosine=0.99)) == {"y": "missed"}
+    assert stranger.sensitivity(claim(made(HUM), tmp_path / "same.onnx")) == {"y": "unmoved"}
+    bent = claim(made(HUM, bent=True), tmp_path / "bent.onnx")
+    assert stranger.sensitivity(bent) == {"y": "noticed"}
+    slightly = claim(made(HUM, scale=1.02), tmp_path / "slightly.onnx", Tolerance(cosine=0.99))
+    assert stranger.sensitivity(slightly) == {"y": "missed"}
 
 
 def test_too_strict_for_a_random_model(stranger: Verifier, tmp_path: Path):
     same = made(HUM)
-    found = stranger.check(save(same, tmp_path / "same.onnx"), same, Tolerance(max_abs=1e-6))
+    found = stranger.check(claim(same, tmp_path / "same.onnx", Tolerance(max_abs=1e-6)))
     assert (found.status, found.code) == ("not_run", "OCI005")
     assert "runs of it are too few to tell: output 'y': max_abs" in found.reason
     assert "methods: []" in found.hint

@@ -13,9 +13,9 @@ from traps.base import model, weight
 
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import InputSpec, Rule, Tolerance
-from onnx_ci.prove import Prover
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.shown import Verification
-from onnx_ci.verify.client import Runner
+from onnx_ci.verify.prove import Prover, Submission
 
 BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
     y = If (c) <then_branch = t () => (float[n,64] a) { a = MatMul(h, A) },
@@ -50,7 +50,7 @@ def prove(runner: Runner, tmp_path: Path) -> Prove:
         rule = Rule(pattern="a", inputs=spec, tolerance=tolerance or Tolerance(cosine=0.999))
         with open_model(tmp_path / "a.onnx") as before, open_model(tmp_path / "b.onnx") as after:
             prover = Prover(rule, before, runner, tmp_path, home=tmp_path)
-            return prover.prove(after.path, after, bitwise=False, changes=()).verification
+            return prover.prove(Submission(path=after.path, model=after)).verification
 
     return prove
 

@@ -11,13 +11,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from traps.base import weight
 
-from onnx_ci.doubt.changed import changed
-from onnx_ci.doubt.coverage import Coverage, grouped
-from onnx_ci.doubt.stored import Stored, plainly, stored
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify import damage
-from onnx_ci.verify.client import Runner
+from onnx_ci.verify.damage import StoredTensor, changed_tensors, plain_copy, stored_tensors
+from onnx_ci.verify.reference import Reference
+from onnx_ci.verify.sensitivity import TensorCoverage, grouped
 from onnx_ci.verify.verifier import Verifier
 
 HEAD = '<ir_version: %d, opset_import: ["": 21, "own": 1]>\n'
@@ -57,12 +57,12 @@ def states(runner: Runner, tmp_path: Path) -> Callable[..., dict[str, str]]:
     def states(proto: onnx.ModelProto, *names: str) -> dict[str, str]:
         onnx.save(proto, tmp_path / "m.onnx")
         with open_model(tmp_path / "m.onnx") as found:
-            plain = plainly(found)
-            verifier = Verifier(
+            plain = plain_copy(found)
+            reference = Reference(
                 runner, found.path, found.proto, spec=InputSpec(), limits=Limits(), root=tmp_path
             )
-            whole = Coverage(plain, verifier, lambda: None, tmp_path / "scratch")
-            items = [item for item in stored(plain) if item.name in names]
+            whole = TensorCoverage(plain, Verifier(reference), tmp_path / "scratch")
+            items = [item for item in stored_tensors(plain) if item.name in names]
             told = whole.ask(items, Tolerance(cosine=0.999))
             return {item.name: told[item.key] for item in items}
 
@@ -104,7 +104,7 @@ def test_a_small_part_of_an_output_is_seen_if_only_faintly(states: Callable[...,
 def test_groups_never_span_two_graphs() -> None:
     """A weight is in the graph that reads it, wherever it is stored."""
     readers = [0] * 9 + [3] * 2
-    items = [Stored(0, str(number), TensorProto(), reader) for number, reader in enumerate(readers)]
+    items = [StoredTensor(0, str(number), TensorProto(), reader) for number, reader in enumerate(readers)]
     for most in (1, 2, 5, 11, 50):
         groups = list(grouped(items, most))
         assert [item for group in groups for item in group] == items
@@ -118,14 +118,14 @@ def test_a_weight_that_only_a_branch_reads_is_read_there(tmp_path: Path) -> None
         else_branch = e () => (float[2,4] b) { b = Identity(h) }> }"""
     onnx.save(onnx.parser.parse_model(HEAD % 10 + text), tmp_path / "m.onnx")
     with open_model(tmp_path / "m.onnx") as found:
-        assert {item.name: item.read_in for item in stored(found)} == {"w": 0, "v": 1}
+        assert {item.name: item.read_in for item in stored_tensors(found)} == {"w": 0, "v": 1}
 
 
 def names_changed(folder: Path, before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
     for name, proto in (("a", before), ("b", after)):
         onnx.save(proto, folder / f"{name}.onnx")
     with open_model(folder / "a.onnx") as one, open_model(folder / "b.onnx") as other:
-        return [item.name for item in changed(plainly(one), plainly(other))]
+        return [item.name for item in changed_tensors(plain_copy(one), plain_copy(other))]
 
 
 def two(**values: np.ndarray) -> onnx.ModelProto:

@@ -11,8 +11,9 @@ import pytest
 from verify_models import model, save
 
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
-from onnx_ci.verify.client import Runner
-from onnx_ci.verify.verifier import Verifier
+from onnx_ci.sandbox.runner import Runner
+from onnx_ci.verify.reference import Reference
+from onnx_ci.verify.verifier import Claim, Verifier
 
 EITHER = (
     "<then_branch = a () => (float[N,3] u) { u = Mul(x, p) },"
@@ -33,9 +34,9 @@ def runner() -> Iterator[Runner]:
         yield made
 
 
-def verifier(runner: Runner, proto: onnx.ModelProto, folder: Path, **spec) -> Verifier:
+def reference(runner: Runner, proto: onnx.ModelProto, folder: Path, **spec) -> Reference:
     path = save(proto, folder / "model.onnx")
-    return Verifier(runner, path, proto, spec=InputSpec(**spec), limits=Limits(seconds=60), root=folder)
+    return Reference(runner, path, proto, spec=InputSpec(**spec), limits=Limits(seconds=60), root=folder)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def verifier(runner: Runner, proto: onnx.ModelProto, folder: Path, **spec) -> Ve
 def test_both_branches_are_taken(runner: Runner, tmp_path: Path, inputs: str, constants: str, body: str):
     stored = f"<{WEIGHTS}{', ' if constants else ''}{constants}>"
     proto = model(f"g (float[N,3] x, {inputs}) => (float[N,3] y) {stored} {{ {body} }}")
-    made = verifier(runner, proto, tmp_path)
+    made = reference(runner, proto, tmp_path)
     assert list(made.untaken) == []
     assert 2 <= len(made.feeds()) <= 4
     for weight in ("p", "q"):
@@ -86,7 +87,7 @@ def test_a_branch_gets_as_many_samples_as_are_asked_for(runner: Runner, tmp_path
             "[N,3]", "[1,3]"
         )
     )
-    feeds = verifier(runner, proto, tmp_path, count=4).feeds()
+    feeds = reference(runner, proto, tmp_path, count=4).feeds()
     others = [sample["x"] for sample in feeds if sample["sr"] != 16000]
     assert len(others) == 4
     assert len({one.tobytes() for one in others}) == 4
@@ -95,20 +96,20 @@ def test_a_branch_gets_as_many_samples_as_are_asked_for(runner: Runner, tmp_path
 def test_floats_that_decide_are_not_all_alike(runner: Runner, tmp_path: Path):
     body = f"m = ReduceMean<keepdims=0>(x) k = Greater(m, c) y = If(k) {EITHER}"
     proto = model(f"g (float[N,3] x) => (float[N,3] y) <{WEIGHTS}, float c = {{9}}> {{ {body} }}")
-    large = [sample["x"] for sample in verifier(runner, proto, tmp_path).feeds() if sample["x"].mean() > 9]
+    large = [sample["x"] for sample in reference(runner, proto, tmp_path).feeds() if sample["x"].mean() > 9]
     assert len(large) == 2
     assert large[1].std() > 0.1
 
 
-def _notices(made: Verifier, proto: onnx.ModelProto, weight: str, folder: Path) -> bool:
+def _notices(made: Reference, proto: onnx.ModelProto, weight: str, folder: Path) -> bool:
     """Whether damage to this weight is seen."""
     broken = onnx.ModelProto()
     broken.CopyFrom(proto)
     tensor = next(t for t in broken.graph.initializer if t.name == weight)
     tensor.CopyFrom(onnx.numpy_helper.from_array(np.array([9, -1, 2], np.float32), weight))
-    return (
-        made.check(save(broken, folder / "broken.onnx"), broken, Tolerance(cosine=0.999)).status == "failed"
-    )
+    path = save(broken, folder / "broken.onnx")
+    claim = Claim(path=path, proto=broken, tolerance=Tolerance(cosine=0.999))
+    return Verifier(made).check(claim).status == "failed"
 
 
 def test_nested_branches_are_reached_through_those_around_them(runner: Runner, tmp_path: Path):
@@ -116,7 +117,7 @@ def test_nested_branches_are_reached_through_those_around_them(runner: Runner, t
     proto = model(
         f"g (float[N,3] x, bool outer, int64 rate) => (float[N,3] y) {stored} {{ y = If(outer) {NESTED} }}"
     )
-    made = verifier(runner, proto, tmp_path)
+    made = reference(runner, proto, tmp_path)
     assert list(made.untaken) == []
     modes = {(bool(f["outer"]), int(f["rate"]) == 8000) for f in made.feeds()}
     assert {(True, True), (True, False)} <= modes
@@ -136,8 +137,8 @@ def test_branches_in_loops_and_functions_are_seen(runner: Runner, tmp_path: Path
         text = f"g (float[N,3] x, bool flag) => (float[N,3] y) <{WEIGHTS}> {{ {body} }} {more}"
         folder = tmp_path / str(number)
         folder.mkdir()
-        assert list(verifier(runner, model(text, FUNCTIONS), folder).untaken) == []
-        alone = verifier(runner, model(text, FUNCTIONS), folder, count=1, ranges={"flag": (1, 1)})
+        assert list(reference(runner, model(text, FUNCTIONS), folder).untaken) == []
+        alone = reference(runner, model(text, FUNCTIONS), folder, count=1, ranges={"flag": (1, 1)})
         assert [(side.holds) for side in alone.untaken] == [False]
 
 
@@ -145,14 +146,14 @@ def test_a_branch_that_nothing_reaches_is_named(runner: Runner, tmp_path: Path):
     stored = f"<{WEIGHTS}, bool never = {{0}}>"
     proto = model(f"g (float[N,3] x) => (float[N,3] y) {stored} {{ y = If(never) {EITHER} }}")
     proto.graph.node[0].name = "dead end"
-    made = verifier(runner, proto, tmp_path)
+    made = reference(runner, proto, tmp_path)
     assert [side.words for side in made.untaken] == ["the then branch of If 'dead end'"]
 
 
 def test_samples_of_the_user_are_watched_too(runner: Runner, tmp_path: Path):
     proto = model(f"g (float[N,3] x, bool flag) => (float[N,3] y) <{WEIGHTS}> {{ y = If(flag) {EITHER} }}")
     np.savez(tmp_path / "a.npz", x=np.ones((1, 3), np.float32), flag=np.array(True))
-    made = verifier(runner, proto, tmp_path, samples=("a.npz",))
+    made = reference(runner, proto, tmp_path, samples=("a.npz",))
     assert [side.holds for side in made.untaken] == [False]
     assert len(made.feeds()) == 1
 
@@ -165,7 +166,7 @@ def test_an_optional_input_is_left_out_where_an_if_asks_for_it(runner: Runner, t
         " { v = Identity(q) }> }"
     )
     proto = model(text)
-    made = verifier(runner, proto, tmp_path)
+    made = reference(runner, proto, tmp_path)
     assert list(made.untaken) == []
     assert [sample["x"] is None for sample in made.feeds()] == [False, False, True]
     assert _notices(made, proto, "q", tmp_path)

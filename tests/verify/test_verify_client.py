@@ -15,8 +15,8 @@ from onnx import TensorProto, helper
 from verify_models import LINEAR, model, save
 
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify.client import RunFailed, Runner
-from onnx_ci.verify.dtypes import numpy_dtype
+from onnx_ci.sandbox.exchange import numpy_dtype
+from onnx_ci.sandbox.runner import RunFailed, Runner
 
 LIMITS = Limits(seconds=30)
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -242,7 +242,7 @@ def test_our_process_does_not_load_onnxruntime(tmp_path: Path):
     np.save(tmp_path / "x.npy", X)
     code = (
         "import sys; from pathlib import Path; import numpy as np\n"
-        "from onnx_ci.policy.schema import Limits; from onnx_ci.verify.client import Runner\n"
+        "from onnx_ci.policy.schema import Limits; from onnx_ci.sandbox.runner import Runner\n"
         "with Runner() as runner: runner.run(Path('m.onnx'), [{'x': np.load('x.npy')}], limits=Limits())\n"
         "sys.exit('onnxruntime' in sys.modules)"
     )

@@ -243,14 +243,14 @@ class TestWholeNumbers:
         assert "must not" in one(["a"], ["b"], Tolerance(max_abs=5), np.str_).problem
 
     def test_the_hint_says_how_to_allow_it(self):
-        from onnx_ci.verify.integers import way_out
+        from onnx_ci.verify.compare import equality_hint
 
         outputs = {"y": np.array([7], np.uint8)}
-        assert "tolerance: {max_abs: 1}" in way_out([one([7], [8], dtype=np.uint8)], outputs)
-        assert "uint8 has to be equal" in way_out([one([7], [80], dtype=np.uint8)], outputs)
-        assert way_out([one([7], [7], dtype=np.uint8)], outputs) == ""
+        assert "tolerance: {max_abs: 1}" in equality_hint([one([7], [8], dtype=np.uint8)], outputs)
+        assert "uint8 has to be equal" in equality_hint([one([7], [80], dtype=np.uint8)], outputs)
+        assert equality_hint([one([7], [7], dtype=np.uint8)], outputs) == ""
         allowed = one([7], [9], Tolerance(max_abs=1), np.uint8)
-        assert way_out([allowed], outputs) == ""
+        assert equality_hint([allowed], outputs) == ""
 
 
 def test_what_a_cosine_does_not_see_is_told_only_where_it_holds():
@@ -259,3 +259,27 @@ def test_what_a_cosine_does_not_see_is_told_only_where_it_holds():
     failed = one(base, 2 * base[::-1], Tolerance(cosine=0.999)).problem
     assert "is below 0.999" in failed
     assert "does not see" not in failed
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "tolerance", "dtype", "breaches"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], Tolerance(exact=True), np.float32, ()),
+        ([1.0, 2.0], [1.0, 2.5], Tolerance(max_abs=0.1), np.float32, ("limit",)),
+        (np.arange(1.0, 17.0), 2 * np.arange(1.0, 17.0), Tolerance(cosine=0.999), np.float32, ("scale",)),
+        ([1.0, 2.0], [1.0, 2.0000002], Tolerance(exact=True), np.float32, ("bits",)),
+        ([1.0, 2.0], [1.0, np.nan], ANY, np.float32, ("odd values",)),
+        ([1, 2], [1, 3], ANY, np.int32, ("unequal",)),
+        ([1, 2], [1, 9], Tolerance(max_abs=2), np.int32, ("integers",)),
+        ([1, 2], [1], ANY, np.int32, ("shape",)),
+    ],
+)
+def test_what_is_wrong_is_a_value_too(before, after, tolerance, dtype, breaches):
+    assert one(before, after, tolerance, dtype).breaches == breaches
+
+
+def test_outputs_of_another_type_and_missing_ones_are_values_too():
+    (delta,) = compare_outputs([{"y": np.zeros(2, np.float32)}], [{"y": np.zeros(2, np.float16)}], ANY)
+    assert delta.breaches == ("type",)
+    gone, new = compare_outputs([{"a": np.zeros(1)}], [{"b": np.zeros(1)}], ANY)
+    assert (gone.breaches, new.breaches) == (("missing",), ("missing",))

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto
 from verify_models import model
 
-from onnx_ci.verify.contract import contract_breaks
+from onnx_ci.model.interface import contract_breaks
 
 BASE = (
     '<ir_version: 8, opset_import: ["": 17, "f": 1, "unused": 3], producer_name: "me">\n'

@@ -10,7 +10,7 @@ import pytest
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Evaluate, Limits
-from onnx_ci.verify.evaluate import Score, arguments, evaluate, read_metric
+from onnx_ci.verify.score import Score, arguments, evaluate, read_metric
 
 
 def spec(script: Path, **more) -> Evaluate:

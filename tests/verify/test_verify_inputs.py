@@ -14,8 +14,8 @@ from verify_models import model
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits
-from onnx_ci.verify.client import RunFailed, Runner
-from onnx_ci.verify.dtypes import numpy_dtype
+from onnx_ci.sandbox.exchange import numpy_dtype
+from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.verify.inputs import derive_feeds
 
 

@@ -11,9 +11,9 @@ import pytest
 from verify_models import model, save
 
 from onnx_ci.policy.schema import InputSpec, Limits
-from onnx_ci.verify.client import Runner
+from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.inputs import derive_feeds
-from onnx_ci.verify.verifier import Verifier
+from onnx_ci.verify.reference import Reference
 
 HEAD = '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3, "f": 1]>\n'
 TABLE = "float[11,2] t = {1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4}"
@@ -99,8 +99,8 @@ def test_what_is_made_up_runs(runner: Runner, tmp_path: Path, text: str):
         if not value.type.tensor_type.shape.dim:
             value.type.tensor_type.ClearField("shape")
     path = save(proto, tmp_path / "model.onnx")
-    made = Verifier(runner, path, proto, spec=InputSpec(), limits=Limits(seconds=60), root=tmp_path)
-    outputs = made.usable_reference()
+    made = Reference(runner, path, proto, spec=InputSpec(), limits=Limits(seconds=60), root=tmp_path)
+    outputs = made.usable_outputs()
     assert all(array.size for sample in outputs for array in sample.values())
 
 

@@ -15,8 +15,8 @@ from traps.domains import ep_context
 from verify_models import save
 
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify.client import RunFailed, Runner
-from onnx_ci.verify.libraries import custom_operators
+from onnx_ci.sandbox.runner import RunFailed, Runner
+from onnx_ci.sandbox.versions import custom_operators
 
 POLICY = 'version: 1\nmodels:\n  - {path: "*.onnx", methods: [dedupe], libraries: ["%s"]}\n'
 DOMAIN = "ai.onnx.contrib"
@@ -133,7 +133,7 @@ def test_on_the_command_line(home: Path, library: Path) -> None:
 
 
 def test_a_worker_that_loaded_a_library_runs_no_other_model(tmp_path: Path, library: Path) -> None:
-    from onnx_ci.verify.libraries import Libraries
+    from onnx_ci.sandbox.versions import Libraries
 
     feeds = [{"x": np.ones((1, 64), np.float32)}]
     path = save(halves(), tmp_path / "m.onnx")

@@ -15,7 +15,7 @@ import pytest
 from verify_models import LINEAR, LOOP, model, save
 
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify.client import RunFailed, Runner
+from onnx_ci.sandbox.runner import RunFailed, Runner
 
 X = {"x": np.ones(2, np.float32)}
 GIB = 1 << 30
@@ -123,7 +123,7 @@ sys.path[:] = {sys.path!r}
 import numpy as np
 from pathlib import Path
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify.client import Runner
+from onnx_ci.sandbox.runner import Runner
 runner = Runner()
 def end():
     while runner.pid is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from verify_models import model
 
-from onnx_ci.verify.randomness import random_nodes
+from onnx_ci.verify.noise import random_nodes
 
 BRANCHES = (
     "y = If(c) <then_branch = a () => (float[2] u) { u = RandomNormal<shape=[2]>() },"

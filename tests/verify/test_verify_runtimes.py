@@ -13,9 +13,9 @@ from verify_models import model, save
 
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify import environments
-from onnx_ci.verify.client import Runner
-from onnx_ci.verify.environments import is_installed, packages_of, requirements, version_in
+from onnx_ci.sandbox import versions
+from onnx_ci.sandbox.runner import Runner
+from onnx_ci.sandbox.versions import is_installed, packages_of, requirements, version_in
 
 OTHER = "1.21" if is_installed("1.20") else "1.20"
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "UV_OFFLINE": "1"}
@@ -64,7 +64,7 @@ def runs(done: Done) -> list[tuple[str, str, str]]:
 def test_default_optimizations_and_none(tmp_path: Path) -> None:
     save(bloated(), tmp_path / "m.onnx")
     done = call("shrink", "m.onnx", "o.onnx", "--format", "json", cwd=tmp_path)
-    ours = environments.installed()
+    ours = versions.installed()
     assert runs(done) == [(ours, "default", "passed"), (ours, "disabled", "passed")]
 
 
@@ -123,7 +123,7 @@ def test_an_original_that_another_version_can_not_run(tmp_path: Path, others: Pa
 
 
 def test_the_version_that_is_installed_needs_no_environment(tmp_path: Path, own_cache: Path) -> None:
-    series = ".".join(environments.installed().split(".")[:2])
+    series = ".".join(versions.installed().split(".")[:2])
     done = compare(tmp_path, PLAIN, PLAIN, "--runtime", series)
     assert done.code == 0
     assert len(runs(done)) == 2
@@ -158,7 +158,7 @@ def test_an_installation_that_breaks_off_leaves_nothing(
         (folder / "half").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(environments, "_install", break_off)
+    monkeypatch.setattr(versions, "_install", break_off)
     with pytest.raises(KeyboardInterrupt):
         packages_of("1.22")
     assert not list((own_cache / "runtimes").iterdir())
@@ -167,11 +167,11 @@ def test_an_installation_that_breaks_off_leaves_nothing(
 def test_of_two_that_install_at_once_one_wins(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def be_late(folder: Path, wanted: str) -> None:
         (folder / "mine").touch()
-        theirs = folder.parent / f"{wanted}-{sys.implementation.cache_tag}-{environments.platform.machine()}"
+        theirs = folder.parent / f"{wanted}-{sys.implementation.cache_tag}-{versions.platform.machine()}"
         theirs.mkdir()
         (theirs / "theirs").touch()
 
-    monkeypatch.setattr(environments, "_install", be_late)
+    monkeypatch.setattr(versions, "_install", be_late)
     found = packages_of("1.22")
     assert [path.name for path in found.iterdir()] == ["theirs"]
     assert list((own_cache / "runtimes").iterdir()) == [found]

@@ -14,9 +14,10 @@ from verify_models import HEAD, LINEAR, LOOP, model, save
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
+from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.shown import Verification
-from onnx_ci.verify.client import RunFailed, Runner
-from onnx_ci.verify.verifier import Verifier
+from onnx_ci.verify.reference import Reference
+from onnx_ci.verify.verifier import Claim, Verifier
 
 EMBED = (
     "g (int64[b,s] ids) => (float[b,s,2] y, int64[b,s] echo) <float[9,2] t = {"
@@ -37,7 +38,8 @@ def make(runner: Runner, tmp_path: Path):
     def build(proto: onnx.ModelProto, seconds: float = 30, **spec) -> Verifier:
         path = save(proto, tmp_path / "original.onnx")
         limits = Limits(seconds=seconds)
-        return Verifier(runner, path, proto, spec=InputSpec(**spec), limits=limits, root=tmp_path)
+        spec = InputSpec(**spec)
+        return Verifier(Reference(runner, path, proto, spec=spec, limits=limits, root=tmp_path))
 
     return build
 
@@ -52,10 +54,14 @@ def scaled(proto: onnx.ModelProto, factor: float) -> onnx.ModelProto:
     return copy
 
 
+def claim(path: Path, proto: onnx.ModelProto | None = None, **more) -> Claim:
+    return Claim(path=path, proto=proto or model(EMBED), **{"tolerance": TIGHT, **more})
+
+
 def check(
     verifier: Verifier, proto: onnx.ModelProto, folder: Path, tolerance: Tolerance = TIGHT
 ) -> Verification:
-    found = verifier.check(save(proto, folder / "candidate.onnx"), proto, tolerance)
+    found = verifier.check(claim(save(proto, folder / "candidate.onnx"), proto, tolerance=tolerance))
     json.dumps(asdict(found), allow_nan=False)
     return found
 
@@ -79,29 +85,29 @@ def test_a_small_change_passes_and_a_large_one_fails(make, tmp_path: Path):
 
 def test_the_reference_is_computed_once(make, tmp_path: Path):
     verifier = make(model(EMBED))
-    outputs = verifier.reference()
-    assert all(one.exact for one in verifier.noise)
+    outputs = verifier.reference.outputs()
+    assert all(one.exact for one in verifier.reference.noise)
     (tmp_path / "original.onnx").unlink()
-    assert verifier.reference() is outputs
+    assert verifier.reference.outputs() is outputs
     assert check(verifier, model(EMBED), tmp_path).status == "passed"
 
 
 def test_sensitivity_tells_echoes_apart(make, tmp_path: Path):
     verifier = make(model(EMBED))
     damaged = save(scaled(model(EMBED), -5), tmp_path / "damaged.onnx")
-    assert verifier.sensitivity(damaged, TIGHT) == {"y": "noticed", "echo": "unmoved"}
+    assert verifier.sensitivity(claim(damaged)) == {"y": "noticed", "echo": "unmoved"}
     (tmp_path / "broken.onnx").write_bytes(b"junk")
     with pytest.raises(RunFailed):
-        verifier.sensitivity(tmp_path / "broken.onnx", TIGHT)
+        verifier.sensitivity(claim(tmp_path / "broken.onnx"))
 
 
 def test_latency(make, tmp_path: Path):
     verifier = make(model(EMBED))
-    found = verifier.latency(save(model(EMBED), tmp_path / "candidate.onnx"))
+    found = verifier.latency(claim(save(model(EMBED), tmp_path / "candidate.onnx")))
     assert found.before > 0
     (tmp_path / "candidate.onnx").write_bytes(b"junk")
     with pytest.raises(RunFailed):
-        verifier.latency(tmp_path / "candidate.onnx")
+        verifier.latency(claim(tmp_path / "candidate.onnx"))
 
 
 def test_samples_are_used(make, tmp_path: Path):
@@ -139,7 +145,7 @@ def test_a_changed_interface_fails(make, tmp_path: Path):
     assert found.status == "failed"
     assert "opset of ai.onnx was 17 and is now 18" in found.reason
     path = save(other, tmp_path / "candidate.onnx")
-    assert verifier.check(path, other, TIGHT, allow=["opset"]).status == "passed"
+    assert verifier.check(claim(path, other, allowed=["opset"])).status == "passed"
 
 
 def test_a_candidate_that_does_not_run_fails(make, tmp_path: Path):
@@ -151,7 +157,7 @@ def test_a_candidate_that_does_not_run_fails(make, tmp_path: Path):
     assert found.status == "failed"
     assert "could not be run" in found.reason
     (tmp_path / "candidate.onnx").write_bytes(b"junk")
-    assert verifier.check(tmp_path / "candidate.onnx", model(EMBED), TIGHT).status == "failed"
+    assert verifier.check(claim(tmp_path / "candidate.onnx")).status == "failed"
 
 
 def test_a_candidate_that_hangs_fails(make, tmp_path: Path):
@@ -168,7 +174,7 @@ def test_an_original_that_hangs_is_not_run(make, tmp_path: Path):
     found = check(verifier, model(LOOP), tmp_path)
     assert (found.status, found.code) == ("not_run", "OCI013")
     with pytest.raises(ModelError) as caught:  # remembered: no second wait
-        verifier.reference()
+        verifier.reference.outputs()
     assert caught.value.code == "OCI013"
 
 
@@ -194,7 +200,7 @@ def test_an_original_that_never_runs_names_the_way_out(make, tmp_path: Path):
         model("g (float[N,7] x) => (float y) { a = Constant<value_ints=[7,7]>() y = Reshape(x, a) }"),
         dims={"N": 7},
     )
-    assert fixed.reference()
+    assert fixed.reference.outputs()
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def _refuse(paths: Sequence[Path], *, force: bool) -> None:
 
 def _described(sample: dict[str, Any], reasons: dict[str, str]) -> Iterator[str]:
     from onnx_ci.report.style import one_line
-    from onnx_ci.verify.dtypes import type_name
+    from onnx_ci.sandbox.exchange import type_name
     from onnx_ci.verify.sample_writing import entries
 
     for name, value in sample.items():

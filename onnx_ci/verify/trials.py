@@ -1,42 +1,36 @@
-"""One session of one model, run again and again with other weights in place of its own."""
+"""A kept session of one model, run again and again with other weights in place of its own."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify.client import Feeds, RunFailed, Runner, write_feeds
-from onnx_ci.verify.dtypes import Array
-from onnx_ci.verify.exchange import read_samples
-from onnx_ci.verify.seeding import Baked, Seeding, Unmatched
+from onnx_ci.sandbox.exchange import Array, read_samples
+from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, write_feeds
+from onnx_ci.verify.noise import Baked, Seeding, Unmatched
 
 
-class Bench:
-    """The inputs are written once, the session is kept by the worker. A context manager."""
+@dataclass(eq=False, repr=False)
+class WeightSwapSession:
+    """Write the inputs once, and let the worker keep the session. A context manager."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        model: Path,
-        feeds: Sequence[Feeds],
-        *,
-        limits: Limits,
-        spare: Collection[str],
-        seeding: Seeding | None = None,
-    ) -> None:
-        """`seeding` gives seeds to random nodes; they begin anew only in a session of their own."""
-        self.seeding = seeding
+    runner: Runner
+    model: Path
+    feeds: Sequence[Feeds]
+    _: KW_ONLY
+    limits: Limits
+    spare: Collection[str]
+    seeding: Seeding  # for random nodes; they begin anew only in a session of their own
+
+    def __post_init__(self) -> None:
         self.seeded: Path | None = None  # the model that there is a copy of
-        self.runner = runner
-        self.model = model
-        self.limits = limits
-        self.spare = sorted(spare)
-        self.folder = runner.folder()
-        write_feeds(self.folder / "feeds", feeds)
+        self.folder = self.runner.folder()
+        write_feeds(self.folder / "feeds", self.feeds)
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> WeightSwapSession:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,7 +45,7 @@ class Bench:
             "try",
             [self._ready(model or self.model)],
             self.limits,
-            spare=self.spare,
+            spare=sorted(self.spare),
             fresh=bool(self.seeding),
             feeds=str(self.folder / "feeds"),
             outputs=str(outputs),

@@ -1,4 +1,5 @@
-"""Other versions of onnxruntime, each in a folder of packages of its own, made with pip or uv and kept."""
+"""What models are run with: other versions of onnxruntime, each in a folder of its own, made with pip or uv
+and kept; and libraries of custom operators, files that the policy or the user names, never the model."""
 
 from __future__ import annotations
 
@@ -10,10 +11,14 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
+from onnx_ci.model.graph import bodies
+from onnx_ci.model.proto import ModelProto
 from onnx_ci.places import cache_home
 from onnx_ci.scratch import HeldFolder, sweep_folders
 from onnx_ci.util.text import clean
@@ -59,8 +64,8 @@ def packages_of(wanted: str) -> Path:
 
 def version_in(folder: Path) -> str:
     """The version that is in such a folder."""
-    found = distributions(name=PACKAGE, path=[str(folder)])
-    return next((one.version for one in found), "")
+    packages = distributions(name=PACKAGE, path=[str(folder)])
+    return next((one.version for one in packages), "")
 
 
 def _make(folder: Path, wanted: str) -> None:
@@ -80,9 +85,9 @@ def _make(folder: Path, wanted: str) -> None:
         ) from None
 
 
-def _put(made: Path, folder: Path) -> None:
+def _put(unfinished: Path, folder: Path) -> None:
     try:
-        made.rename(folder)
+        unfinished.rename(folder)
     except OSError:
         if not folder.is_dir():  # where it is, another was faster: theirs is as good
             raise
@@ -150,3 +155,53 @@ def _here() -> str:
 
 def _unavailable(wanted: str, why: str, hint: str) -> EnvironmentFault:
     return EnvironmentFault(f"onnxruntime {wanted} can't be installed: {why}", hint=hint)
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """Libraries of custom operators: names relative to `home`. Each has to lead to a file inside of it,
+    whatever links are on the way."""
+
+    names: tuple[str, ...] = ()
+    home: Path = Path()
+
+    def found(self) -> Iterator[Path]:
+        """The files; a ValueError where one is missing or elsewhere."""
+        home = self.home.resolve()
+        for name in self.names:
+            path = (home / name).resolve()
+            if not path.is_relative_to(home):
+                raise ValueError(f"the library {name!r} leads out of the folder it has to be in")
+            if not path.is_file():
+                raise ValueError(f"the library {name!r} is not there")
+            yield path
+
+
+NO_LIBRARIES = Libraries()
+NAME_IT = (
+    "name the library that has them, a file inside the repository:"
+    ' libraries: ["ops/libmyops.so"] in the rule, or --library'
+)
+REPLACE_IT = "name one that is there and was built for this system and this onnxruntime: libraries: [...]"
+# Domains whose operators come with onnxruntime.
+_KNOWN = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "org.pytorch.aten")
+_KNOWN_FAMILIES = ("com.microsoft", "com.ms.")
+_SHOWN = 3
+
+
+def custom_operators(proto: ModelProto) -> list[str]:
+    """The operators that neither onnxruntime nor the model itself brings along, each with its domain."""
+    own = {(function.domain, function.name) for function in proto.functions}
+    nodes = ((node.domain, node.op_type) for body in bodies(proto) for node in body.node)
+    custom = dict.fromkeys(one for one in nodes if not _is_known(one[0]) and one not in own)
+    return [f"{domain}.{op}" for domain, op in custom]
+
+
+def needs_library(operators: Sequence[str]) -> str:
+    more = len(operators) - _SHOWN
+    named = ", ".join(operators[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"it has custom operators, and no library was given for them: {clean(named)}"
+
+
+def _is_known(domain: str) -> bool:
+    return domain in _KNOWN or domain.startswith(_KNOWN_FAMILIES)

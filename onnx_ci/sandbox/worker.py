@@ -1,4 +1,4 @@
-"""The process that runs untrusted models: the only module that imports onnxruntime.
+"""The process that runs untrusted models: it alone loads onnxruntime to run them.
 
 Requests come as JSON lines on stdin, answers go as JSON lines to what was stdout when we started."""
 
@@ -7,18 +7,18 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from onnx_ci.sandbox.server import limit, private_channel, requests, runtime_errors, send
-from onnx_ci.verify import loading, timing
 
 _PROVIDERS = ["CPUExecutionProvider"]
 _WEIGHTS = "weights"
 _THREADS = 8  # more cost address space and gain little on one small sample
 _ERRORS = (RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, ArithmeticError)  # bad values
+_kept: dict[str, Any] = {}  # the session of trials, by the path of its model
 _OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "allocate memory", "out of memory")
 
 
@@ -39,16 +39,18 @@ def main(memory: int) -> None:
 
 
 def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """What came of one request: the result, or why there is none."""
+    """Return the result of one request, or why there is none."""
     stage = "library"
     try:
         _options(ort, request)
         stage = "load"
         if request["job"] in _LOADING:
             return {"kind": "ok", **_LOADING[request["job"]](ort, request)}
+        from onnx_ci.sandbox.inference import JOBS  # late: it needs the numpy that onnxruntime brought
+
         sessions = _sessions(ort, request)
         stage = "run"
-        return {"kind": "ok", **_JOBS[request["job"]](ort, sessions, request)}
+        return {"kind": "ok", **JOBS[request["job"]](ort, sessions, request)}
     except MemoryError:
         return {"kind": "memory", "message": "not enough memory for an array", "stage": stage}
     except runtime_errors(*_ERRORS) as error:
@@ -58,7 +60,14 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _load(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
-    return {**loading.measured(partial(_session, ort, request["models"][0], request))}
+    """Measure the seconds it takes to load a model, and by how many bytes that raises the most memory this
+    process ever had: it did nothing else before."""
+    before = _peak()
+    began = time.perf_counter()
+    _session(ort, request["models"][0], request)
+    seconds = time.perf_counter() - began
+    after = _peak()
+    return {"seconds": seconds, "memory": None if before is None or after is None else after - before}
 
 
 def _optimize(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -89,73 +98,17 @@ _LOADING: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def _run(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    from onnx_ci.verify import exchange, ort_values
-
-    samples = exchange.read_raw_samples(Path(request["feeds"]))
-    outputs = [ort_values.run(ort, sessions[0], sample, request["spare"]) for sample in samples]
-    exchange.write_samples(Path(request["outputs"]), outputs)
-    return {}
-
-
-def _time(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Times of runs taken in turns, so that a busy machine slows both alike."""
-    from onnx_ci.verify import exchange, ort_values
-
-    sample = exchange.read_raw_samples(Path(request["feeds"]))[0]
-    runs = [partial(ort_values.run, ort, session, sample, request["spare"]) for session in sessions]
-    return {"times": timing.take_turns(runs, request["limit"])}
-
-
-def _try(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    """A run with other weights than the model's own, which come as files, by the names of inputs."""
-    import numpy as np
-
-    from onnx_ci.verify import exchange, ort_values
-
-    weights = {
-        name: np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-        for name, file in request["weights"].items()
-    }
-    samples = exchange.read_raw_samples(Path(request["feeds"]))
-    outputs = [ort_values.run(ort, sessions[0], {**s, **weights}, request["spare"]) for s in samples]
-    exchange.write_samples(Path(request["outputs"]), outputs)
-    return {}
-
-
-def _draw(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Many runs of each sample, of which only means and some draws are handed back."""
-    from onnx_ci.verify import draws, exchange, ort_values
-
-    samples = exchange.read_raw_samples(Path(request["feeds"]))
-    runs = [partial(ort_values.run, ort, sessions[0], sample, request["spare"]) for sample in samples]
-    tallies = [draws.tallied(run, request["runs"]) for run in runs]
-    exchange.write_samples(Path(request["outputs"]), [tally.result() for tally in tallies])
-    return {"left_out": {name: why for tally in tallies for name, why in tally.left_out.items()}}
-
-
-_JOBS: dict[str, Callable[[Any, list[Any], dict[str, Any]], dict[str, Any]]] = {
-    "run": _run,
-    "time": _time,
-    "try": _try,
-    "draw": _draw,
-}
-
-
 def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
-    """New ones each time, but for trials, which use one session as long as they go on."""
+    """Load models anew each time, but for trials, which use one session as long as they go on."""
     paths = request["models"]
     if request["job"] == "try" and list(_kept) == paths and not request.get("fresh"):
         return list(_kept.values())
     _kept.clear()
     ort.set_seed(request.get("seed", 0))  # what random nodes without a seed of their own begin with
-    made = [_session(ort, path, request) for path in paths]
+    sessions = [_session(ort, path, request) for path in paths]
     if request["job"] == "try":
-        _kept.update(zip(paths, made, strict=True))
-    return made
-
-
-_kept: dict[str, Any] = {}
+        _kept.update(zip(paths, sessions, strict=True))
+    return sessions
 
 
 def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:
@@ -165,7 +118,7 @@ def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:
 def _options(ort: Any, request: dict[str, Any]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = _other_threads() if request.get("other_threads") else _threads()
+    options.intra_op_num_threads = _threads(other=request.get("other_threads", False))
     options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -176,18 +129,32 @@ def _options(ort: Any, request: dict[str, Any]) -> Any:
     return options
 
 
-def _threads() -> int:
-    return min(_THREADS, _processors())
+def _threads(*, other: bool) -> int:
+    """As many as there are processors for us; or another number, to see whether that shows."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usual = min(_THREADS, processors)
+    if other:
+        return 1 if usual > 1 else 2
+    return usual
 
 
-def _other_threads() -> int:
-    return 1 if _threads() > 1 else 2
+def _peak() -> int | None:
+    """The most memory this process had at any time. On Linux `getrusage` would tell that of the process
+    that started this one, if it was larger."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return _peak_by_rusage()
 
 
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _peak_by_rusage() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import onnx
 from onnx import TensorShapeProto, TypeProto, ValueInfoProto
@@ -20,8 +20,8 @@ TOPICS = ("inputs", "outputs", "dims", "opset", "ir", "metadata", "producer", "f
 def contract_breaks(
     before: onnx.ModelProto, after: onnx.ModelProto, *, allow: Collection[str] = ()
 ) -> list[str]:
-    """One sentence for each break; `allow` names the topics that a method is meant to change."""
-    found = {
+    """Return one sentence for each break; `allow` names the topics that may change."""
+    breaks = {
         "inputs": _values("input", before.graph.input, after.graph.input),
         "outputs": _values("output", before.graph.output, after.graph.output),
         "dims": _dims(before, after),
@@ -31,22 +31,34 @@ def contract_breaks(
         "producer": _producer(before, after),
         "functions": _functions(before, after),
     }
-    return [sentence for topic in TOPICS if topic not in allow for sentence in found[topic]]
+    return [sentence for topic in TOPICS if topic not in allow for sentence in breaks[topic]]
 
 
 def _values(kind: str, before: Sequence[ValueInfoProto], after: Sequence[ValueInfoProto]) -> Iterator[str]:
-    old, new = {v.name: v for v in before}, {v.name: v for v in after}
-    yield from (f"{kind} {name!r} is gone" for name in old if name not in new)
-    yield from (f"{kind} {name!r} is new" for name in new if name not in old)
-    if old.keys() == new.keys() and [v.name for v in before] != [v.name for v in after]:
-        yield f"the order of the {kind}s changed: {_listed(old)} became {_listed(new)}"
-    yield from (sentence for sentence, sizes_too in _retyped(kind, before, after) if sizes_too)
+    old, new = [value.name for value in before], [value.name for value in after]
+    yield from _gone_or_new(kind, old, new)
+    if old != new and set(old) == set(new):
+        yield f"the order of the {kind}s changed: {', '.join(old)} became {', '.join(new)}"
+    for sentence, sizes_too in _retyped(kind, before, after):
+        if sizes_too:
+            yield sentence
+
+
+def _gone_or_new(kind: str, old: Collection[str], new: Collection[str]) -> Iterator[str]:
+    for name in old:
+        if name not in new:
+            yield f"{kind} {name!r} is gone"
+    for name in new:
+        if name not in old:
+            yield f"{kind} {name!r} is new"
 
 
 def _dims(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
     inputs = _retyped("input", before.graph.input, after.graph.input)
     outputs = _retyped("output", before.graph.output, after.graph.output)
-    yield from (sentence for sentence, sizes_too in (*inputs, *outputs) if not sizes_too)
+    for sentence, sizes_too in (*inputs, *outputs):
+        if not sizes_too:
+            yield sentence
 
 
 def _retyped(
@@ -112,7 +124,9 @@ def _opsets(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
             yield f"opset of {domain} was {version} and is now {new[domain]}"
         elif domain not in new and domain in used:
             yield f"opset import of {domain} is gone although its operators are used"
-    yield from (f"opset import of {domain} {new[domain]} is new" for domain in new if domain not in old)
+    for domain, version in new.items():
+        if domain not in old:
+            yield f"opset import of {domain} {version} is new"
 
 
 def _imports(proto: onnx.ModelProto) -> dict[str, int]:
@@ -126,13 +140,10 @@ def _domain(name: str) -> str:
 def _metadata(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
     old = {p.key: p.value for p in before.metadata_props if p.key not in OWN}
     new = {p.key: p.value for p in after.metadata_props if p.key not in OWN}
-    yield from _mapping("metadata", old, new)
-
-
-def _mapping(kind: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
-    yield from (f"{kind} {key!r} is gone" for key in old if key not in new)
-    yield from (f"{kind} {key!r} is new" for key in new if key not in old)
-    yield from (f"{kind} {key!r} changed" for key in old if key in new and old[key] != new[key])
+    yield from _gone_or_new("metadata", old, new)
+    for key in old:
+        if key in new and old[key] != new[key]:
+            yield f"metadata {key!r} changed"
 
 
 def _producer(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
@@ -153,9 +164,7 @@ def _functions(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]
     old = {f"{_domain(f.domain)}.{f.name}" for f in before.functions}
     new = {f"{_domain(f.domain)}.{f.name}" for f in after.functions}
     called = {f"{_domain(node.domain)}.{node.op_type}" for body in bodies(after) for node in body.node}
-    yield from (f"function {name} is gone although it is called" for name in sorted((old - new) & called))
-    yield from (f"function {name} is new" for name in sorted(new - old))
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    return ", ".join(names)
+    for name in sorted((old - new) & called):
+        yield f"function {name} is gone although it is called"
+    for name in sorted(new - old):
+        yield f"function {name} is new"

@@ -68,10 +68,10 @@ def _from_json(line: str, metric: str) -> float | None:
     if not line.lstrip().startswith("{"):
         return None
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    value = found.get(metric) if isinstance(found, dict) else None
+    value = document.get(metric) if isinstance(document, dict) else None
     return _number(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -1,0 +1,197 @@
+"""What the worker does with models it has loaded: run, run often, time, try other weights."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnx_ci.sandbox.exchange import EXOTIC, Array, Raw, is_float, is_text, read_raw_samples, write_samples
+from onnx_ci.sandbox.timing import take_turns
+
+Handler = Callable[[Any, list[Any], dict[str, Any]], dict[str, Any]]
+TRACKED = 256  # elements of an output whose every draw is kept
+
+
+def _run_once(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Run every sample; other weights than the model's own may come as files, by the names of inputs."""
+    weights = {}
+    for name, file in request.get("weights", {}).items():
+        weights[name] = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+    samples = read_raw_samples(Path(request["feeds"]))
+    outputs = [run(ort, sessions[0], {**sample, **weights}, request["spare"]) for sample in samples]
+    write_samples(Path(request["outputs"]), outputs)
+    return {}
+
+
+def _time(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Time runs taken in turns, so that a busy machine slows both alike."""
+    sample = read_raw_samples(Path(request["feeds"]))[0]
+    runs = [partial(run, ort, session, sample, request["spare"]) for session in sessions]
+    return {"times": take_turns(runs, request["limit"])}
+
+
+def _draw(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Run each sample many times, and hand back only means and some draws: not every run has to travel."""
+    results, left_out = [], {}
+    for sample in read_raw_samples(Path(request["feeds"])):
+        tally = Tally()
+        for _ in range(request["runs"]):
+            tally.add(run(ort, sessions[0], sample, request["spare"]))
+        results.append(tally.result())
+        left_out.update(tally.left_out)
+    write_samples(Path(request["outputs"]), results)
+    return {"left_out": left_out}
+
+
+JOBS: dict[str, Handler] = {"run": _run_once, "try": _run_once, "time": _time, "draw": _draw}
+
+
+def run(
+    ort: Any, session: Any, feeds: Mapping[str, Any], spare: Collection[str] = ()
+) -> dict[str, Array | Raw]:
+    """One inference; `ort` is handed in because only the worker may import onnxruntime.
+
+    Of two models that are fed alike, one may lack `spare` inputs: constants that were taken out of the other.
+    """
+    known = {value.name for value in session.get_inputs()}
+    feeds = {name: value for name, value in feeds.items() if name in known or name not in spare}
+    names = [output.name for output in session.get_outputs()]
+    if _is_plain(session):
+        values = session.run(None, feeds)
+        return dict(item for name, value in zip(names, values, strict=True) for item in flat(name, value))
+    fed = {name: _to_ort(ort, value) for name, value in feeds.items()}
+    results = session.run_with_ort_values(None, fed)
+    return {name: _from_ort(value) for name, value in zip(names, results, strict=True)}
+
+
+def flat(name: str, value: Any) -> Iterator[tuple[str, Array]]:
+    """A sequence becomes name[0], name[1]…, a map its keys and its values, nothing no entry at all."""
+    if isinstance(value, np.ndarray):
+        yield name, value
+    elif isinstance(value, list):
+        yield f"{name}.length", np.array(len(value))
+        if value and all(isinstance(item, dict) for item in value):
+            yield from _maps(name, value)
+        else:
+            for index, item in enumerate(value):
+                yield from flat(f"{name}[{index}]", item)
+    elif isinstance(value, dict):
+        yield f"{name}.keys", np.array(list(value))
+        yield f"{name}.values", np.array(list(value.values()))
+    elif value is not None:
+        yield name, np.asarray(value)
+
+
+def _maps(name: str, rows: list[dict[Any, Any]]) -> Iterator[tuple[str, Array]]:
+    """ZipMap gives one map a row, all with the same keys: one array of each is easier to compare."""
+    if all(row.keys() == rows[0].keys() for row in rows):
+        yield f"{name}.keys", np.array(list(rows[0]))
+        yield f"{name}.values", np.array([list(row.values()) for row in rows])
+        return
+    for index, row in enumerate(rows):
+        yield from flat(f"{name}[{index}]", row)
+
+
+def _is_plain(session: Any) -> bool:
+    types = [value.type for value in [*session.get_inputs(), *session.get_outputs()]]
+    return not any(_exotic(kind) for kind in types)
+
+
+def _exotic(kind: str) -> str | None:
+    name = kind.removeprefix("tensor(").removesuffix(")")
+    return name if name in EXOTIC else None
+
+
+def _to_ort(ort: Any, value: Array | Raw) -> Any:
+    if not isinstance(value, Raw):
+        return ort.OrtValue.ortvalue_from_numpy(np.array(value, order="C"))
+    result = ort.OrtValue.ortvalue_from_shape_and_type(list(value.bits.shape), EXOTIC[value.name].code)
+    packed = _pack(value.bits, EXOTIC[value.name].bits).tobytes()
+    ctypes.memmove(result.data_ptr(), packed, len(packed))
+    return result
+
+
+def _from_ort(value: Any) -> Array | Raw:
+    name = _exotic(value.data_type())
+    if name is None:
+        return np.asarray(value.numpy())
+    shape, bits = tuple(value.shape()), EXOTIC[name].bits
+    count = int(np.prod(shape, dtype=np.int64))
+    data = np.frombuffer(ctypes.string_at(value.data_ptr(), (count * bits + 7) // 8), np.uint8)
+    return Raw(_unpack(data, bits, count).reshape(shape), name)
+
+
+def _pack(bits: Array, width: int) -> Array:
+    """Elements of less than a byte share bytes, the first in the lowest bits."""
+    if width >= 8:
+        return bits
+    per_byte = 8 // width
+    padded = np.zeros((bits.size + per_byte - 1) // per_byte * per_byte, np.uint8)
+    padded[: bits.size] = bits.reshape(-1) & (2**width - 1)
+    columns = padded.reshape(-1, per_byte)
+    packed: Array = np.bitwise_or.reduce([columns[:, i] << (width * i) for i in range(per_byte)])
+    return packed
+
+
+def _unpack(data: Array, width: int, count: int) -> Array:
+    if width >= 8:
+        return data.view(np.uint16 if width == 16 else np.uint8)
+    per_byte = 8 // width
+    columns = np.stack([(data >> (width * i)) & (2**width - 1) for i in range(per_byte)], axis=1)
+    return columns.reshape(-1)[:count]
+
+
+class Tally:
+    """Means in float64 over all runs. What has another shape in another run is left out, and named."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Array] = {}
+        self.steady: dict[str, Array] = {}  # integers and the like that never changed: they must not
+        self.draws: dict[str, list[Array]] = {}
+        self.left_out: dict[str, str] = {}
+        self.runs = 0
+
+    def add(self, outputs: Mapping[str, Any]) -> None:
+        for name in {*outputs, *self.sums}:
+            why = self._unfit(name, outputs.get(name))
+            if why:
+                self.left_out.setdefault(name, why)
+        for name, value in outputs.items():
+            if name not in self.left_out:
+                self._watch(name, value)
+                self._count(name, value.astype(np.float64))
+        self.runs += 1
+
+    def _unfit(self, name: str, value: Any) -> str:
+        if value is None or (self.runs and name not in self.sums):
+            return "is not there in every run"
+        if not isinstance(value, np.ndarray) or is_text(value.dtype) or value.dtype.kind == "c":
+            return "has no mean"
+        known = self.sums.get(name)
+        return "has another shape each run" if known is not None and known.shape != value.shape else ""
+
+    def _watch(self, name: str, value: Array) -> None:
+        if not self.runs and not is_float(value.dtype):
+            self.steady[name] = value
+        elif name in self.steady and not np.array_equal(self.steady[name], value):
+            del self.steady[name]
+
+    def _count(self, name: str, value: Array) -> None:
+        self.sums[name] = value if name not in self.sums else self.sums[name] + value
+        flat = value.reshape(-1)
+        places = np.linspace(0, flat.size - 1, min(flat.size, TRACKED)).astype(np.int64)
+        self.draws.setdefault(name, []).append(flat[places])
+
+    def result(self) -> dict[str, Array]:
+        """`mean` and `draws` (a row each run) of every output, by its name."""
+        kept = [name for name in self.sums if name not in self.left_out]
+        means = {f"mean {name}": self._mean(name) for name in kept}
+        return {**means, **{f"draws {name}": np.stack(self.draws[name]) for name in kept}}
+
+    def _mean(self, name: str) -> Array:
+        return self.steady.get(name, np.asarray(self.sums[name] / self.runs))

@@ -1,0 +1,309 @@
+"""Run models in a worker process that may crash, hang or exhaust its memory without harming us."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal, NamedTuple, cast
+
+from onnx_ci.errors import EnvironmentFault, ModelError
+from onnx_ci.policy.schema import Limits
+from onnx_ci.sandbox.exchange import Array, Value, read_samples, write_samples
+from onnx_ci.sandbox.process import ChildProcess, Died, memory_for
+from onnx_ci.sandbox.timing import ratio_of
+from onnx_ci.sandbox.versions import NO_LIBRARIES, Libraries, is_installed, packages_of, version_in
+from onnx_ci.scratch import new_folder
+from onnx_ci.shown import Latency
+from onnx_ci.util.text import clean
+
+WORKER = "onnx_ci.sandbox.worker"
+Feeds = Mapping[str, Value]
+FailureKind = Literal["error", "crash", "timeout", "memory"]  # "error": onnxruntime said no
+Stage = Literal["library", "load", "run"]
+
+
+class RunFailed(ModelError):
+    """A model could not be run. At the stage "load" no input would have helped; at the stage "library" a
+    library of operators is to blame. `status` is what onnxruntime calls the error: "InvalidGraph"…"""
+
+    def __init__(self, kind: FailureKind, message: str, *, stage: Stage = "run", status: str = "") -> None:
+        super().__init__(message, code="OCI005" if kind == "error" else "OCI013")
+        self.kind = kind
+        self.stage = stage
+        self.status = status
+
+
+class Unrunnable(ModelError):
+    """No inputs run the original; `failure` is the first that was tried."""
+
+    def __init__(self, message: str, *, hint: str, failure: RunFailed) -> None:
+        super().__init__(message, hint=hint, code=failure.code)
+        self.failure = failure
+
+
+class Load(NamedTuple):
+    """Seconds, and bytes of memory at the worst moment where that can be told."""
+
+    seconds: float
+    memory: int | None
+
+
+class VersionedRunner(NamedTuple):
+    """A runner with another version of onnxruntime."""
+
+    runner: Runner
+    version: str
+
+
+class Host:
+    """Own the worker of a runner: start it when needed, replace it when it dies, clean up after it.
+
+    Not for several threads at once. `packages` is a folder with another onnxruntime than ours."""
+
+    def __init__(self, packages: Path | None = None) -> None:
+        self.packages = packages
+        self.temp: Path | None = None
+        self._worker: ChildProcess | None = None
+        self._loaded: tuple[str, ...] = ()
+        self._numbers = itertools.count()
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id while there is one."""
+        return None if self._worker is None else self._worker.pid
+
+    def started(self, memory: int, libraries: Sequence[str] = ()) -> ChildProcess:
+        """Return a worker that has loaded these libraries and no others: foreign code may do anything to the
+        process it is loaded into."""
+        worker = self._worker
+        if worker is not None:
+            same = worker.memory == memory and self._loaded == tuple(libraries)
+            if not same or not worker.alive:
+                self.stop()
+        if self._worker is None:
+            self._worker = ChildProcess(WORKER, memory, self._home(), packages=self.packages)
+            self._loaded = tuple(libraries)
+        return self._worker
+
+    def ask(self, request: dict[str, Any], *, memory: int, seconds: float) -> dict[str, Any]:
+        worker = self.started(memory, request["libraries"])
+        try:
+            return worker.ask(request, seconds=seconds)
+        except BaseException:  # dead, or interrupted halfway: the next answer would belong to this question
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+
+    def close(self) -> None:
+        self.stop()
+        if self.temp is not None:
+            shutil.rmtree(self.temp, ignore_errors=True)
+            self.temp = None
+
+    def folder(self) -> Path:
+        """Make a folder to exchange files with the worker."""
+        folder = self._home() / str(next(self._numbers))
+        folder.mkdir()
+        return folder
+
+    def _home(self) -> Path:
+        if self.temp is None:
+            self.temp = new_folder()
+        return self.temp
+
+
+class Runner:
+    """Run models in a worker of its own, under the settings it was made with. A context manager; not for
+    several threads at once."""
+
+    def __init__(
+        self,
+        packages: Path | None = None,
+        *,
+        optimize: bool = True,
+        libraries: Libraries = NO_LIBRARIES,
+        worker_of: Runner | None = None,
+    ) -> None:
+        """`packages` is a folder with another onnxruntime than ours; `optimize` is for default optimizations
+        or none at all; with `worker_of`, the worker is that of another runner, and goes with it."""
+        self.host: Host = Host(packages) if worker_of is None else worker_of.host
+        self.optimize = optimize
+        self.libraries = libraries
+        self._others: dict[str, Runner] = {} if worker_of is None else worker_of._others
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.host.close()
+        while self._others:
+            self._others.popitem()[1].close()
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id while there is one."""
+        return self.host.pid
+
+    def using(self, *, optimize: bool | None = None, libraries: Libraries | None = None) -> Runner:
+        """Return a runner with the same worker and other settings."""
+        return Runner(
+            optimize=self.optimize if optimize is None else optimize,
+            libraries=self.libraries if libraries is None else libraries,
+            worker_of=self,
+        )
+
+    def of_version(self, wanted: str) -> VersionedRunner | None:
+        """Return one with this onnxruntime and our settings, closed with us; None where we are that."""
+        if is_installed(wanted):
+            return None
+        packages = packages_of(wanted)
+        if wanted not in self._others:
+            self._others[wanted] = Runner(packages)
+        other = self._others[wanted].using(optimize=self.optimize, libraries=self.libraries)
+        return VersionedRunner(other, version_in(packages))
+
+    def apart(self) -> Runner:
+        """Return one with our settings and a process that has done nothing yet; to be closed by itself."""
+        return Runner(self.host.packages, optimize=self.optimize, libraries=self.libraries)
+
+    def run(
+        self,
+        model: Path,
+        feeds: Sequence[Feeds],
+        *,
+        limits: Limits,
+        spare: Collection[str] = (),
+        seed: int = 0,
+        other_threads: bool = False,
+    ) -> list[dict[str, Array]]:
+        """Return the outputs by name, one dict a sample. Feeds named in `spare` go to models that ask
+        for them. Each call is a session of its own; `seed` is what random nodes without one begin with."""
+        with self._feeding(feeds, spare) as given:
+            self.ask("run", [model], limits, seed=seed, other_threads=other_threads, **given)
+            return read_samples(Path(given["outputs"]))
+
+    def draw(
+        self,
+        model: Path,
+        feeds: Sequence[Feeds],
+        *,
+        runs: int,
+        limits: Limits,
+        spare: Collection[str] = (),
+        seed: int = 0,
+    ) -> tuple[list[dict[str, Array]], Mapping[str, str]]:
+        """Run each sample many times in one session. Return means and draws of outputs, and which outputs
+        were left out, with the reason. Random nodes without a seed begin with `seed` and draw on."""
+        with self._feeding(feeds, spare) as given:
+            answer = self.ask("draw", [model], limits, runs=runs, seed=seed, **given)
+            return read_samples(Path(given["outputs"])), answer["left_out"]
+
+    def time(
+        self,
+        a: Path,
+        b: Path,
+        feeds: Sequence[Feeds],
+        *,
+        limits: Limits,
+        spare: Collection[str] = (),
+        limit: float | None = None,
+    ) -> Latency:
+        """Time both on the first sample, in turns; longer where it is not plain whether `limit` is kept."""
+        with self._feeding(feeds[:1], spare) as given:
+            before, after = self.ask("time", [a, b], limits, limit=limit, **given)["times"]
+        ratio = ratio_of(before, after)
+        return Latency(
+            before=median(before),
+            after=median(after),
+            ratio=ratio.typical,
+            low=ratio.low,
+            high=ratio.high,
+            rounds=len(before),
+        )
+
+    def load(self, model: Path, *, limits: Limits) -> Load:
+        """Measure what loading takes. Only the first answer of a runner means something."""
+        answer = self.ask("load", [model], limits)
+        return Load(answer["seconds"], answer["memory"])
+
+    def operators(self) -> set[tuple[str, str]]:
+        """Return domain and name of all operators that this onnxruntime knows. Not every build can say."""
+        answer = self.ask("operators", [], Limits())
+        return {(domain, name) for domain, name in answer["operators"]}
+
+    def optimized(self, model: Path, target: Path, *, limits: Limits) -> None:
+        """Write the model as onnxruntime would run it, but for the values of its tensors."""
+        self.ask("optimize", [model], limits, target=str(target))
+
+    def ask(self, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> dict[str, Any]:
+        """Return the worker's answer to one request."""
+        paths = [os.path.abspath(path) for path in models]  # noqa: PTH100 - a symlink stays what it is
+        settings = {"optimize": self.optimize, "libraries": self._libraries()}
+        request = {"job": job, "models": paths, **settings, **more}
+        try:
+            answer = self.host.ask(request, memory=memory_for(models, limits.memory), seconds=limits.seconds)
+        except Died as death:
+            raise RunFailed(cast(FailureKind, death.kind), death.said("onnxruntime")) from None
+        if answer["kind"] != "ok":
+            self._refuse(answer)
+        return answer
+
+    def folder(self) -> Path:
+        """Make a folder to exchange files with the worker; it goes with the runner at the latest."""
+        return self.host.folder()
+
+    @contextmanager
+    def _feeding(self, feeds: Sequence[Feeds], spare: Collection[str]) -> Iterator[dict[str, Any]]:
+        """Write feeds for one request, and give the part of the request that says where they are."""
+        folder = self.folder()
+        try:
+            write_feeds(folder / "feeds", feeds)
+            yield {
+                "feeds": str(folder / "feeds"),
+                "outputs": str(folder / "outputs"),
+                "spare": sorted(spare),
+            }
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _libraries(self) -> list[str]:
+        try:
+            return [str(path) for path in self.libraries.found()]
+        except ValueError as error:
+            raise RunFailed("error", str(error), stage="library") from None
+
+    def _refuse(self, answer: dict[str, Any]) -> None:
+        message = clean(answer["message"])
+        if answer["kind"] == "environment":
+            self.host.stop()
+            apart = self.host.packages
+            hint = f"remove {apart}: it is made anew" if apart else "run: pip install --upgrade onnxruntime"
+            raise EnvironmentFault(message, hint=hint)
+        if answer["kind"] == "memory":
+            self.host.stop()  # what is left of it is fragmented
+            message = f"it needs more memory than the limit allows ({message})"
+        if answer["stage"] == "library":
+            message = f"its library of operators can't be loaded: {message}"
+        raise RunFailed(answer["kind"], message, stage=answer["stage"], status=answer.get("status", ""))
+
+
+def write_feeds(folder: Path, feeds: Sequence[Feeds]) -> None:
+    try:
+        write_samples(folder, feeds)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"the temporary folder {folder.parent.parent} can't be written: {error.strerror}",
+            hint="free some space, or set TMPDIR to a folder that has it",
+        ) from None

@@ -1,0 +1,227 @@
+"""The proof that a candidate may take the place of its original: one list of stages, whoever asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from onnx_ci.errors import ModelError
+from onnx_ci.model.container import Model, values_beside
+from onnx_ci.model.proto import PROTOBUF_LIMIT
+from onnx_ci.model.save import write_runnable
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, Rule, Tolerance
+from onnx_ci.sandbox.runner import RunFailed, Runner
+from onnx_ci.sandbox.versions import Libraries
+from onnx_ci.shown import Latency, Proof, Verification
+from onnx_ci.verify.fusions import Fusions
+from onnx_ci.verify.reference import Reference
+from onnx_ci.verify.score import evaluate
+from onnx_ci.verify.sensitivity import Sensitivity
+from onnx_ci.verify.verifier import SOME, Claim, ComparedOutputs, Runtimes, Verifier
+
+EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A candidate as it is handed in for proof."""
+
+    path: Path
+    model: Model
+    changes: Collection[str] = ()  # parts of the interface that it may change
+    bitwise: bool = False  # exact by construction
+    rounded: tuple[Model, Model] | None = None  # the model before and after what is not exact by construction
+    foreign: bool = False  # not made from the original: another model to compare it with
+    each: bool = True  # whether every changed tensor has to show by itself
+
+
+@dataclass(eq=False, repr=False)
+class Prover:
+    """Prove candidates of one original. Its reference is found once."""
+
+    rule: Rule
+    original: Model
+    runner: Runner
+    scratch: Path
+    _: KW_ONLY
+    home: Path
+    timed: bool = False  # also where the rule has no limit for that
+
+    def __post_init__(self) -> None:
+        self.runner = self.runner.using(libraries=Libraries(self.rule.libraries, self.home))
+
+    def prove(self, candidate: Submission) -> Proof:
+        """Take a candidate through all stages, until one does not hold."""
+        last: list[Stage] = [self._latency, self._score, self._fusions]
+        return self._through([*self._verifying, *last], candidate)
+
+    def verify(self, candidate: Submission) -> Verification:
+        """Say what running it shows, whether that means anything, and whether it holds in every runtime."""
+        return self._through(self._verifying, candidate).verification
+
+    def compare(self, other: Submission, tolerance: Tolerance) -> ComparedOutputs:
+        """Compare the outputs of another model with the original's."""
+        return self.verifier.compare(replace(self._claim(other), tolerance=tolerance))
+
+    def resembles(self, candidate: Submission) -> bool:
+        """Tell whether a model is still a form of the original: within the tolerance that is built in,
+        whatever the rule asks for today."""
+        claim = replace(self._claim(candidate), tolerance=DEFAULT_TOLERANCE)
+        return self.verifier.check(claim).status == "passed"
+
+    def feeds(self) -> Sequence[Mapping[str, Any]]:
+        """Return the inputs that verification uses, for methods that calibrate."""
+        return self.reference.feeds()
+
+    @cached_property
+    def reference(self) -> Reference:
+        return Reference(
+            self.runner,
+            self._runnable(self.original, self.original.path, "original.onnx"),
+            self.original.proto,
+            spec=self.rule.inputs,
+            limits=self.rule.limits,
+            root=self.home,
+            stored=values_beside(self.original),
+        )
+
+    @cached_property
+    def planning(self) -> Reference:
+        """What plans are made on: somewhat more inputs than one candidate is first looked at with."""
+        spec = self.rule.inputs
+        return self.reference if spec.samples else self.reference.on(count=SOME, seed=spec.seed)
+
+    @cached_property
+    def verifier(self) -> Verifier:
+        return Verifier(self.reference)
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(self.verifier, self.original, self.scratch)
+
+    @cached_property
+    def runtimes(self) -> Runtimes:
+        return Runtimes(self.reference, self.rule.runtimes)
+
+    @cached_property
+    def fusions(self) -> Fusions:
+        return Fusions(self.runner, self.reference.original, self.rule.limits)
+
+    @property
+    def _verifying(self) -> list[Stage]:
+        return [self._outputs, self._further_inputs, self._sensitivity, self._runtimes]
+
+    def _through(self, stages: Sequence[Stage], candidate: Submission) -> Proof:
+        claim = self._claim(candidate)
+        proof = Proof(accepted=True, verification=Verification(status="passed"))
+        for stage in stages:
+            proof = stage(proof, claim, candidate)
+            if proof.verification.status != "passed":
+                return replace(proof, accepted=False)
+        return proof
+
+    def _claim(self, candidate: Submission) -> Claim:
+        tolerance = self.rule.tolerance
+        return Claim(
+            path=self._runnable(candidate.model, candidate.path, "candidate.onnx"),
+            proto=candidate.model.proto,
+            tolerance=exact_tolerance(tolerance) if candidate.bitwise else tolerance,
+            allowed=candidate.changes,
+            extra=values_beside(candidate.model),
+        )
+
+    def _runnable(self, model: Model, path: Path, name: str) -> Path:
+        """Return a file that onnxruntime can read: under a name that is text, and past protobuf's limit with
+        its weights outside."""
+        if _is_text(path) and path.stat().st_size <= PROTOBUF_LIMIT:
+            return path
+        copy = self.scratch / "runnable" / name
+        copy.parent.mkdir(exist_ok=True)
+        write_runnable(model, copy)
+        return copy
+
+    def _outputs(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
+        return replace(proof, verification=self.verifier.check(claim))
+
+    def _further_inputs(self, proof: Proof, claim: Claim, candidate: Submission) -> Proof:
+        if candidate.bitwise:
+            return proof
+        return replace(proof, verification=self.verifier.recheck(proof.verification, claim))
+
+    def _sensitivity(self, proof: Proof, claim: Claim, candidate: Submission) -> Proof:
+        passed, model = proof.verification, candidate.model
+        if candidate.foreign:
+            found = self.sensitivity.check_pair(passed, model, claim.tolerance)
+        else:
+            whole = candidate.bitwise or not candidate.each
+            rounded = None if whole else candidate.rounded or (self.original, model)
+            found = self.sensitivity.check(passed, model, claim.tolerance, rounded)
+        return replace(proof, verification=found)
+
+    def _runtimes(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
+        return replace(proof, verification=self.runtimes.check(proof.verification, claim))
+
+    def _latency(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
+        allowed = self.rule.budget.latency
+        if allowed is None and not self.timed:
+            return proof
+        try:
+            latency = self.verifier.latency(claim, limit=allowed)
+            if allowed is None or latency.ratio <= allowed:
+                return replace(proof, latency=self.verifier.with_loading(latency, claim))
+        except RunFailed as error:
+            if allowed is None:
+                return proof
+            return _failed(proof, str(error), "OCI013")
+        return _failed(replace(proof, latency=latency), slowness(latency, allowed), "OCI010")
+
+    def _score(self, proof: Proof, _: Claim, candidate: Submission) -> Proof:
+        if self.rule.evaluate is None:
+            return proof
+        try:
+            score = evaluate(
+                self.rule.evaluate,
+                original=self.original.path,
+                candidate=candidate.path,
+                root=self.home,
+                limits=self.rule.limits,
+            )
+        except ModelError as error:
+            unsure = replace(
+                proof.verification, status="not_run", reason=error.message, code=error.code, hint=error.hint
+            )
+            return replace(proof, verification=unsure)
+        return _failed(proof, score.problem, "OCI016") if score.problem else proof
+
+    def _fusions(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
+        optimized = self.fusions.against(claim.path)
+        return replace(proof, verification=replace(proof.verification, optimized=optimized))
+
+
+Stage = Callable[[Proof, Claim, Submission], Proof]
+
+
+def slowness(latency: Latency, allowed: float) -> str:
+    """Too slow for sure, or not shown to be fast enough in the time there is: neither is put in place."""
+    how = "takes longer than" if latency.low > allowed else "could not be shown to keep to"
+    return f"{how} {allowed:.0%} of the original's time: {latency.words}"
+
+
+def exact_tolerance(tolerance: Tolerance) -> Tolerance:
+    """An exact method has to hold far more than the rule asks for, whatever the rule asks for."""
+    return replace(tolerance, sqnr=max(tolerance.sqnr or 0.0, EXACT_SQNR))
+
+
+def _failed(proof: Proof, reason: str, code: str) -> Proof:
+    return replace(proof, verification=replace(proof.verification, status="failed", reason=reason, code=code))
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,327 @@
+"""The original as a reference: inputs that run it, the user's own or made up, and the outputs they give."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from onnx_ci.errors import ModelError
+from onnx_ci.policy.schema import InputSpec, Limits
+from onnx_ci.sandbox.exchange import Array, is_float
+from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable
+from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, needs_library
+from onnx_ci.shown import Noise
+from onnx_ci.verify.branches import Side, both_ways, not_taken
+from onnx_ci.verify.compare import is_graded, same_outputs
+from onnx_ci.verify.inputs import Deriver, derive_feeds, deriver_of
+from onnx_ci.verify.metrics import batched
+from onnx_ci.verify.noise import OTHER_DRAWS, Seeding, noise_of, random_nodes, refuse_gross
+from onnx_ci.verify.other_sizes import of_other_sizes
+from onnx_ci.verify.samples import load_samples
+from onnx_ci.verify.trials import WeightSwapSession
+from onnx_ci.verify.wiring import Wiring
+
+GIVE = "give inputs that run: inputs: {samples: [...]}, or sizes: inputs: {dims: {NAME: SIZE}}"
+_HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
+_MANY = 8  # samples that are asked for where some are to be of other sizes, and how many of them
+_SIZES = 2
+_SCARCE = ("timeout", "memory")  # what one thread, or a second session, may lack
+
+ArrayOutputs = list[dict[str, Array]]
+FedOutputs = tuple[Sequence[Feeds], ArrayOutputs]  # inputs, and the outputs they give
+
+
+@dataclass(eq=False, repr=False)
+class Reference:
+    """One original, the inputs that run it and the outputs they give; each is found once.
+
+    A seeded copy of the original stands in where its nodes draw random numbers."""
+
+    runner: Runner
+    original: Path
+    proto: onnx.ModelProto
+    _: KW_ONLY
+    spec: InputSpec
+    limits: Limits
+    root: Path
+    stored: Feeds = field(default_factory=dict)  # inputs that belong to the model itself, kept beside it
+    like: Reference | None = None  # one for the same original, so that its noise is measured once
+    given: Sequence[Feeds] | None = None  # inputs found elsewhere, so that none are searched for
+
+    def __post_init__(self) -> None:
+        self.seeding = Seeding(self.proto, self.spec.seed)
+        self.took = 0.0  # seconds to find inputs and run them
+        self._feeds: Sequence[Feeds] = self.given or ()
+        self._outputs: ArrayOutputs | None = None
+        self._untaken: Sequence[Side] | None = None
+        self._failure: ModelError | None = None
+
+    def under(self, runner: Runner, *, samples: int | None = None) -> Reference:
+        """Return the same original and inputs, or the first of them, in another runtime."""
+        return replace(self, runner=runner, like=self, given=self.feeds()[:samples])
+
+    def on(self, *, count: int, seed: int) -> Reference:
+        """Return the same original on other inputs: so many at least, made up from another seed."""
+        spec = replace(self.spec, count=max(count, self.spec.count), seed=seed)
+        return replace(self, spec=spec, like=self)
+
+    def outputs(self) -> ArrayOutputs:
+        """Return the original's outputs. The first failure is final: a second search would find the same."""
+        if self._failure is not None:
+            raise self._failure
+        if self._outputs is None:
+            began = time.monotonic()
+            try:
+                self._feeds, self._outputs = self._find()
+                self.took = time.monotonic() - began
+            except ModelError as error:
+                self._failure = error
+                raise
+        return self._outputs
+
+    def feeds(self) -> Sequence[Feeds]:
+        """Return the inputs that run the original."""
+        self.outputs()
+        return self._feeds
+
+    def feeds_for(self, extra: Feeds | None = None) -> tuple[Sequence[Feeds], set[str]]:
+        """Return feeds for either model, and the names of those that only one of them may ask for."""
+        feeds = self.feeds()
+        if extra:
+            feeds = [{**sample, **extra} for sample in feeds]
+        return feeds, {*self.stored, *(extra or {})}
+
+    @property
+    def sample_count(self) -> int:
+        """How many inputs were found; none before they are asked for."""
+        return len(self._feeds)
+
+    @property
+    def untaken(self) -> Sequence[Side]:
+        """Branches of Ifs that none of the inputs takes: what is in there is not verified."""
+        feeds = self.feeds()
+        if self._untaken is None:
+            wiring = Wiring(self.proto)
+            self._untaken = not_taken(self.runner, self.original, wiring, feeds, limits=self.limits)
+        return self._untaken
+
+    @cached_property
+    def batched(self) -> frozenset[str]:
+        """Outputs with an answer for each member of a batch."""
+        return batched(self.proto, self.feeds(), self.outputs())
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether any output has values in between: what has not is equal or wrong, however near."""
+        return is_graded(self.outputs())
+
+    @cached_property
+    def random_shows(self) -> bool:
+        """Whether random numbers reach an output: an input may scale them to nothing."""
+        feeds, _ = self.feeds_for()
+        try:
+            runs = [self.runner.run(self.original, feeds, limits=self.limits, seed=seed) for seed in (0, 1)]
+        except RunFailed:
+            return True
+        return not same_outputs(*runs)
+
+    @cached_property
+    def noise(self) -> tuple[Noise, ...]:
+        """How far each output of the original is from itself.
+
+        One session more, with other draws and another number of threads, tells most models to be exact on
+        the first sample. Only where it differs, all samples tell how far, and a third what is to blame."""
+        if self.like is not None:
+            return self.like.noise
+        first = self.outputs()
+        try:
+            glance = self._again(1, other_threads=True)
+            if same_outputs(first[:1], glance):
+                return noise_of(first[:1], glance)
+            runs = self._again(len(first))
+            return noise_of(first, self._again(len(first), other_threads=True), runs)
+        except RunFailed as error:
+            message = f"it ran once, and not a second time: {error.message}"
+            raise ModelError(message, code=error.code) from None
+
+    def _again(self, samples: int, *, other_threads: bool = False) -> ArrayOutputs:
+        """Run the first samples once more, in a new session."""
+        feeds = self.feeds()[:samples]
+        try:
+            return self.runner.run(
+                self._runnable, feeds, limits=self.limits, seed=OTHER_DRAWS, other_threads=other_threads
+            )
+        except RunFailed as error:
+            if not other_threads or error.kind not in _SCARCE:
+                raise
+        return self.runner.run(self._runnable, feeds, limits=self.limits, seed=OTHER_DRAWS)
+
+    def refuse_gross(self) -> None:
+        """Raise where no single run of the original is a reference."""
+        refuse_gross(self.noise, random_nodes(self.proto))
+
+    def refuse_empty(self) -> None:
+        """Raise where there is nothing to compare with."""
+        if not any(_is_evidence(array) for sample in self.outputs() for array in sample.values()):
+            raise ModelError(
+                "every output of the original is empty or NaN, so a comparison shows nothing",
+                hint=GIVE,
+                code="OCI005",
+            )
+
+    def usable_outputs(self) -> ArrayOutputs:
+        """Return the outputs, if a comparison with them, one by one, would mean anything."""
+        self.refuse_empty()
+        self.refuse_gross()
+        return self.outputs()
+
+    def session(self, model: Path) -> WeightSwapSession:
+        """Open a session for trials of a model that was made of the original."""
+        feeds, spare = self.feeds_for()
+        return WeightSwapSession(
+            self.runner, model, feeds, limits=self.limits, spare=spare, seeding=self.seeding
+        )
+
+    def proto_to_feed(self) -> onnx.ModelProto:
+        """Return the model without the inputs that come with it: no sample has to hold them."""
+        if not self.stored:
+            return self.proto
+        copy = onnx.ModelProto()
+        copy.CopyFrom(self.proto)
+        del copy.graph.input[:]
+        copy.graph.input.extend(v for v in self.proto.graph.input if v.name not in self.stored)
+        return copy
+
+    @cached_property
+    def _runnable(self) -> Path:
+        """The file that is run for the original."""
+        if not self.seeding:
+            return self.original
+        copy = self.runner.folder() / "original.onnx"
+        self.seeding.write(self.original, copy, self.root)
+        return copy
+
+    @property
+    def _custom(self) -> list[str]:
+        return [] if self.runner.libraries.names else custom_operators(self.proto)
+
+    def _run(self, feeds: Sequence[Feeds], limits: Limits | None = None) -> ArrayOutputs:
+        return self.runner.run(self._runnable, feeds, limits=limits or self.limits)
+
+    def _find(self) -> FedOutputs:
+        if self.given is None and not self.spec.samples:
+            return self._search()
+        where, hint, feeds = "there", "", self.given
+        if feeds is None:
+            where, hint = "on the samples given", "check inputs.samples"
+            samples = load_samples(self.spec.samples, self.root, self.proto_to_feed())
+            feeds = [{**sample, **self.stored} for sample in samples]
+        try:
+            return feeds, self._run(feeds)
+        except RunFailed as error:
+            raise _unrunnable(error, where, hint, self._custom) from None
+
+    def _search(self, *, wide: bool = True) -> FedOutputs:
+        """Try attempt after attempt until one runs, within one time limit for all of them."""
+        failures: list[RunFailed] = []
+        for feeds, limits in self._attempts(failures, wide=wide):
+            try:
+                outputs = self._run(feeds, limits)
+            except RunFailed as error:
+                failures.append(error)
+            else:
+                if wide and _is_lost(outputs):
+                    return self._search(wide=False)
+                return self._varied(feeds, outputs)
+        hard = [error for error in failures if error.kind != "error"]
+        raise _unrunnable((hard or failures)[0], "on inputs made up for it", GIVE, self._custom)
+
+    def _attempts(
+        self, failures: Sequence[RunFailed], *, wide: bool
+    ) -> Iterator[tuple[Sequence[Feeds], Limits]]:
+        began = time.monotonic()
+        for feeds in derive_feeds(self.proto_to_feed(), self.spec, wide=wide):
+            left = self.limits.seconds - (time.monotonic() - began)
+            if failures and (left <= 0 or _is_hopeless(failures)):
+                return
+            yield [{**sample, **self.stored} for sample in feeds], replace(self.limits, seconds=left)
+
+    def _varied(self, feeds: Sequence[Feeds], outputs: ArrayOutputs) -> FedOutputs:
+        """Add samples: of other sizes, and such that take the branches which these do not."""
+        deriver = deriver_of(self.proto_to_feed(), self.spec)
+        limits = replace(self.limits, seconds=self.limits.seconds / 4)
+        feeds, outputs = self._of_other_sizes(deriver, feeds, outputs, limits)
+        branches = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)
+        if not branches.more:
+            self._untaken = branches.untaken if deriver.wiring.branches else ()
+            return feeds, outputs
+        try:
+            further = self._run(branches.more, limits)
+        except RunFailed:
+            return feeds, outputs
+        self._untaken = branches.untaken
+        return [*feeds, *branches.more], [*outputs, *further]
+
+    def _of_other_sizes(
+        self, deriver: Deriver, feeds: Sequence[Feeds], outputs: ArrayOutputs, limits: Limits
+    ) -> FedOutputs:
+        """Add a few of other sizes that run, where many samples are asked for."""
+        wanted = len(feeds) + (_SIZES if self.spec.count >= _MANY else 0)
+        for sizes in of_other_sizes(deriver, feeds):
+            if len(feeds) >= wanted:
+                break
+            sample = {**sizes, **self.stored}
+            try:
+                more = self._run([sample], limits)
+            except RunFailed as error:
+                if error.kind != "error":
+                    break
+            else:
+                feeds, outputs = [*feeds, sample], [*outputs, *more]
+        return feeds, outputs
+
+
+def _is_evidence(array: Array) -> bool:
+    if array.size == 0:
+        return False
+    return not is_float(array.dtype) or not bool(np.isnan(array).all())
+
+
+def _is_lost(outputs: Sequence[Mapping[str, Array]]) -> bool:
+    """Whether a sample gives an output without a single finite number, which others do not."""
+    lost = [{name for name, value in sample.items() if has_no_number(value)} for sample in outputs]
+    return any(names != lost[0] for names in lost)
+
+
+def has_no_number(value: Array) -> bool:
+    if not isinstance(value, np.ndarray) or not value.size or not is_float(value.dtype):
+        return False
+    return not np.isfinite(value.astype(np.float64)).any()
+
+
+def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
+    """No inputs help a model that can't be loaded, and one that hangs or crashes is not tried for ever."""
+    hard = sum(error.kind in ("crash", "memory") for error in failures)
+    last = failures[-1]
+    return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
+
+
+def _unrunnable(error: RunFailed, on: str, hint: str, custom: Sequence[str] = ()) -> Unrunnable:
+    """`custom` are operators for which no library was given."""
+    if error.stage == "library":
+        return Unrunnable(error.message, hint=REPLACE_IT, failure=error)
+    if error.stage == "load":
+        if custom:
+            return Unrunnable(needs_library(custom), hint=NAME_IT, failure=error)
+        message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
+    else:
+        message = f"it could not be run {on}: {error.message}"
+        if error.kind in _SCARCE:
+            hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
+    return Unrunnable(message, hint=hint, failure=error)

@@ -1,0 +1,612 @@
+"""Whether a pass means anything: it stands only if the same check refuses the candidate with its weights
+damaged, as a whole and tensor by tensor."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from onnx_ci.methods import strip_docs
+from onnx_ci.methods.edit import probe
+from onnx_ci.methods.options import NoOptions
+from onnx_ci.model.container import Model, values_beside
+from onnx_ci.model.digest import model_digest
+from onnx_ci.model.dtypes import NUMPY_TYPES
+from onnx_ci.model.graph import Scope, fixed_names, sites
+from onnx_ci.model.layout import lay_out
+from onnx_ci.model.save import write_runnable
+from onnx_ci.policy.schema import Tolerance
+from onnx_ci.sandbox.exchange import Array, is_float
+from onnx_ci.sandbox.runner import Feeds, RunFailed
+from onnx_ci.shown import KINDS, Coverage, OutputDelta, Verification
+from onnx_ci.verify.compare import kind_of, leaves, same_outputs
+from onnx_ci.verify.damage import (
+    DAMAGES,
+    Damage,
+    Rebuilt,
+    StoredTensor,
+    TensorKey,
+    blurred,
+    changed_elements,
+    changed_tensors,
+    damaged,
+    plain_copy,
+    put,
+    randomly,
+    rebuilt_tensors,
+    reversed_order,
+    stored_tensors,
+    strongly,
+)
+from onnx_ci.verify.metrics import least_sqnr
+from onnx_ci.verify.reference import ArrayOutputs
+from onnx_ci.verify.trials import WeightSwapSession
+from onnx_ci.verify.verifier import LONG, Claim, Reaction, Verifier
+
+SHOWN = 3  # names in a reason
+SPARE = 6.0  # dB by which a weight that no output notices has to be nearer to what it was than outputs
+MOST = 128  # runs with a single sample; where there are more tensors, some are damaged with their neighbours
+LEAST = 12  # such runs, however large the model is
+WORK = 4 * 10**9  # bytes that all such runs together may read of the model: a number, not a clock, decides
+PATIENCE = 120.0  # seconds after which that is given up; what is found then may be otherwise elsewhere
+DEATHS = 3  # damaged models that hang or crash, before it is given up
+_SAMPLES = "give inputs that matter: inputs: {samples: [...]}"
+_STRICTER = "add a limit in the output's own units, tolerance: {max_abs: ...}, or give other inputs"
+# What damage to a tensor does: "faint" moves outputs, but not beyond the tolerance.
+TensorState = Literal["noticed", "faint", "unseen"]
+TensorStates = dict[TensorKey, TensorState]
+Reactions = Mapping[str, Reaction]
+
+
+class _DamageReport(NamedTuple):
+    """What each output showed of the first damage that runs and shows; None where there is no weight."""
+
+    reactions: Reactions | None
+    problem: str = ""  # why nothing is known
+    undone: bool = False  # some damage moved nothing
+
+
+class _TensorReport(NamedTuple):
+    """What is left of a pass, and the tensors that a model rebuilds changed ones from."""
+
+    verification: Verification
+    parts: frozenset[str] = frozenset()
+
+
+@dataclass(eq=False, repr=False)
+class Sensitivity:
+    """For candidates of one original, which is what the verifier checks against."""
+
+    verifier: Verifier
+    original: Model
+    scratch: Path
+
+    def __post_init__(self) -> None:
+        self._known: list[tuple[Model, TensorCoverage]] = []
+
+    def check(
+        self,
+        passed: Verification,
+        candidate: Model,
+        tolerance: Tolerance,
+        rounded: tuple[Model, Model] | None,
+    ) -> Verification:
+        """Return the pass if damage to the candidate is noticed, and damage to every tensor that changed
+        between the models of `rounded`, before and after what is not exact by construction."""
+        whole = self._as_a_whole(passed, candidate, tolerance)
+        if whole.status != "passed" or rounded is None:
+            return whole
+        return self._tensor_by_tensor(whole, *rounded, tolerance).verification
+
+    def check_pair(self, passed: Verification, other: Model, tolerance: Tolerance) -> Verification:
+        """Return the pass of a model that was not made from the original, if they are the same, or if inputs
+        reach all that differs. A tensor that only one of the two stores is damaged in that one."""
+        if _content(self.original) == _content(other):
+            return passed
+        whole = self._as_a_whole(passed, other, tolerance)
+        if whole.status != "passed":
+            return whole
+        there, parts = self._tensor_by_tensor(whole, self.original, other, tolerance)
+        if there.status != "passed":
+            return there
+        back, _ = self._tensor_by_tensor(there, other, self.original, tolerance, known=parts, added=True)
+        return replace(back, coverage=_both(there.coverage, back.coverage))
+
+    def _as_a_whole(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
+        """Run the check on the candidate with all its weights damaged: where that passes too, or can't be
+        run in any way, the pass means nothing."""
+        report = self._damaged(candidate, tolerance)
+        if report.problem:
+            return _unsure(passed, report.problem, _SAMPLES)
+        if report.reactions is None:
+            return passed  # it has no weights
+        reactions = report.reactions
+        if report.undone:
+            # Damage may undo what was done to the candidate: then the original is damaged as well.
+            reactions = {**reactions, **self._missed(tolerance)}
+        outputs = tuple(self._described(output, reactions) for output in passed.outputs)
+        passed = replace(passed, outputs=outputs)
+        missed = [name for name, reaction in reactions.items() if reaction == "missed"]
+        if missed or "noticed" not in reactions.values():
+            return _unsure(passed, *_blindness(missed, outputs))
+        if self._tells(outputs, reactions) or self._sees_a_blur(candidate, tolerance):
+            return passed
+        return _unsure(passed, *_coarseness(outputs))
+
+    def _tensor_by_tensor(
+        self,
+        passed: Verification,
+        before: Model,
+        after: Model,
+        tolerance: Tolerance,
+        *,
+        known: Collection[str] = (),
+        added: bool = False,
+    ) -> _TensorReport:
+        """Every tensor of `before` that `after` does not hold any more has to be one that outputs tell of,
+        or one that `after` computes bit for bit from what it stores, or that is `known` to be right.
+        `added` is for what only a second model has: it was no part of what has to be kept."""
+        if passed.method == "distribution":
+            return _TensorReport(passed)  # single runs tell nothing; that damage to all of it shows was seen
+        whole, other = self._coverage(before), plain_copy(after)
+        items = [item for item in changed_tensors(whole.model, other) if item.name not in known]
+        if not items:
+            return _TensorReport(replace(passed, coverage=Coverage(changed=0)))
+        try:
+            states = whole.ask(items, tolerance, changed_elements(whole.model, items, other))
+        except RunFailed as error:
+            reason = f"whether it shows anything could not be found out: {error.message}"
+            return _TensorReport(_unsure(passed, reason, ""))
+        hidden = [item for item in items if states[item.key] != "noticed"]
+        same = Rebuilt()
+        if hidden:
+            same = rebuilt_tensors(
+                whole.model,
+                hidden,
+                other,
+                reference=self.verifier.reference,
+                folder=self.scratch / "decoded",
+                least_sqnr=least_sqnr(tolerance) + SPARE,
+            )
+            items = [item for item in items if item.key not in same.keys]
+        coverage = whole.described(items, states, same.far)
+        passed = replace(passed, coverage=coverage)
+        if coverage.unseen:
+            passed = _unsure(passed, *_unseen(coverage))
+        elif coverage.blind and not added:
+            passed = _unsure(passed, *_blind(coverage))
+        return _TensorReport(passed, same.parts)
+
+    def _coverage(self, model: Model) -> TensorCoverage:
+        for asked, coverage in self._known:
+            if asked is model:
+                return coverage
+        folder = self.scratch / f"coverage-{len(self._known)}"
+        coverage = TensorCoverage(plain_copy(model), self.verifier, folder)
+        self._known.append((model, coverage))
+        return coverage
+
+    def _damaged(self, candidate: Model, tolerance: Tolerance) -> _DamageReport:
+        said, undone, reactions = "", False, None
+        for how in DAMAGES:
+            broken = damaged(candidate, how)
+            if broken is None:
+                continue
+            try:
+                reactions = self._reactions(self.verifier, broken, tolerance)
+            except RunFailed as error:
+                said = said or error.message
+                if error.kind == "timeout":
+                    break
+                continue
+            if set(reactions.values()) - {"unmoved"}:
+                return _DamageReport(reactions, undone=undone)
+            undone = True
+        if said and reactions is None:
+            problem = "no damaged form of the candidate runs, so nothing shows that the check would notice"
+            return _DamageReport(None, f"{problem}: {said}")
+        return _DamageReport(reactions, undone=undone)
+
+    def _missed(self, tolerance: Tolerance) -> Reactions:
+        """The outputs that move with the weights of the original in reverse order, unnoticed."""
+        broken = damaged(self.original, reversed_order)
+        if broken is None:
+            return {}
+        try:
+            reactions = self._reactions(self.verifier, broken, tolerance)
+        except RunFailed:
+            return {}
+        return {name: reaction for name, reaction in reactions.items() if reaction == "missed"}
+
+    def _reactions(self, verifier: Verifier, broken: Model, tolerance: Tolerance) -> Reactions:
+        path = self.scratch / "damaged" / "model.onnx"
+        path.parent.mkdir(exist_ok=True)
+        extra = values_beside(broken)
+        try:
+            write_runnable(broken, path)
+            return verifier.sensitivity(
+                Claim(path=path, proto=broken.proto, tolerance=tolerance, extra=extra)
+            )
+        finally:
+            shutil.rmtree(path.parent)
+
+    def _described(self, output: OutputDelta, reactions: Reactions) -> OutputDelta:
+        moved = reactions.get(output.name) != "unmoved"
+        reference = self.verifier.reference
+        kind = kind_of(output.name, reference.outputs(), reference.feeds(), moved=moved)
+        return replace(output, sensitive=moved, kind=kind)
+
+    def _tells(self, outputs: Sequence[OutputDelta], reactions: Reactions) -> bool:
+        """Whether any output that noticed has values in between, which small errors move a little."""
+        floats = set()
+        for sample in self.verifier.reference.outputs():
+            floats |= {name for name, array in sample.items() if is_float(array.dtype)}
+        noticed = [output for output in outputs if reactions.get(output.name) == "noticed"]
+        return any(output.name in floats and not output.kind for output in noticed)
+
+    def _sees_a_blur(self, candidate: Model, tolerance: Tolerance) -> bool:
+        """Whether weights that are off by a third are noticed, on any of the inputs there are."""
+        broken = damaged(candidate, blurred)
+        if broken is None:
+            return False
+        for verifier in (self.verifier, self.verifier.some):
+            if verifier is None:
+                continue
+            try:
+                if "noticed" in self._reactions(verifier, broken, tolerance).values():
+                    return True
+            except RunFailed:
+                return False
+        return False
+
+
+@dataclass(eq=False, repr=False)
+class TensorCoverage:
+    """What is known of the tensors of one model: asked for once, good for all its candidates."""
+
+    model: Model
+    verifier: Verifier
+    folder: Path
+    states: TensorStates = field(default_factory=dict)
+    runs: int = 0
+    alone: bool = True
+    hurried: bool = False  # the clock had a say
+
+    def ask(
+        self,
+        items: Sequence[StoredTensor],
+        tolerance: Tolerance,
+        parts: Mapping[TensorKey, Array] | None = None,
+    ) -> TensorStates:
+        """Return the state of each tensor; or of the part of it that is asked about, which is not kept."""
+        parts = parts or {}
+        new = [item for item in items if item.key in parts or item.key not in self.states]
+        if new:
+            with DamagedRuns(self.model, new, self.verifier, self.folder, parts) as runs:
+                self._ask(runs, new, tolerance)
+                self.runs += runs.count
+        states = {item.key: self.states[item.key] for item in items}
+        for key in parts:
+            self.states.pop(key, None)
+        return states
+
+    def described(
+        self, items: Sequence[StoredTensor], states: TensorStates, far: Collection[TensorKey]
+    ) -> Coverage:
+        """Return what these states come to; `far` are tensors that are not near what they were."""
+        names: dict[str, list[str]] = {"noticed": [], "faint": [], "blind": [], "unseen": []}
+        for item in items:
+            state = states[item.key]
+            names["blind" if state == "faint" and item.key in far else state].append(item.name)
+        return Coverage(
+            changed=len(items),
+            noticed=len(names["noticed"]),
+            faint=tuple(dict.fromkeys(names["faint"])),
+            blind=tuple(dict.fromkeys(names["blind"])),
+            unseen=tuple(dict.fromkeys(names["unseen"])),
+            runs=self.runs,
+            alone=self.alone,
+            hurried=self.hurried,
+        )
+
+    def _ask(self, runs: DamagedRuns, items: Sequence[StoredTensor], tolerance: Tolerance) -> None:
+        """First with one sample; what that leaves open with all there are, and with other damage."""
+        feeds = self.verifier.reference.feeds()
+        first = _Round(runs, feeds[:1], tolerance)
+        for group in self._in_time(list(grouped(items, self._affordable))):
+            self._note(group, first.state(group, strongly))
+            self.alone = self.alone and len(group) == 1
+        left = [item for item in items if self.states[item.key] != "noticed"]
+        if not left:
+            return
+        some = self.verifier.some
+        further = some.reference.feeds() if some is not None else ()
+        every = _Round(runs, [*feeds, *further], tolerance)
+        for how in (strongly, randomly):
+            for group in grouped(left, 1):
+                self._settle(every, group, how)
+            left = [item for item in left if self.states[item.key] != "noticed"]
+
+    @property
+    def _affordable(self) -> int:
+        """The same for a model wherever it is asked, so that a slow machine finds what a fast one does."""
+        return max(LEAST, min(MOST, WORK // lay_out(self.model).size))
+
+    def _in_time(self, groups: Sequence[list[StoredTensor]]) -> Iterator[list[StoredTensor]]:
+        """When patience is at its end, what is left of each graph goes together."""
+        until = time.monotonic() + PATIENCE
+        for number, group in enumerate(groups):
+            if number >= LEAST and time.monotonic() > until:
+                self.hurried = True
+                yield from grouped([item for left in groups[number:] for item in left], 1)
+                return
+            yield group
+
+    def _settle(self, every: _Round, items: Sequence[StoredTensor], how: Damage) -> None:
+        """Halved as long as something shows; what does not show together does not show alone."""
+        state = every.state(items, how)
+        if state == "unseen":
+            return
+        if len(items) > 1 and every.runs.count < 2 * MOST:
+            middle = len(items) // 2
+            self._settle(every, items[:middle], how)
+            self._settle(every, items[middle:], how)
+        else:
+            self._note(items, state)
+
+    def _note(self, items: Sequence[StoredTensor], state: TensorState) -> None:
+        self.states.update((item.key, state) for item in items)
+
+
+class _Round:
+    """Damaged runs on the same inputs."""
+
+    def __init__(self, runs: DamagedRuns, feeds: Sequence[Feeds], tolerance: Tolerance) -> None:
+        self.runs = runs
+        self.tolerance = tolerance
+        self.session = runs.on(feeds)
+        self.before = runs.unharmed(self.session)
+        began = time.monotonic()
+        again = runs.unharmed(self.session)  # the first also loads the model
+        cost = time.monotonic() - began
+        self.steady = same_outputs(self.before, again)
+        # A damaged model that does not come to an end is not waited for.
+        limits = self.session.limits
+        self.session.limits = replace(limits, seconds=min(limits.seconds, LONG + 10 * cost))
+
+    def state(self, items: Sequence[StoredTensor], how: Damage) -> TensorState:
+        """A model that no longer runs is noticed as well: it would be refused."""
+        try:
+            outputs = self.runs.run(self.session, items, how)
+        except RunFailed as error:
+            self.runs.deaths += error.kind != "error"
+            if self.runs.deaths > DEATHS:
+                raise
+            return "noticed"
+        if leaves(self.before, outputs, self.tolerance):
+            return "noticed"
+        return "faint" if self.steady and not same_outputs(self.before, outputs) else "unseen"
+
+
+class DamagedRuns:
+    """Run one model with some of its tensors damaged: in one session where that works, else each time anew.
+
+    A context manager. The model is one that the verifier has inputs for; `folder` is for what is written."""
+
+    def __init__(
+        self,
+        model: Model,
+        items: Collection[StoredTensor],
+        verifier: Verifier,
+        folder: Path,
+        parts: Mapping[TensorKey, Array] | None = None,
+    ) -> None:
+        """Of tensors in `parts` only these elements are damaged."""
+        self.model = model.copy()
+        self.parts = parts or {}
+        self.reference = verifier.reference
+        self.folder = folder
+        self.count = self.deaths = 0
+        self._works: bool | None = None
+        self._stack = ExitStack()
+        self._stack.callback(partial(shutil.rmtree, folder, ignore_errors=True))
+        folder.mkdir(parents=True)
+        self.path = folder / "probe.onnx"
+        self.inputs = self._exchangeable(items)
+
+    def __enter__(self) -> DamagedRuns:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def on(self, feeds: Sequence[Feeds]) -> WeightSwapSession:
+        """Open a session to run damaged models on these inputs."""
+        own, reference = values_beside(self.model), self.reference
+        session = WeightSwapSession(
+            reference.runner,
+            self.path,
+            [{**sample, **own} for sample in feeds],
+            limits=reference.limits,
+            spare={*reference.stored, *own},
+            seeding=reference.seeding,
+        )
+        return self._stack.enter_context(session)
+
+    def unharmed(self, session: WeightSwapSession) -> ArrayOutputs:
+        """Return what all the others are compared with."""
+        if self._works is None:
+            self._works = self._takes_weights(session)
+        if self.inputs and not self._works:
+            # Some operators want their weights to be constants: then each trial is a model of its own.
+            self.inputs, self.path = {}, self.folder / "plain.onnx"
+            write_runnable(self.model, self.path)
+        return session.run({}, self.path)
+
+    def _takes_weights(self, session: WeightSwapSession) -> bool:
+        """Whether the model runs when it is given the weights that it has: if not, that a damaged one does
+        not run would say nothing of the damage."""
+        items = [item for item in stored_tensors(self.model) if item.key in self.inputs]
+        if not items:
+            return True
+        try:
+            session.run(self._files(items, np.asarray), self.path)
+        except RunFailed:
+            return False
+        return True
+
+    def run(self, session: WeightSwapSession, items: Sequence[StoredTensor], how: Damage) -> ArrayOutputs:
+        """Return the outputs with these tensors damaged; a RunFailed where it does not run that way."""
+        self.count += 1
+        if all(item.key in self.inputs for item in items):
+            return session.run(self._files(items, how), self.path)
+        return self._anew(session, {item.key for item in items}, how)
+
+    def _exchangeable(self, items: Collection[StoredTensor]) -> Mapping[TensorKey, str]:
+        """The tensors that can be given as inputs, and what these are called; writes the model that takes
+        them. Of a name that several graphs use, each has an input of its own."""
+        graph, fixed = self.model.proto.graph, fixed_names(self.model.proto)
+        wanted = {item.key for item in items if item.tensor.data_type in NUMPY_TYPES}
+        keys: list[TensorKey] = []
+        for number, scope in enumerate(Scope(graph).nested()):
+            keys += [(number, site.name) for site in sites(scope, fixed)]
+        names = {key[1] for key in keys if key in wanted}
+        probe_model, inputs = probe(self.model, names)
+        write_runnable(probe_model, self.path)
+        waiting = defaultdict(list, {name: list(given) for name, given in inputs.items()})
+        input_of = {key: waiting[key[1]].pop(0) for key in keys if key[1] in names}
+        given = {value.name for value in graph.input}  # these a caller may override anyway
+        input_of.update(((0, one.name), one.name) for one in graph.initializer if one.name in given)
+        return {key: name for key, name in input_of.items() if key in wanted}
+
+    def _files(self, items: Sequence[StoredTensor], how: Damage) -> dict[str, Path]:
+        files: dict[str, Path] = {}
+        for number, item in enumerate(items):
+            file = self.folder / f"{number}.npy"
+            np.save(file, self._damaged(item.key, self.model.array(item.tensor), how), allow_pickle=False)
+            files[self.inputs[item.key]] = file
+        return files
+
+    def _damaged(self, key: TensorKey, values: Array, how: Damage) -> Array:
+        part = self.parts.get(key)
+        return how(values) if part is None else np.where(part, how(values), values)
+
+    def _anew(self, session: WeightSwapSession, keys: Collection[TensorKey], how: Damage) -> ArrayOutputs:
+        copy = self.model.copy()
+        for item in stored_tensors(copy):
+            if item.key in keys:
+                put(copy, item.tensor, self._damaged(item.key, copy.array(item.tensor), how))
+        folder = self.folder / f"anew-{self.count}"  # a session is known by the path of its model
+        folder.mkdir()
+        try:
+            write_runnable(copy, folder / "model.onnx")
+            return session.run({}, folder / "model.onnx")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def grouped(items: Sequence[StoredTensor], most: int) -> Iterator[list[StoredTensor]]:
+    """So many groups at most, but for one in each graph, so that a branch which no input takes is not hidden
+    by what is around it: neighbours are together, the largest groups are halved first."""
+    by_reader = sorted(items, key=_reader)
+    groups = [list(tensors) for _, tensors in groupby(by_reader, key=_reader)]
+    while groups and len(groups) < most:
+        widest = max(range(len(groups)), key=lambda number: len(groups[number]))
+        group = groups[widest]
+        if len(group) == 1:
+            break
+        middle = len(group) // 2
+        groups[widest : widest + 1] = [group[:middle], group[middle:]]
+    yield from groups
+
+
+def _reader(item: StoredTensor) -> int:
+    return item.read_in
+
+
+def _content(model: Model) -> str:
+    """Return a digest of all that has a part in what a model computes."""
+    copy = model.copy()
+    strip_docs.apply(copy, NoOptions())
+    proto = copy.proto
+    for name in ("producer_name", "producer_version", "model_version", "domain", "metadata_props"):
+        proto.ClearField(name)
+    return model_digest(copy)
+
+
+def _both(first: Coverage | None, second: Coverage | None) -> Coverage | None:
+    if first is None or second is None:
+        return second
+    return Coverage(
+        changed=first.changed + second.changed,
+        noticed=first.noticed + second.noticed,
+        faint=tuple(dict.fromkeys((*first.faint, *second.faint))),
+        blind=first.blind,
+        unseen=tuple(dict.fromkeys((*first.unseen, *second.unseen))),
+        runs=first.runs + second.runs,
+        alone=first.alone and second.alone,
+        hurried=first.hurried or second.hurried,
+    )
+
+
+def _unsure(passed: Verification, reason: str, hint: str) -> Verification:
+    return replace(passed, status="not_run", code="OCI005", reason=reason, hint=hint)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(map(repr, names[:SHOWN])) + (f" and {more} more" if more > 0 else "")
+
+
+def _blindness(missed: Sequence[str], outputs: Sequence[OutputDelta]) -> tuple[str, str]:
+    """Why a pass means nothing, and what to do: the tolerance does not see damage, or no output shows any."""
+    if missed:
+        reason = (
+            f"the tolerance is blind to output {_listed(missed)}:"
+            " it moved when the weights were damaged on purpose, and still passed"
+        )
+        return reason, _STRICTER
+    kinds = "; ".join(f"{output.name!r} {KINDS[output.kind]}" for output in outputs[:SHOWN] if output.kind)
+    reason = (
+        "the check would pass whatever is done to the weights:"
+        " no output moved when they were damaged on purpose"
+    )
+    return f"{reason} ({kinds})" if kinds else reason, _SAMPLES
+
+
+def _coarseness(outputs: Sequence[OutputDelta]) -> tuple[str, str]:
+    saturated = [output.name for output in outputs if output.kind == "saturated"]
+    what = f"output {_listed(saturated)} is saturated" if saturated else "no output has values in between"
+    return f"{what}: weights that are off by 30% give the same, so a pass shows little", _SAMPLES
+
+
+def _unseen(coverage: Coverage) -> tuple[str, str]:
+    reason = (
+        f"{len(coverage.unseen)} of {coverage.changed} changed tensors are not covered:"
+        f" no output moves, whatever is done to {_listed(coverage.unseen)}"
+    )
+    names = ", ".join(f'"{name}"' for name in coverage.unseen[:SHOWN])
+    return reason, (
+        "give inputs that reach them: inputs: {samples: [...]}; or leave them as they are:"
+        f" skip: [{names}] where the method has it, or the method left out for this model"
+    )
+
+
+def _blind(coverage: Coverage) -> tuple[str, str]:
+    reason = (
+        f"{len(coverage.blind)} of {coverage.changed} changed tensors can be anything as far as the tolerance"
+        " goes:"
+        f" whatever is done to {_listed(coverage.blind)}, outputs stay within it,"
+        " and they are not near what they were"
+    )
+    return reason, _STRICTER
