@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onnx_ci.inputs.generate import FIRST, deriver_of
 from onnx_ci.model.container import values_beside
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.verify.client import Runner
-from onnx_ci.verify.inputs import FIRST, deriver_of
 from onnx_ci.verify.verifier import Verifier
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from onnx_ci.verify.wiring import Op
+from onnx_ci.inputs.graph import Op
 
 Dims = tuple[int | None, ...]  # None where a size is not known
 Wish = tuple[float, float] | list[float] | None  # from … to …, or these values, or no idea

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_ci.verify.wiring import Op, Shape, Wiring, element_count
+from onnx_ci.inputs.graph import Op, Shape, Wiring, element_count
 
 _DEPTH = 8  # weight encodings are short chains; a long one is not a weight
 _SAME_SHAPE = {"Cast", "Identity", "DequantizeLinear", "Dropout"}

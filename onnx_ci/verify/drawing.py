@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onnx_ci.verify import names
+from onnx_ci.inputs import names
+from onnx_ci.inputs.dims import Dim, Input
+from onnx_ci.inputs.graph import Shape
+from onnx_ci.inputs.roles import Role
 from onnx_ci.verify.asked import Context
-from onnx_ci.verify.dims import Dim, Input
 from onnx_ci.verify.dtypes import Array
-from onnx_ci.verify.token_ids import Role
-from onnx_ci.verify.wiring import Shape
 
 
 @dataclass(frozen=True, kw_only=True)

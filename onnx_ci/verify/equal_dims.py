@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from onnx_ci.verify.dims import Dim, Input
+from onnx_ci.inputs.dims import Dim, Input
+from onnx_ci.inputs.graph import Op, Wiring
 from onnx_ci.verify.required_dims import Axes, tracked
-from onnx_ci.verify.wiring import Op, Wiring
 
 Place = tuple[str, int]  # an axis of an input
 _ALIKE = {"Add", "Sub", "Mul", "Div", "Pow", "Where", "Max", "Min", "Sum", "Equal", "Greater", "Less"}

@@ -13,16 +13,16 @@ import numpy as np
 import onnx
 
 from onnx_ci.errors import ModelError
+from onnx_ci.inputs.branches import Side, both_ways, not_taken
+from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of
+from onnx_ci.inputs.graph import Wiring
+from onnx_ci.inputs.samples import load_samples
 from onnx_ci.policy.schema import InputSpec, Limits
-from onnx_ci.verify.branches import Side, both_ways, not_taken
 from onnx_ci.verify.client import Feeds, RunFailed, Runner
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.footing import Footing
-from onnx_ci.verify.inputs import Deriver, derive_feeds, deriver_of
 from onnx_ci.verify.libraries import NAME_IT, REPLACE_IT, custom_operators, needs_library
 from onnx_ci.verify.other_sizes import of_other_sizes
-from onnx_ci.verify.samples import load_samples
-from onnx_ci.verify.wiring import Wiring
 
 if TYPE_CHECKING:
     from typing_extensions import Self

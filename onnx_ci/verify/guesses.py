@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnx_ci.verify import names, varied
-from onnx_ci.verify.dims import kind_of
+from onnx_ci.inputs import names
+from onnx_ci.inputs.dims import kind_of
+from onnx_ci.inputs.graph import Shape, element_count
+from onnx_ci.inputs.patterns import picture
+from onnx_ci.verify import varied
 from onnx_ci.verify.drawing import Drawing, Drawn
 from onnx_ci.verify.dtypes import Array, integer_limits, is_integer
-from onnx_ci.verify.plausible import picture
 from onnx_ci.verify.vocabulary import of_type
-from onnx_ci.verify.wiring import Shape, element_count
 
 _SIGNAL = 160  # shorter float rows are features, not sound
 _DISTINCT = 1 << 20  # indices to choose from without repeating one

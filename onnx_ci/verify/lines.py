@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from onnx_ci.verify.wiring import Op, Wiring
+from onnx_ci.inputs.graph import Op, Wiring
 
 _FAR = 2.0**40  # a loop can add for ever; past any real table's height the exact sum no longer matters
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from onnx_ci.verify import names
-from onnx_ci.verify.branch_goals import Goal, Goals
+from onnx_ci.inputs import names
+from onnx_ci.inputs.generate import Deriver
+from onnx_ci.inputs.goals import Goal, Goals
+from onnx_ci.inputs.graph import Op, Wiring, element_count
 from onnx_ci.verify.constants import constant_shape
-from onnx_ci.verify.inputs import Deriver
-from onnx_ci.verify.wiring import Op, Wiring, element_count
 
 _LONGEST = 1024
 _WORK = 10_000_000_000  # weights times length: about a second of computing

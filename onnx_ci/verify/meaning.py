@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnx_ci.verify import names, varied
+from onnx_ci.inputs import names
+from onnx_ci.inputs.graph import Shape
+from onnx_ci.verify import varied
 from onnx_ci.verify.drawing import Drawing, Drawn
 from onnx_ci.verify.dtypes import Array, is_float, is_integer
-from onnx_ci.verify.wiring import Shape
 
 _RATE = 16000
 

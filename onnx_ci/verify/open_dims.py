@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import onnx
 
-from onnx_ci.verify.inputs import dims_of, fed_inputs
+from onnx_ci.inputs.generate import dims_of, fed_inputs
 from onnx_ci.verify.wrapping import unwrapped
 
 _SHOWN = 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onnx_ci.inputs import operators as shapes
 from onnx_ci.verify import index_wishes as indices
-from onnx_ci.verify import wishes as shapes
 from onnx_ci.verify.asked import Maker, between, counting, exactly
 
 _POSITIVE = between(0.1, 2.0)

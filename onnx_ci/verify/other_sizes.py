@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from onnx_ci.verify.branch_goals import Goal
+from onnx_ci.inputs.dims import STEPS
+from onnx_ci.inputs.generate import Attempt, Deriver
+from onnx_ci.inputs.goals import Goal
 from onnx_ci.verify.client import Feeds
-from onnx_ci.verify.dims import STEPS
-from onnx_ci.verify.inputs import Attempt, Deriver
 from onnx_ci.verify.longest import longest
 
 Shapes = tuple[tuple[int, ...], ...]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from onnx_ci.inputs.dims import Input
+from onnx_ci.inputs.graph import Op, Shape, Wiring
 from onnx_ci.verify.constants import constant_shape
-from onnx_ci.verify.dims import Input
-from onnx_ci.verify.wiring import Op, Shape, Wiring
 
 Axes = tuple[int | None, ...]  # for each axis of a value, the axis of the input it came from
 Wanted = Mapping[int, int]  # axis of the value -> size; negative axes count from the end

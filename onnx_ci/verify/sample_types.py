@@ -8,9 +8,9 @@ import numpy as np
 from onnx import TypeProto, ValueInfoProto
 
 from onnx_ci.errors import ModelError
+from onnx_ci.inputs.generate import dims_of
 from onnx_ci.verify.contract import show_type
 from onnx_ci.verify.dtypes import Array, exotic_name, is_text, numpy_dtype, type_name
-from onnx_ci.verify.inputs import dims_of
 
 
 def fitted(value: ValueInfoProto, found: Any, where: str) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from onnx_ci.inputs.graph import Op, Wiring
 from onnx_ci.verify.asked import Dims
-from onnx_ci.verify.wiring import Op, Wiring
 
 Shapes = Sequence[Dims | None]
 Rule = Callable[[Wiring, Op, Shapes], Dims | None]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnx_ci.inputs.graph import Shape
+from onnx_ci.inputs.patterns import speech
 from onnx_ci.verify.dtypes import Array
-from onnx_ci.verify.plausible import speech
-from onnx_ci.verify.wiring import Shape
 
 _NEIGHBOURS = 8  # of so many parts of an alphabet one is used where what is read is of one kind
 _FAINT = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from onnx_ci.verify.wiring import Op
+from onnx_ci.inputs.graph import Op
 
 _MOST = 256
 _KEYS = {

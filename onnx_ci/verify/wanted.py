@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from onnx_ci.inputs.roles import Role, Use
 from onnx_ci.verify.asked import Asked, Context, Wish
 from onnx_ci.verify.dtypes import is_integer
 from onnx_ci.verify.operands import INTEGER_WISHES, WISHES
-from onnx_ci.verify.token_ids import Role, Use
 
 
 def wanted(role: Role, dtype: np.dtype[Any], count: int, context: Context) -> Wish:

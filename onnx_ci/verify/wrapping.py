@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, TypeProto
 
-from onnx_ci.verify.dims import Dim, Input
+from onnx_ci.inputs.dims import Dim, Input
+from onnx_ci.inputs.roles import Role
+from onnx_ci.inputs.values import fill
 from onnx_ci.verify.drawing import Sample
 from onnx_ci.verify.dtypes import is_text, numpy_dtype
 from onnx_ci.verify.exchange import Value
-from onnx_ci.verify.token_ids import Role
-from onnx_ci.verify.values import fill
 from onnx_ci.verify.vocabulary import of_type
 
 _ITEMS = 3  # of a sequence

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from verify_models import model, save
 
+from onnx_ci.inputs.generate import derive_feeds
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.verify.client import Runner
-from onnx_ci.verify.inputs import derive_feeds
 from onnx_ci.verify.verifier import Verifier
 
 HEAD = '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3, "f": 1]>\n'

@@ -11,22 +11,22 @@ import onnx
 from onnx import TypeProto, ValueInfoProto
 
 from onnx_ci.errors import ModelError
+from onnx_ci.inputs.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
+from onnx_ci.inputs.goals import Goal
+from onnx_ci.inputs.graph import Shape, Wiring, element_count
+from onnx_ci.inputs.names import ANONYMOUS
+from onnx_ci.inputs.roles import Role, roles_of
+from onnx_ci.inputs.shapes import KnownShapes
+from onnx_ci.inputs.values import cast, fill
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sizes import format_size
 from onnx_ci.verify import varied
-from onnx_ci.verify.branch_goals import Goal
 from onnx_ci.verify.contract import show_type
-from onnx_ci.verify.dims import STEPS, Dim, Input, Plan, kind_of, ranked, shapes_for
 from onnx_ci.verify.drawing import Sample
 from onnx_ci.verify.dtypes import is_float, is_text, numpy_dtype
 from onnx_ci.verify.equal_dims import with_equal_dims
 from onnx_ci.verify.exchange import Value
-from onnx_ci.verify.known_shapes import KnownShapes
-from onnx_ci.verify.names import ANONYMOUS
 from onnx_ci.verify.required_dims import required_dims, required_of
-from onnx_ci.verify.token_ids import Role, roles_of
-from onnx_ci.verify.values import cast, fill
-from onnx_ci.verify.wiring import Shape, Wiring, element_count
 from onnx_ci.verify.wrapping import unwrapped, wrapped
 
 LARGEST_SAMPLE = 2**30  # bytes of all inputs together

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onnx_ci.inputs.dims import STEPS
+from onnx_ci.inputs.generate import Attempt, Deriver
+from onnx_ci.inputs.goals import Goal, Goals
+from onnx_ci.inputs.graph import Branch, Wiring
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Limits
-from onnx_ci.verify.branch_goals import Goal, Goals
 from onnx_ci.verify.branch_marks import Mark, marked
 from onnx_ci.verify.client import Feeds, RunFailed, Runner
-from onnx_ci.verify.dims import STEPS
-from onnx_ci.verify.inputs import Attempt, Deriver
-from onnx_ci.verify.wiring import Branch, Wiring
 
 _RUNS = 48  # of the model, in search of samples for branches not taken
 _VARIANTS = 2 * STEPS

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from onnx_ci.verify import names, varied
-from onnx_ci.verify.dims import Dim, Input
+from onnx_ci.inputs import names
+from onnx_ci.inputs.dims import Dim, Input
+from onnx_ci.inputs.graph import Shape, element_count
+from onnx_ci.inputs.roles import Role
+from onnx_ci.verify import varied
 from onnx_ci.verify.drawing import Drawing, Drawn, Sample
 from onnx_ci.verify.dtypes import Array, integer_limits, is_complex, is_integer, is_text
 from onnx_ci.verify.guesses import guess, indices
 from onnx_ci.verify.meaning import by_meaning
-from onnx_ci.verify.token_ids import Role
 from onnx_ci.verify.vocabulary import of_type
 from onnx_ci.verify.wanted import wanted
-from onnx_ci.verify.wiring import Shape, element_count
 
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
 

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 
 from onnx_ci.errors import ModelError
-from onnx_ci.verify.inputs import fed_inputs
+from onnx_ci.inputs.generate import fed_inputs
 from onnx_ci.verify.sample_files import read_folder, read_npy, read_npz
 from onnx_ci.verify.sample_types import fitted, is_optional
 from onnx_ci.verify.sample_writing import KEYS, VALUES

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from onnx_ci.inputs.graph import Op, Wiring, element_count
 from onnx_ci.verify.constants import constant_shape
 from onnx_ci.verify.lines import Line, after
 from onnx_ci.verify.operands import INTEGER_WISHES, WISHES
 from onnx_ci.verify.vocabulary import known_to
-from onnx_ci.verify.wiring import Op, Wiring, element_count
 
 _STEPS = 100_000  # for all inputs together: a hostile graph must not keep us here
 _FIRST = {"Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Transpose", "Slice", "Clip", "Expand"}

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from onnx_ci.verify import names
+from onnx_ci.inputs import names
+from onnx_ci.inputs.graph import Shape
 from onnx_ci.verify.dtypes import is_float
-from onnx_ci.verify.wiring import Shape
 
 Dim = int | str | None  # a size, a symbol, or nothing known
 

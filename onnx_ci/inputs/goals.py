@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 
-from onnx_ci.verify.wiring import Op, Wiring
+from onnx_ci.inputs.graph import Op, Wiring
 
 _DEPTH = 24
 _STEPS = 20_000  # for all conditions together: a hostile graph must not keep us here

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
+from onnx_ci.inputs.dims import Input
+from onnx_ci.inputs.graph import Shape, Wiring
 from onnx_ci.verify.asked import Dims
 from onnx_ci.verify.constants import constant_shape
-from onnx_ci.verify.dims import Input
 from onnx_ci.verify.shape_rules import shape_after, takes
-from onnx_ci.verify.wiring import Shape, Wiring
 
 _DEPTH = 64
 

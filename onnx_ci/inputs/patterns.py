@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnx_ci.inputs.graph import Shape
 from onnx_ci.verify.dtypes import Array
-from onnx_ci.verify.wiring import Shape
 
 _RATE = 16000
 _OVERTONES = 30
