@@ -20,7 +20,7 @@ from conformance import KINDS, REAL, Case, cases
 from disturb import disturbed
 
 from onnx_ci.errors import ModelError
-from onnx_ci.inputs.generate import fed_inputs
+from onnx_ci.inputs.graph import fed_inputs
 from onnx_ci.inputs.samples import load_samples
 from onnx_ci.model.container import Model
 from onnx_ci.model.load import open_model

@@ -1,34 +1,27 @@
-"""Sizes for dimensions that the model leaves open: by name, by place, and by what the weights ask for."""
+"""Sizes for dimensions that the model leaves open.
+
+A size is the user's, what the weights require, equal to that of another input, or a usual one for what the
+dimension most likely is.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
-import numpy as np
+from onnx_ci.inputs.graph import Dim, Input, Op, Shape, UseDef
+from onnx_ci.inputs.names import DimKind, dim_kind
+from onnx_ci.inputs.operators import BROADCAST, EQUAL_SIZES, KEEPS_AXES, operator, transposed, unsqueezed
+from onnx_ci.inputs.shapes import constant_shape
 
-from onnx_ci.inputs import names
-from onnx_ci.inputs.graph import Shape
-from onnx_ci.verify.dtypes import is_float
-
-Dim = int | str | None  # a size, a symbol, or nothing known
-
-
-@dataclass(frozen=True, kw_only=True)
-class Input:
-    """One input that has to be fed; `dims` is None where not even the rank is known."""
-
-    name: str
-    dtype: np.dtype[Any]
-    dims: tuple[Dim, ...] | None
-    wraps: tuple[str, ...] = ()  # what the tensor is in, outermost first: optional, sequence, map
-    keys: np.dtype[Any] | None = None  # of a map
+Axis = tuple[str, int]  # an axis of an input
+Axes = tuple[int | None, ...]  # for each axis of a value, the axis of the input it came from
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SizeChoice:
     """One set of choices for the open sizes. `step` picks from the lists below."""
 
     step: int = 0
@@ -36,12 +29,14 @@ class Plan:
     stretch: int = 1  # sequences of later samples are longer, to show that the length is free
     past: int = 0
     fixed: Mapping[str, int] = field(default_factory=dict)  # the user's `inputs.dims`
-    required: Mapping[tuple[str, int], int] = field(default_factory=dict)  # what the weights ask for
+    required: Mapping[Axis, int] = field(default_factory=dict)  # by the weights
 
 
+_SEQUENCE = (16, 8, 64, 128, 1, 512)
 # Tried in turn. 16000 samples are a second of speech; 48x320 is a line of text; other pictures divide by 32.
-SIZES = {
-    "sequence": (16, 8, 64, 128, 1, 512),
+_SIZES: Mapping[DimKind, tuple[int, ...]] = {
+    "sequence": _SEQUENCE,
+    "total": _SEQUENCE,
     "frames": (100, 64, 3000, 16, 1),
     "samples": (16000, 512, 256, 576, 1024, 32000, 160, 80000, 480000),
     "height": (224, 48, 64, 32, 256, 640, 28, 384, 336, 299, 112, 518),
@@ -52,135 +47,223 @@ SIZES = {
     "feature": (16, 64, 80, 128, 1, 2),
     "volume": (32, 16, 64),
 }
-STEPS = max(len(sizes) for sizes in SIZES.values())
-_UNKNOWN_RANK: Sequence[tuple[Dim, ...]] = [
-    (None, None),
-    (None,),
-    (None, 3, None, None),
-    (None, None, None),
-    (),
-]
+STEPS = max(len(sizes) for sizes in _SIZES.values())
+_UNKNOWN_RANK: Sequence[tuple[Dim, ...]] = ((None,) * 2, (None,), (None, 3, None, None), (None,) * 3, ())
 _TERM = re.compile(r"\s*([+*-])\s*")
-_BY_WORD = (
-    ("past", names.PAST),
-    ("batch", names.BATCH),
-    ("samples", names.SAMPLES),
-    ("sequence", names.SEQUENCE),
-    ("frames", names.FRAMES),
-    ("height", names.HEIGHT),
-    ("width", names.WIDTH),
-    ("channels", names.CHANNELS),
-    ("groups", names.GROUPS),
-    ("count", names.COUNTS),
-)
+_TRACKING_STEPS = 50_000  # for all inputs together
 
 
-def shapes_for(inputs: Sequence[Input], plan: Plan) -> dict[str, Shape]:
-    """A shape for every input; a symbol stands for the same size wherever it appears."""
-    known: dict[str, int] = dict(plan.fixed)
-    for one, axis, dim in _open_axes(inputs, plan):
-        if isinstance(dim, str) and (one.name, axis) in plan.required:
-            known.setdefault(dim, plan.required[one.name, axis])
-    for one, axis, dim in _open_axes(inputs, plan):
-        if isinstance(dim, str) and not _TERM.search(dim):
-            known.setdefault(dim, _size(one, axis, plan))
-    return {one.name: _shape(one, plan, known) for one in inputs}
+def shapes_for(inputs: Sequence[Input], choice: SizeChoice) -> dict[str, Shape]:
+    """Return a shape for every input; a symbol stands for the same size wherever it appears."""
+    sizes: dict[str, int] = dict(choice.fixed)
+    symbols = []
+    for model_input in inputs:
+        for axis, dim in enumerate(ranked(model_input, choice)):
+            if isinstance(dim, str):
+                symbols.append((model_input, axis, dim))
+    for model_input, axis, dim in symbols:
+        if (model_input.name, axis) in choice.required:
+            sizes.setdefault(dim, choice.required[model_input.name, axis])
+    for model_input, axis, dim in symbols:
+        if not _TERM.search(dim):
+            sizes.setdefault(dim, _usual_size(model_input, axis, choice))
+    return {model_input.name: _shape(model_input, choice, sizes) for model_input in inputs}
 
 
-def ranked(one: Input, plan: Plan) -> tuple[Dim, ...]:
-    if one.dims is not None:
-        return one.dims
-    return _UNKNOWN_RANK[min(plan.step, len(_UNKNOWN_RANK) - 1)]
+def ranked(model_input: Input, choice: SizeChoice) -> tuple[Dim, ...]:
+    """Return the dims of an input, guessed where not even the rank is known."""
+    if model_input.dims is not None:
+        return model_input.dims
+    return _UNKNOWN_RANK[min(choice.step, len(_UNKNOWN_RANK) - 1)]
 
 
-def _open_axes(inputs: Sequence[Input], plan: Plan) -> Iterator[tuple[Input, int, Dim]]:
-    for one in inputs:
-        for axis, dim in enumerate(ranked(one, plan)):
-            if not isinstance(dim, int):
-                yield one, axis, dim
+def _shape(model_input: Input, choice: SizeChoice, sizes: Mapping[str, int]) -> Shape:
+    shape = []
+    for axis, dim in enumerate(ranked(model_input, choice)):
+        size = _evaluate(dim, sizes) if isinstance(dim, str) else dim
+        shape.append(_usual_size(model_input, axis, choice) if size is None else size)
+    return tuple(shape)
 
 
-def _shape(one: Input, plan: Plan, known: Mapping[str, int]) -> Shape:
-    sizes = []
-    for axis, dim in enumerate(ranked(one, plan)):
-        if isinstance(dim, int):
-            sizes.append(dim)
-        elif isinstance(dim, str) and dim in known:
-            sizes.append(known[dim])
-        else:
-            total = _evaluate(dim, known) if isinstance(dim, str) else None
-            sizes.append(_size(one, axis, plan) if total is None else total)
-    return tuple(sizes)
-
-
-def _evaluate(expression: str, known: Mapping[str, int]) -> int | None:
-    """`past_sequence_length + 1` and the like: symbols and numbers with +, - and *, left to right."""
+def _evaluate(expression: str, sizes: Mapping[str, int]) -> int | None:
+    """Evaluate `past_sequence_length + 1` and the like: +, - and * from left to right."""
+    if expression in sizes:
+        return sizes[expression]
     first, *rest = _TERM.split(expression)
-    total = _operand(first, known)
+    total = _operand(first, sizes)
     for sign, operand in zip(rest[::2], rest[1::2], strict=True):
-        value = _operand(operand, known)
+        value = _operand(operand, sizes)
         if value is None or total is None:
             return None
         total = {"+": total + value, "-": total - value, "*": total * value}[sign]
     return None if total is None or total < 0 else total
 
 
-def _operand(text: str, known: Mapping[str, int]) -> int | None:
+def _operand(text: str, sizes: Mapping[str, int]) -> int | None:
     text = text.strip(" ()")
-    return int(text) if text.isdecimal() and len(text) < 19 else known.get(text)
+    return int(text) if text.isdecimal() and len(text) < 19 else sizes.get(text)
 
 
-def _size(one: Input, axis: int, plan: Plan) -> int:
-    required = plan.required.get((one.name, axis))
+def _usual_size(model_input: Input, axis: int, choice: SizeChoice) -> int:
+    """Return what the weights require, or the usual size for what the dimension most likely is."""
+    required = choice.required.get((model_input.name, axis))
     if required is not None:
         return required
-    dims = ranked(one, plan)
-    kind = kind_of(one, dims, axis)
+    kind = dim_kind(model_input, ranked(model_input, choice), axis)
     if kind == "batch":
-        return plan.batch
+        return choice.batch
     if kind == "past":
-        return plan.past
-    listed = SIZES["sequence" if kind == "total" else kind]
-    size = listed[min(plan.step, len(listed) - 1)]
-    return (
-        size * plan.stretch + (plan.past if kind == "total" else 0) if kind in ("sequence", "total") else size
-    )
+        return choice.past
+    sizes = _SIZES[kind]
+    size = sizes[min(choice.step, len(sizes) - 1)]
+    if kind == "sequence":
+        return size * choice.stretch
+    if kind == "total":
+        return size * choice.stretch + choice.past
+    return size
 
 
-def kind_of(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
-    """What a dimension most likely is."""
-    dim, rank = dims[axis], len(dims)
-    said = names.words(dim) if isinstance(dim, str) else frozenset()
-    if "total" in said:
-        return "total"
-    kind = next((kind for kind, known in _BY_WORD if said & known), "")
-    if kind == "batch" and axis > 0 and len(str(dim)) == 1:
-        kind = ""  # the N of N boxes
-    signal = rank <= 2 or (rank == 3 and axis == 2 and dims[1] in (1, 2))
-    if kind in ("sequence", "frames") and is_float(one.dtype) and signal:
-        return "samples"  # floats in a row without a feature axis are a signal
-    return kind or _by_place(one, dims, axis)
+# Sizes that the weights require: the channels of a convolution, the rows of a matrix.
 
 
-def _by_place(one: Input, dims: tuple[Dim, ...], axis: int) -> str:
-    rank, about = len(dims), names.words(one.name)
-    if rank == 1:
-        if is_float(one.dtype):
-            return "samples" if about & names.SAMPLES else "batch"
-        return "sequence" if dims[0] is not None else "batch"
-    if axis == 0 or (rank == 3 and axis == 1 and about & names.STATE):
-        return "batch"
-    if about & names.PAST:
-        return "past"
-    if rank == 2:
-        return "samples" if is_float(one.dtype) else "sequence"
-    if rank == 3:
-        if axis == 2 and dims[1] in (1, 2) and is_float(one.dtype):
-            return "samples"  # one or two channels of sound
-        return "sequence" if axis == 1 else "frames" if isinstance(dims[1], int) else "feature"
-    if rank == 4:
-        last = dims[-1] in (1, 3, 4)
-        return (
-            ("", "height", "width", "channels")[axis] if last else ("", "channels", "height", "width")[axis]
-        )
-    return "channels" if axis == 1 else "volume"
+def required_sizes(graph: UseDef, inputs: Sequence[Input]) -> dict[Axis, int]:
+    """Return required sizes for the inputs of known rank that leave something open."""
+    required: dict[Axis, int] = {}
+    for model_input in inputs:
+        dims = model_input.dims
+        if dims is not None and not all(isinstance(dim, int) for dim in dims):
+            required |= sizes_required_of(graph, model_input.name, len(dims), len(inputs))
+    return required
+
+
+def sizes_required_of(graph: UseDef, name: str, rank: int, among: int) -> dict[Axis, int]:
+    """Return what the weights require of one of several inputs, if it has this rank."""
+    required: dict[Axis, int] = {}
+    for value, axes in _tracked(graph, name, rank, among).items():
+        for op, index in graph.uses.get(value, [])[:_TRACKING_STEPS]:
+            for axis, size in _required_by(graph, op, index, len(axes)).items():
+                source = axes[axis] if -len(axes) <= axis < len(axes) else None
+                if source is not None and size > 0:
+                    required.setdefault((name, source), size)
+    return required
+
+
+def _required_by(graph: UseDef, op: Op, index: int, rank: int) -> Mapping[int, int]:
+    """Return the sizes by axis that an operator's weights require of an operand."""
+    row = operator(op)
+    if row.weight is not None and index == 0:
+        name = op.input(row.weight_operand)
+        weight = constant_shape(graph, name) if name else None
+        return {} if weight is None else row.weight(op, weight)
+    other = _arithmetic_constant(graph, op, index, rank)
+    if other is None:
+        return {}
+    return {place - len(other): size for place, size in enumerate(other) if size > 1}
+
+
+def _arithmetic_constant(graph: UseDef, op: Op, index: int, rank: int) -> Shape | None:
+    """Return the shape of what is added, multiplied and so on, where it does not add axes."""
+    row = operator(op)
+    if row.shape is not BROADCAST or KEEPS_AXES not in row.traits or len(op.inputs) != 2:
+        return None
+    shape = constant_shape(graph, op.inputs[1 - index])
+    return shape if shape is not None and len(shape) <= rank else None
+
+
+def _tracked(graph: UseDef, name: str, rank: int, among: int) -> dict[str, Axes]:
+    """Return the values that an input goes through, each with the axes of the input that its axes are."""
+    tracked: dict[str, Axes] = {name: tuple(range(rank))}
+    waiting, steps = [name], _TRACKING_STEPS // max(1, among)
+    while waiting and steps > 0:
+        value = waiting.pop()
+        uses = graph.uses.get(value, [])[:steps]
+        reached = [(alias, tracked[value]) for alias in graph.aliases.get(value, [])[:steps]]
+        steps -= 1 + len(uses) + len(reached)
+        for op, index in uses:
+            axes = _axes_after(graph, op, index, tracked[value])
+            if axes is not None and op.outputs:
+                reached.append((op.outputs[0], axes))
+        for other, axes in reached:
+            if other not in tracked:
+                tracked[other] = axes
+                waiting.append(other)
+    return tracked
+
+
+def _axes_after(graph: UseDef, op: Op, index: int, axes: Axes) -> Axes | None:
+    row = operator(op)
+    if KEEPS_AXES in row.traits and row.shape is not BROADCAST:
+        return axes if index == 0 else None
+    if op.type == "Transpose" and index == 0:
+        return transposed(op, axes)
+    if op.type == "Unsqueeze" and index == 0:
+        return unsqueezed(graph, op, axes, None)
+    return None if _arithmetic_constant(graph, op, index, len(axes)) is None else axes
+
+
+# Sizes that operators need to be equal although the model gives them different names, or none.
+
+
+def with_equal_dims(graph: UseDef, inputs: Sequence[Input], named: Collection[str]) -> list[Input]:
+    """Return the inputs with one name for sizes that have to be equal: one of the `named`, if any."""
+    dims_of = {i.name: i.dims for i in inputs if i.dims is not None and not i.wraps}
+    common: dict[Axis, Dim] = {}
+    for number, group in enumerate(_groups(_equal_pairs(graph, dims_of))):
+        dims = [dims_of[name][axis] for name, axis in group]
+        chosen = _common_dim(dims, named) or f"={number}"
+        common |= {place: chosen for place, dim in zip(group, dims, strict=True) if not isinstance(dim, int)}
+    renamed = []
+    for model_input in inputs:
+        name, dims_now = model_input.name, dims_of.get(model_input.name)
+        if dims_now is not None:
+            dims_now = tuple(common.get((name, axis), dim) for axis, dim in enumerate(dims_now))
+            model_input = replace(model_input, dims=dims_now)
+        renamed.append(model_input)
+    return renamed
+
+
+def _common_dim(dims: Sequence[Dim], named: Collection[str]) -> Dim:
+    """Return a name that the user gave a size for, else a size, else any name."""
+    symbols: list[Dim] = [dim for dim in dims if isinstance(dim, str)]
+    given = [dim for dim in symbols if dim in named]
+    sizes = [dim for dim in dims if isinstance(dim, int) and dim != 1]
+    return next(iter([*given, *sizes, *symbols]), None)
+
+
+def _groups(pairs: Iterator[tuple[Axis, Axis]]) -> list[list[Axis]]:
+    """Join pairs to groups: axes that are equal by way of others are equal."""
+    group_of: dict[Axis, list[Axis]] = {}
+    for left, right in pairs:
+        mine, theirs = group_of.setdefault(left, [left]), group_of.setdefault(right, [right])
+        if mine is not theirs:
+            mine += theirs
+            group_of |= dict.fromkeys(theirs, mine)
+    return list({id(group): group for group in group_of.values()}.values())
+
+
+def _equal_pairs(graph: UseDef, dims_of: Mapping[str, tuple[Dim, ...]]) -> Iterator[tuple[Axis, Axis]]:
+    origin: dict[str, tuple[str, Axes]] = {}  # of a value: the input it came from, and its axes there
+    for name, dims in dims_of.items():
+        for value, axes in _tracked(graph, name, len(dims), len(dims_of)).items():
+            origin[value] = (name, axes)
+    ops = {id(op): op for value in origin for op, _ in graph.uses.get(value, [])}
+    for op in ops.values():
+        for left, right in pairwise(origin.get(name) for name in op.inputs):
+            if left is None or right is None or left[0] == right[0]:
+                continue
+            for mine, theirs in _equal_axes(op, left[1], right[1]):
+                if mine is not None and theirs is not None:
+                    yield (left[0], mine), (right[0], theirs)
+
+
+def _equal_axes(op: Op, left: Axes, right: Axes) -> Iterator[tuple[int | None, int | None]]:
+    if EQUAL_SIZES in operator(op).traits:
+        yield from zip(left[::-1], right[::-1], strict=False)
+    elif op.type == "MatMul" and left and right:
+        yield left[-1], right[max(0, len(right) - 2)]
+        yield from zip(left[:-2][::-1], right[:-2][::-1], strict=False)
+    elif op.type == "Concat" and len(left) == len(right):
+        joined = int(op.attribute("axis", 0)) % max(1, len(left))
+        for axis, pair in enumerate(zip(left, right, strict=True)):
+            if axis != joined:
+                yield pair

@@ -1,32 +1,45 @@
-"""The user's own inputs: .npz and .npy files and folders of ONNX test data, inside the repository."""
+"""The user's own inputs: .npz and .npy files and folders of ONNX test data, read, checked and written.
+
+Files lie inside the repository and are never unpickled; whatever is wrong becomes one error that names it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+from google.protobuf.message import DecodeError
+from onnx import OptionalProto, SequenceProto, TensorProto, TypeProto, ValueInfoProto, numpy_helper
 
 from onnx_ci.errors import ModelError
-from onnx_ci.inputs.generate import fed_inputs
-from onnx_ci.verify.sample_files import read_folder, read_npy, read_npz
-from onnx_ci.verify.sample_types import fitted, is_optional
-from onnx_ci.verify.sample_writing import KEYS, VALUES
+from onnx_ci.inputs.graph import dims_of, fed_inputs
+from onnx_ci.sizes import format_size
+from onnx_ci.verify.contract import show_type
+from onnx_ci.verify.dtypes import Array, exotic_name, is_text, numpy_dtype, type_name
+from onnx_ci.whole import whole
 
+_LARGEST = 2**31  # bytes of one file, unpacked
+_BROKEN = (ValueError, TypeError, OSError, EOFError, MemoryError, KeyError, zipfile.BadZipFile, DecodeError)
+_NUMBERED = re.compile(r"input_(\d{1,6})\.pb")
 _KINDS = "a sample is an .npz file, an .npy file, or a folder with input_0.pb, input_1.pb, …"
+_KEYS, _VALUES = "{keys}", "{values}"  # after the name of an input that is a map
 
 
 def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) -> list[dict[str, Any]]:
-    """One dict a sample: arrays by input name, a list for a sequence, None for an absent optional."""
+    """Read one dict a sample: arrays by input name, a list for a sequence, None for an absent optional."""
     home = root.resolve()
-    found = [path for pattern in patterns for path in _matches(pattern, home)]
-    if not found:
+    paths = [path for pattern in patterns for path in _matches(pattern, home)]
+    if not paths:
         where = "" if _is_top(home) else f" in {home}"
         wanted = ", ".join(repr(_shown(home / pattern, home)) for pattern in patterns)
         raise _error(f"no sample matches {wanted}{where}", f"check inputs.samples; {_KINDS}")
     values = fed_inputs(proto)
-    return [_sample(path, _shown(path, home), values) for path in dict.fromkeys(found)]
+    return [_sample(path, _shown(path, home), values) for path in dict.fromkeys(paths)]
 
 
 def _matches(pattern: str, root: Path) -> Iterator[Path]:
@@ -57,24 +70,26 @@ def _sample(path: Path, where: str, values: Sequence[onnx.ValueInfoProto]) -> di
     if path.is_dir():
         for part in path.glob("input_*.pb"):
             _refuse_outside(part, path.resolve())
-        given = dict(zip(names, read_folder(path, where, values), strict=True))
+        given = dict(zip(names, _read_folder(path, where, values), strict=True))
     elif path.suffix == ".npz":
-        given = _grouped(read_npz(path, where), names)
+        given = _grouped(_read_npz(path, where), names)
     elif path.suffix == ".npy":
         if len(names) != 1:
             raise _error(f"{where}: holds one array, the model has {len(names)} inputs", "store them as .npz")
-        given = {names[0]: read_npy(path, where)}
+        given = {names[0]: _read_npy(path, where)}
     else:
         raise _error(f"{where}: is not a sample", _KINDS)
     return _checked(given, where, values)
 
 
 def _grouped(arrays: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """NAME[0], NAME[1], … are the items of one sequence, NAME{keys} and NAME{values} those of a map."""
+    """Join NAME[0], NAME[1], … to one sequence, NAME{keys} and NAME{values} to a map."""
     given = dict(arrays)
-    for keys in [key for key in given if key.endswith(KEYS) and f"{key.removesuffix(KEYS)}{VALUES}" in given]:
-        name = keys.removesuffix(KEYS)
-        pairs = (given.pop(f"{name}{part}").reshape(-1).tolist() for part in (KEYS, VALUES))
+    for keys in [
+        key for key in given if key.endswith(_KEYS) and f"{key.removesuffix(_KEYS)}{_VALUES}" in given
+    ]:
+        name = keys.removesuffix(_KEYS)
+        pairs = (given.pop(f"{name}{part}").reshape(-1).tolist() for part in (_KEYS, _VALUES))
         given[name] = dict(zip(*pairs, strict=False))
     for name in names:
         items: list[Any] = []
@@ -91,10 +106,13 @@ def _checked(given: dict[str, Any], where: str, values: Sequence[onnx.ValueInfoP
     unknown = [name for name in given if name not in expected]
     if unknown:
         raise _error(f"{where}: the model has no input {unknown[0]!r}", f"its inputs are {listed}")
-    missing = [name for name, value in expected.items() if name not in given and not is_optional(value)]
+    missing = [name for name, value in expected.items() if name not in given and not _is_optional(value)]
     if missing:
         raise _error(f"{where}: input {missing[0]!r} is missing", f"store all inputs in it: {listed}")
-    return {name: fitted(value, given.get(name), where) for name, value in expected.items()}
+    return {
+        name: _fit(value.type, given.get(name), f"{where}: input {name!r}")
+        for name, value in expected.items()
+    }
 
 
 def _shown(path: Path, root: Path) -> str:
@@ -103,9 +121,165 @@ def _shown(path: Path, root: Path) -> str:
 
 
 def _is_top(root: Path) -> bool:
-    """Of the file system: then files were named by the user, and nothing is relative to it in their eyes."""
+    """Tell whether it is the file system's: then the user named files, and nothing is relative to it."""
     return root == Path(root.anchor)
 
 
 def _error(message: str, hint: str) -> ModelError:
     return ModelError(message, hint=hint, code="OCI005")
+
+
+# Reading.
+
+
+def _read_npy(path: Path, where: str) -> Array:
+    try:
+        # Mapped, so that a header with an absurd shape is refused instead of allocated.
+        return np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
+    except _BROKEN as error:
+        raise _unreadable(where, error) from None
+
+
+def _read_npz(path: Path, where: str) -> dict[str, Array]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        if size > _LARGEST:
+            raise ValueError(f"{format_size(size)} unpacked, at most {format_size(_LARGEST)} are read")
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except _BROKEN as error:
+        raise _unreadable(where, error) from None
+
+
+def _read_folder(path: Path, where: str, values: Sequence[ValueInfoProto]) -> list[Any]:
+    """Read input_0.pb for the model's first input, and so on."""
+    files = {int(m[1]): file for file in path.iterdir() if (m := _NUMBERED.fullmatch(file.name))}
+    if sorted(files) != list(range(len(values))):
+        names = ", ".join(value.name for value in values)
+        raise _error(
+            f"{where}: has {len(files)} files input_N.pb, the model has {len(values)} inputs",
+            f"number them from 0, one for each input: {names}",
+        )
+    return [_read_pb(files[index], where, value.type) for index, value in enumerate(values)]
+
+
+def _read_pb(path: Path, where: str, kind: TypeProto) -> Any:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ValueError(f"larger than {format_size(_LARGEST)}")
+        return _parse(path.read_bytes(), kind)
+    except _BROKEN as error:
+        raise _unreadable(f"{where}/{path.name}", error) from None
+
+
+def _parse(data: bytes, kind: TypeProto) -> Any:
+    which = kind.WhichOneof("value")
+    if which == "sequence_type":
+        return _sequence(SequenceProto.FromString(data))
+    if which == "optional_type":
+        optional = OptionalProto.FromString(data)
+        if optional.elem_type == OptionalProto.UNDEFINED:
+            return None
+        if optional.elem_type == OptionalProto.SEQUENCE:
+            return _sequence(optional.sequence_value)
+        return _array(optional.tensor_value)
+    return _array(TensorProto.FromString(data))
+
+
+def _sequence(sequence: SequenceProto) -> list[Array]:
+    return [_array(tensor) for tensor in sequence.tensor_values]
+
+
+def _array(tensor: TensorProto) -> Array:
+    if tensor.data_location == TensorProto.EXTERNAL:
+        raise ValueError("its data is in another file, which is not read")
+    array: Array = np.asarray(numpy_helper.to_array(tensor))
+    return array
+
+
+def _unreadable(where: str, error: Exception) -> ModelError:
+    what = str(error).split("\n")[0] or type(error).__name__
+    hint = "save it with numpy.savez(file, NAME=array, …); arrays of Python objects are not read"
+    return _error(f"{where}: can't be read as a sample: {what}", hint)
+
+
+# Does an array fit the input it is meant for?
+
+
+def _is_optional(value: ValueInfoProto) -> bool:
+    return bool(value.type.WhichOneof("value") == "optional_type")
+
+
+def _fit(kind: TypeProto, found: Any, where: str) -> Any:
+    """Return a value as it can be fed, or raise an error that says what it has and what is needed."""
+    which = kind.WhichOneof("value")
+    if which == "optional_type":
+        return None if found is None else _fit(kind.optional_type.elem_type, found, where)
+    if which == "sequence_type" and isinstance(found, list):
+        return [_fit(kind.sequence_type.elem_type, item, where) for item in found]
+    if which == "tensor_type" and isinstance(found, np.ndarray):
+        return _fit_tensor(kind, found, where)
+    if which == "map_type" and isinstance(found, dict):
+        return found
+    if which == "sparse_tensor_type":
+        raise _error(f"{where} is {show_type(kind)}, which can't be fed", "such a model can't be verified")
+    how = "a sequence is stored as NAME[0], NAME[1], … in an .npz, a map as NAME{keys} and NAME{values}"
+    raise _error(f"{where} needs {show_type(kind)}", how)
+
+
+def _fit_tensor(kind: TypeProto, found: Array, where: str) -> Array:
+    tensor = kind.tensor_type
+    dtype = numpy_dtype(tensor.elem_type)
+    dims = dims_of(tensor)
+    array = _as_stored(found, dtype)
+    if dtype is None or type_name(array.dtype) != type_name(dtype):
+        raise _unlike(where, found, kind, "save it with that type: array.astype(...)")
+    if dims is not None and len(dims) != array.ndim:
+        raise _unlike(where, found, kind, "save it with that many axes, the batch included")
+    fixed = [(dim, size) for dim, size in zip(dims or (), array.shape, strict=False) if isinstance(dim, int)]
+    if any(dim != size for dim, size in fixed):
+        raise _unlike(where, found, kind, "save it with that shape")
+    return array.astype(np.str_) if is_text(array.dtype) else array
+
+
+def _as_stored(found: Array, dtype: np.dtype[Any] | None) -> Array:
+    """Restore the type of bfloat16 and its like, which numpy saves as nameless bytes of that width."""
+    nameless = found.dtype.kind == "V" and exotic_name(found.dtype) is None
+    if dtype is not None and nameless and exotic_name(dtype) and found.itemsize == dtype.itemsize:
+        return found.view(dtype)
+    return found
+
+
+def _unlike(where: str, found: Array, kind: TypeProto, hint: str) -> ModelError:
+    has = f"{type_name(found.dtype)}{list(found.shape)}"
+    return _error(f"{where} needs {show_type(kind)}, the sample has {has}", hint)
+
+
+# Writing.
+
+
+def sample_paths_for(target: Path, count: int) -> list[Path]:
+    """Return the file that was asked for, and for further samples NAME-1, NAME-2, … beside it."""
+    return [target if i == 0 else target.with_name(f"{target.stem}-{i}{target.suffix}") for i in range(count)]
+
+
+def write_npz(path: Path, sample: Mapping[str, Any]) -> None:
+    """Write one sample, whole or not at all, and the same bytes for the same sample."""
+    with whole(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in entries(sample):
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+
+
+def entries(sample: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
+    """Yield tensors by name; the items of a sequence as NAME[0], NAME[1], …; what is absent is left out."""
+    for name, value in sample.items():
+        if isinstance(value, np.ndarray):
+            yield name, value
+        elif isinstance(value, Mapping):
+            yield f"{name}{_KEYS}", np.array(list(value))
+            yield f"{name}{_VALUES}", np.array(list(value.values()))
+        elif isinstance(value, Sequence):
+            for index, item in enumerate(value):
+                yield from entries({f"{name}[{index}]": item})

@@ -1,110 +1,127 @@
-"""Values for one input of one sample, and why these: what the user said, what uses ask for, what it means."""
+"""Values for one input of one sample, and why these.
+
+`_RULES` says in which order it is decided: what the user said, what operators want, what the name means, the
+table that is indexed, how the input is used, and what its shape looks like.
+"""
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnx_ci.inputs import names
-from onnx_ci.inputs.dims import Dim, Input
-from onnx_ci.inputs.graph import Shape, element_count
-from onnx_ci.inputs.roles import Role
-from onnx_ci.verify import varied
-from onnx_ci.verify.drawing import Drawing, Drawn, Sample
-from onnx_ci.verify.dtypes import Array, integer_limits, is_complex, is_integer, is_text
-from onnx_ci.verify.guesses import guess, indices
-from onnx_ci.verify.meaning import by_meaning
-from onnx_ci.verify.vocabulary import of_type
-from onnx_ci.verify.wanted import wanted
+from onnx_ci.inputs import names, patterns
+from onnx_ci.inputs.graph import MAP_ENTRIES, Dim, Input, Shape, element_count
+from onnx_ci.inputs.operators import Range, Wanted
+from onnx_ci.inputs.roles import Role, wanted_values
+from onnx_ci.inputs.shapes import SampleShapes
+from onnx_ci.verify.dtypes import Array, integer_limits, is_complex, is_float, is_integer, is_text
+from onnx_ci.verify.exchange import Value
 
+_ITEMS = 3  # of a sequence
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
+_RATE = 16000
+_SIGNAL = 160  # shorter float rows are features, not sound
+_DISTINCT = 1 << 20  # indices to choose from without repeating one
+_COLOURS = (1, 3, 4)
+_SMALLEST_PICTURE = 32  # of rank 3, where it may as well be a list of vectors
+_BOUNDED = names.STATE | names.PAST  # what a model gave itself before: bounded, mostly by tanh
 
 
-def fill(one: Input, dims: tuple[Dim, ...], role: Role, sample: Sample, *, item: int = 0) -> Drawn:
-    """The array to feed. The generator depends on the seed, the sample, the name and the item alone."""
-    salt = zlib.crc32(one.name.encode())
-    rng = np.random.Generator(np.random.PCG64([sample.seed, sample.index, salt, *([item] if item else [])]))
-    drawn = _drawn(Drawing(one, dims, role, sample, rng), item)
-    return Drawn(cast(drawn.values, one.dtype), drawn.why)
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What all inputs of one sample share."""
+
+    index: int
+    seed: int
+    shapes: Mapping[str, Shape]
+    flag: bool  # for scalar booleans
+    length: int  # of the sequence, for inputs that say how long it is
+    shortest: int  # of the open dimensions: a safe bound for indices into computed values
+    past: int = 0
+    small: bool = False  # a later attempt: stay near zero where the range is only a guess
+    wide: bool = True  # floats of which nothing is known may be far from zero
+    ranges: Mapping[str, tuple[float, float]]
+    inferred: SampleShapes
 
 
-def _drawn(asked: Drawing, item: int) -> Drawn:
-    one, shape, rng = asked.one, asked.shape, asked.rng
-    given = asked.sample.ranges.get(one.name)
-    if given is not None:
-        return Drawn(_in_range(rng, shape, one.dtype, *given), "the range given for it")
-    if is_text(one.dtype):
-        known = of_type(asked.role.known, str)
-        why = "words that the model looks up" if known else "words"
-        return Drawn(_strings(shape, asked.sample.index + item, known), why)
-    if one.dtype == np.bool_:
-        return _booleans(asked)
-    if is_complex(one.dtype):
-        return Drawn(rng.standard_normal(shape) + 1j * rng.standard_normal(shape), "noise")
-    wish = wanted(asked.role, one.dtype, element_count(shape), asked.sample.context)
-    if isinstance(wish, list) and len(wish) == element_count(shape):
-        return Drawn(np.array(wish).reshape(shape), f"what {_users(asked.role)} asks for")
-    return by_meaning(asked) or _wished(asked, wish) or guess(asked)
+class Drawn(NamedTuple):
+    """Values, and why these."""
+
+    values: Array
+    why: str
 
 
-def _wished(asked: Drawing, wish: object) -> Drawn | None:
-    if not isinstance(wish, tuple):
-        return None
-    low, high = wish
-    why = f"the range that {_users(asked.role)} takes"
-    if not is_integer(asked.one.dtype):
-        return Drawn(low + (high - low) * asked.rng.random(asked.shape), why)
-    first, last = math.ceil(low), max(math.ceil(low), math.floor(high))
-    if asked.role.indexes:
-        return Drawn(first + indices(asked.rng, asked.shape, last - first + 1), why)
-    return Drawn(asked.rng.integers(first, last, size=asked.shape, endpoint=True), why)
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """One input of one sample that values are drawn for; `item` counts those of a sequence."""
+
+    input: Input
+    dims: tuple[Dim, ...]
+    role: Role
+    sample: Sample
+    rng: np.random.Generator
+    item: int
+
+    @property
+    def shape(self) -> Shape:
+        return self.sample.shapes[self.input.name]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.input.dtype
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return names.words(self.input.name)
+
+    @cached_property
+    def wanted(self) -> Wanted:
+        return wanted_values(self.role, self.dtype, element_count(self.shape), self.sample.inferred)
 
 
-def _users(role: Role) -> str:
-    return " and ".join(dict.fromkeys(use.op.type for use in role.uses[:2]))
+def make_value(model_input: Input, dims: tuple[Dim, ...], role: Role, sample: Sample) -> Value:
+    """Make the value to feed: a tensor, or a sequence or map of what is drawn.
+
+    An optional is there, since what is absent computes nothing.
+    """
+    count = _ITEMS if "sequence" in model_input.wraps else 1
+    items: list[Any] = [draw(model_input, dims, role, sample, item=item).values for item in range(count)]
+    if model_input.keys is not None:
+        items = [_as_map(model_input.keys, role, item) for item in items]
+    return items if "sequence" in model_input.wraps else items[0]
 
 
-def _booleans(asked: Drawing) -> Drawn:
-    shape, sample = asked.shape, asked.sample
-    if asked.said & names.MASK:
-        return _boolean_mask(asked)
-    if len(shape) > 1 and sample.index % 2 == 0:
-        return Drawn(np.ones(shape, np.bool_), "a mask: all true")
-    if len(shape) > 1 or (shape and shape[0] > 1):
-        return Drawn(asked.rng.random(shape) < 0.75, "true and false, mixed")
-    return Drawn(np.full(shape, sample.flag, np.bool_), "a flag: true and false in turn")
+def _as_map(dtype: np.dtype[Any], role: Role, values: Array) -> dict[Any, Any]:
+    keys: list[Any]
+    if is_text(dtype):
+        keys = role.words_of(str) or [f"key{i}" for i in range(MAP_ENTRIES)]
+    else:
+        keys = role.words_of(int) or list(range(MAP_ENTRIES))
+    return dict(zip(keys, np.resize(values, len(keys)).tolist(), strict=True))
 
 
-def _boolean_mask(asked: Drawing) -> Drawn:
-    """Whole in one sample and with padding in the next: some hide what is true, whatever they are called."""
-    shape = asked.shape
-    hidden = np.zeros(shape, np.bool_) if asked.sample.flag else varied.padding(asked.rng, shape)
-    if asked.said & names.PADDING:
-        return Drawn(hidden, "a mask, by its name: true where there is padding")
-    return Drawn(~hidden, "a mask, by its name: all true, or false where there is padding")
-
-
-def _strings(shape: Shape, index: int, known: Sequence[str]) -> Array:
-    """Words that differ; of those that the model knows, with one in five that it does not."""
-    count = int(np.prod(shape, dtype=np.int64))
-    words = [f"{_WORDS[(i + index) % len(_WORDS)]}{(i + index) // len(_WORDS) or ''}" for i in range(count)]
-    if known:
-        words = [word if i % 5 == 4 else known[(i + index) % len(known)] for i, word in enumerate(words)]
-    return np.array(words, dtype=np.str_).reshape(shape)
-
-
-def _in_range(rng: np.random.Generator, shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> Array:
-    """Integers take both ends, as in `input_ids: [0, 30521]`."""
-    if is_integer(dtype) or dtype == np.bool_:
-        return rng.integers(int(low), int(high), size=shape, endpoint=True)
-    return low + (high - low) * rng.random(shape)
+def draw(model_input: Input, dims: tuple[Dim, ...], role: Role, sample: Sample, *, item: int = 0) -> Drawn:
+    """Draw a tensor. The generator depends on the seed, the sample, the name and the item alone."""
+    seeds = [sample.seed, sample.index, zlib.crc32(model_input.name.encode())]
+    if item:
+        seeds.append(item)
+    rng = np.random.Generator(np.random.PCG64(seeds))
+    request = Draw(input=model_input, dims=dims, role=role, sample=sample, rng=rng, item=item)
+    for rule in _RULES:
+        drawn = rule(request)
+        if drawn is not None:
+            return Drawn(cast(drawn.values, model_input.dtype), drawn.why)
+    raise AssertionError("the last rule has values for every input")
 
 
 def cast(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the values in the type of an input, as near as it can hold them."""
     if is_integer(dtype):
         low, high = integer_limits(dtype)
         array = np.clip(array, max(low, -(2**63)), min(high, 2**63 - 1))
@@ -115,3 +132,235 @@ def cast(array: Array, dtype: np.dtype[Any]) -> Array:
         if "e8m0" in dtype.name:
             array = np.maximum(np.abs(array), 2.0**-20)  # powers of two, and nothing else
     return np.array(array, dtype, order="C")
+
+
+# The rules, in order. One that has no say returns None, and draws nothing.
+
+
+def _given_range(asked: Draw) -> Drawn | None:
+    """What the user said: integers take both ends, as in `input_ids: [0, 30521]`."""
+    given = asked.sample.ranges.get(asked.input.name)
+    if given is None:
+        return None
+    low, high = given
+    why = "the range given for it"
+    if is_integer(asked.dtype) or asked.dtype == np.bool_:
+        return Drawn(asked.rng.integers(int(low), int(high), size=asked.shape, endpoint=True), why)
+    return Drawn(low + (high - low) * asked.rng.random(asked.shape), why)
+
+
+def _text(asked: Draw) -> Drawn | None:
+    """Words that differ; of those that the model looks up, with one in five that it does not."""
+    if not is_text(asked.dtype):
+        return None
+    known = asked.role.words_of(str)
+    first = asked.sample.index + asked.item
+    texts = []
+    for i in range(int(np.prod(asked.shape, dtype=np.int64))):
+        if known and i % 5 != 4:
+            texts.append(known[(i + first) % len(known)])
+        else:
+            texts.append(f"{_WORDS[(i + first) % len(_WORDS)]}{(i + first) // len(_WORDS) or ''}")
+    why = "words that the model looks up" if known else "words"
+    return Drawn(np.array(texts, dtype=np.str_).reshape(asked.shape), why)
+
+
+def _boolean(asked: Draw) -> Drawn | None:
+    if asked.dtype != np.bool_:
+        return None
+    shape, sample = asked.shape, asked.sample
+    if asked.words & names.MASK:
+        return _boolean_mask(asked)
+    if len(shape) > 1 and sample.index % 2 == 0:
+        return Drawn(np.ones(shape, np.bool_), "a mask: all true")
+    if len(shape) > 1 or (shape and shape[0] > 1):
+        return Drawn(asked.rng.random(shape) < 0.75, "true and false, mixed")
+    return Drawn(np.full(shape, sample.flag, np.bool_), "a flag: true and false in turn")
+
+
+def _boolean_mask(asked: Draw) -> Drawn:
+    """Whole in one sample and with padding in the next: some hide what is true, whatever they are called."""
+    if asked.sample.flag:
+        hidden: Array = np.zeros(asked.shape, np.bool_)
+    else:
+        hidden = patterns.padding(asked.rng, asked.shape)
+    if asked.words & names.PADDING:
+        return Drawn(hidden, "a mask, by its name: true where there is padding")
+    return Drawn(~hidden, "a mask, by its name: all true, or false where there is padding")
+
+
+def _complex(asked: Draw) -> Drawn | None:
+    if not is_complex(asked.dtype):
+        return None
+    rng, shape = asked.rng, asked.shape
+    return Drawn(rng.standard_normal(shape) + 1j * rng.standard_normal(shape), "noise")
+
+
+def _wanted_list(asked: Draw) -> Drawn | None:
+    """The very values that an operator wants."""
+    wanted = asked.wanted
+    if not isinstance(wanted, list) or len(wanted) != element_count(asked.shape):
+        return None
+    return Drawn(np.array(wanted).reshape(asked.shape), f"what {asked.role.users} asks for")
+
+
+def _by_name(asked: Draw) -> Drawn | None:
+    shape, words, sample, below = asked.shape, asked.words, asked.sample, asked.role.below
+    integers = is_integer(asked.dtype)
+    if words & names.MASK:
+        ones = patterns.mask(asked.rng, shape) if integers else np.ones(shape)
+        return Drawn(ones, "a mask, by its name: ones, rows after the first padded with zeros")
+    if words & names.RATE:
+        return Drawn(np.full(shape, _RATE), "a sampling rate, by its name")
+    if words & names.LENGTH and len(shape) <= 1:
+        length = sample.past if words & names.PAST else sample.length
+        return Drawn(np.full(shape, length), "a length, by its name: that of the sequence")
+    if words & names.POSITION and integers:
+        return Drawn(_positions(shape, below, sample.past), "positions, by its name")
+    if words & names.TIMESTEP and len(shape) <= 1:
+        return Drawn(np.full(shape, min(500, (below or 1000) - 1)), "a time step, by its name")
+    return None
+
+
+def _positions(shape: Shape, below: int | None, start: int) -> Array:
+    row = np.arange(start, start + (shape[-1] if shape else 1))
+    if below is not None:
+        row = row % below
+    return np.broadcast_to(row if shape else row[0], shape)
+
+
+def _in_table(asked: Draw) -> Drawn | None:
+    """Ids of the rows of a table."""
+    low, below = asked.role.low, asked.role.below
+    if below is None:
+        return None
+    if asked.words & names.PERMUTATION and len(asked.shape) == 1 and asked.shape[0] <= below - low:
+        return Drawn(low + asked.rng.permutation(asked.shape[0]), "a permutation, by its name")
+    why = f"{low} to {below - 1}: what the table it indexes, or a bound on it, has room for"
+    return Drawn(patterns.ids(asked.rng, asked.shape, low, below, asked.sample.index), why)
+
+
+def _by_weak_name(asked: Draw) -> Drawn | None:
+    """What a name says where nothing else says anything."""
+    shape, words, rng = asked.shape, asked.words, asked.rng
+    if words & names.ONE_HOT and shape and shape[-1]:
+        return Drawn(_one_hot(rng, shape), "one-hot rows, by its name")
+    if words & names.PERMUTATION and len(shape) == 1 and is_integer(asked.dtype):
+        return Drawn(rng.permutation(shape[0]), "a permutation, by its name")
+    if words & names.SORTED and shape and not asked.role.indexes:
+        steps = rng.integers(0, 3, size=shape) if is_integer(asked.dtype) else rng.random(shape)
+        return Drawn(np.cumsum(steps, axis=-1), "in ascending order, by its name")
+    if not is_float(asked.dtype):
+        return None
+    if words & names.PROBABILITY:
+        return Drawn(0.05 + 0.9 * rng.random(shape), "probabilities, by its name")
+    if words & names.POSITIVE:
+        return Drawn(0.1 + 1.9 * rng.random(shape), "positive, by its name")
+    if words & names.ONE and len(shape) <= 1:
+        return Drawn(np.full(shape, 1.0 if asked.sample.index % 2 == 0 else 0.75), "a factor, by its name")
+    return None
+
+
+def _one_hot(rng: np.random.Generator, shape: Shape) -> Array:
+    rows = np.zeros(shape)
+    np.put_along_axis(rows, rng.integers(0, shape[-1], size=(*shape[:-1], 1)), 1.0, axis=-1)
+    return rows
+
+
+def _wanted_range(asked: Draw) -> Drawn | None:
+    """Values from the range that the operators take."""
+    if not isinstance(asked.wanted, Range):
+        return None
+    low, high = asked.wanted
+    why = f"the range that {asked.role.users} takes"
+    if not is_integer(asked.dtype):
+        return Drawn(low + (high - low) * asked.rng.random(asked.shape), why)
+    first = math.ceil(low)
+    last = max(first, math.floor(high))
+    if asked.role.indexes:
+        return Drawn(first + _indices(asked.rng, asked.shape, last - first + 1), why)
+    return Drawn(asked.rng.integers(first, last, size=asked.shape, endpoint=True), why)
+
+
+def _indices(rng: np.random.Generator, shape: Shape, below: int) -> Array:
+    """A plain list of indices most often assigns members to groups: in order, and no group left empty."""
+    if len(shape) == 1:
+        return np.arange(shape[0]) * below // max(1, shape[0])
+    count = element_count(shape)
+    if count <= below <= _DISTINCT:  # what is scattered to one place twice depends on the order
+        return rng.permutation(below)[:count].reshape(shape)
+    return rng.integers(0, below, size=shape)
+
+
+def _integer_guess(asked: Draw) -> Drawn | None:
+    """Integers by how they are used, or by their shape and type."""
+    if not is_integer(asked.dtype):
+        return None
+    shape, role, rng, sample = asked.shape, asked.role, asked.rng, asked.sample
+    low, high = integer_limits(asked.dtype)
+    if role.indexes:
+        below = max(1, sample.shortest)
+        return Drawn(_indices(rng, shape, below), f"0 to {below - 1}: indices into something computed")
+    codes = role.words_of(int)
+    if codes:
+        return Drawn(rng.choice(np.array(codes), size=shape), "codes that the model looks up")
+    if role.alphabet:
+        ids = patterns.ids(rng, shape, 0, role.alphabet, sample.index)
+        return Drawn(ids, "the values it is compared with")
+    if role.mask:
+        return Drawn(patterns.mask(rng, shape), "used as a mask")
+    if role.shape:
+        return Drawn(np.ones(shape), "used as a size")
+    if _is_picture(shape) and high >= 255:
+        return Drawn(_picture(rng, shape) * 255.0, "a picture, by its shape")
+    if high <= 255:
+        return Drawn(rng.integers(low, high + 1, size=shape), "all values of its type")
+    return Drawn(rng.integers(0, 2 if sample.small else 16, size=shape), "small numbers, for want of a use")
+
+
+def _float_guess(asked: Draw) -> Drawn:
+    """A picture or a sound by its shape, else numbers."""
+    shape, rng, index = asked.shape, asked.rng, asked.sample.index
+    if _is_picture(shape) and not asked.words & names.PAST:
+        picture = _picture(rng, shape)
+        return Drawn((picture - 0.5) / 0.25 if index % 2 == 0 else picture, "a picture, by its shape")
+    if _is_sound(asked):
+        return Drawn(patterns.sound(rng, shape, index), "speech, by its name or shape")
+    wide = asked.sample.wide and not asked.words & _BOUNDED
+    return Drawn(patterns.numbers(rng, shape, index, wide=wide), "noise")
+
+
+def _is_sound(asked: Draw) -> bool:
+    shape = asked.shape
+    if len(shape) not in (1, 2, 3) or shape[-1] < _SIGNAL or (len(shape) == 3 and shape[1] > 2):
+        return False
+    kind = names.dim_kind(asked.input, asked.dims, len(asked.dims) - 1)
+    return bool(asked.words & names.SAMPLES) or kind == "samples"
+
+
+def _is_picture(shape: Shape) -> bool:
+    if len(shape) == 3:
+        return min(shape) >= 3 and sorted(shape)[1] >= _SMALLEST_PICTURE and 3 in (shape[0], shape[2])
+    return len(shape) == 4 and min(shape[1:]) > 0
+
+
+def _picture(rng: np.random.Generator, shape: Shape) -> Array:
+    if len(shape) == 3:
+        return _picture(rng, (1, *shape)).reshape(shape)
+    channels_last = shape[-1] in _COLOURS and shape[1] not in _COLOURS
+    return patterns.picture(rng, shape, channels_last=channels_last)
+
+
+_RULES = (
+    _given_range,
+    _text,
+    _boolean,
+    _complex,
+    _wanted_list,
+    _by_name,
+    _in_table,
+    _by_weak_name,
+    _wanted_range,
+    _integer_guess,
+    _float_guess,
+)

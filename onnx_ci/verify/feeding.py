@@ -14,15 +14,14 @@ import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.branches import Side, both_ways, not_taken
-from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of
-from onnx_ci.inputs.graph import Wiring
+from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of, of_other_sizes
+from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.samples import load_samples
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.verify.client import Feeds, RunFailed, Runner
 from onnx_ci.verify.dtypes import Array, is_float
 from onnx_ci.verify.footing import Footing
 from onnx_ci.verify.libraries import NAME_IT, REPLACE_IT, custom_operators, needs_library
-from onnx_ci.verify.other_sizes import of_other_sizes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -93,8 +92,8 @@ class Feeding(Footing):
         """Branches of Ifs that none of the inputs takes: what is in there is not verified."""
         self.reference()
         if self._untaken is None:
-            wiring, where = Wiring(self.proto), (self.runner, self.original)
-            self._untaken = not_taken(*where, wiring, self._feeds, limits=self.limits)
+            graph, where = UseDef(self.proto), (self.runner, self.original)
+            self._untaken = not_taken(*where, graph, self._feeds, limits=self.limits)
         return self._untaken
 
     def fed(self, extra: Feeds | None) -> tuple[Sequence[Feeds], set[str]]:
@@ -155,7 +154,7 @@ class Feeding(Footing):
         feeds, outputs = self._of_other_sizes(deriver, feeds, outputs, limits)
         found = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)
         if not found.more:
-            self._untaken = found.untaken if deriver.wiring.branches else ()
+            self._untaken = found.untaken if deriver.graph.branches else ()
             return feeds, outputs
         try:
             further = self.runner.run(self.own, found.more, limits=limits)
