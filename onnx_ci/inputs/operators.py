@@ -209,11 +209,11 @@ class Range(NamedTuple):
     high: float
 
 
-Wanted = Range | list[float] | None  # any of these, exactly these, or no idea
+Wanted = Range | Sequence[float] | float | None  # any of these, exactly these, this everywhere, or no idea
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operand:
+class SampleOperand:
     """An operand of `op` that `count` values are wanted for, with the shapes of one sample."""
 
     op: Op
@@ -244,91 +244,74 @@ class Operand:
         return dims[axis] if dims and -len(dims) <= axis < len(dims) else None
 
 
-Wants = Callable[[Operand], Wanted]
+Wants = Range | float | Callable[[SampleOperand], Wanted]
 
 
-def _exactly(value: float) -> Wants:
-    return lambda operand: [value] * operand.count
+def _count_up(operand: SampleOperand) -> Wanted:
+    return range(operand.count)
 
 
-def _between(low: float, high: float) -> Wants:
-    return lambda _: Range(low, high)
-
-
-def _count_up(operand: Operand) -> Wanted:
-    return [float(i) for i in range(operand.count)]
-
-
-def _reshape_target(operand: Operand) -> Wanted:
+def _reshape_target(operand: SampleOperand) -> Wanted:
     out, data, count = operand.out, operand.data, operand.count
     if out is not None and len(out) == count and out.count(None) <= 1:
-        return [-1.0 if dim is None else float(dim) for dim in out]
-    if not count:
-        return []
-    kept = 0.0 if data is not None and len(data) == count else 1.0
-    return [*([kept] * (count - 1)), -1.0]
+        return [-1 if dim is None else dim for dim in out]
+    kept = 0 if data is not None and len(data) == count else 1
+    return [*([kept] * (count - 1)), -1][:count]
 
 
-def _output_shape(operand: Operand) -> Wanted:
+def _output_shape(operand: SampleOperand) -> Wanted:
     """Return the output's own shape, or small sizes."""
     out = complete(operand.out)
     if out is not None and len(out) == operand.count:
-        return [float(dim) for dim in out]
-    return [2.0 if operand.op.type == "ConstantOfShape" else 1.0] * operand.count
+        return out
+    return 2.0 if operand.op.type == "ConstantOfShape" else 1.0
 
 
-def _repeats(operand: Operand) -> Wanted:
+def _repeats(operand: SampleOperand) -> Wanted:
     data, out = complete(operand.data), complete(operand.out)
     if data is None or out is None or not len(data) == len(out) == operand.count:
-        return [2.0] * operand.count
-    return [float(after // before) if before else 1.0 for before, after in zip(data, out, strict=True)]
+        return 2.0
+    return [after // before if before else 1 for before, after in zip(data, out, strict=True)]
 
 
-def _top_k(operand: Operand) -> Wanted:
-    size = operand.along(operand.out, -1)
-    if not size:
-        size = min(3, operand.along(operand.data, -1) or 3)
-    return [float(size)] * operand.count
+def _top_k(operand: SampleOperand) -> Wanted:
+    return operand.along(operand.out, -1) or min(3, operand.along(operand.data, -1) or 3)
 
 
-def _depth(operand: Operand) -> Wanted:
-    return [float(operand.along(operand.out, -1) or 16)] * operand.count
+def _depth(operand: SampleOperand) -> Wanted:
+    return operand.along(operand.out, -1) or 16
 
 
-def _range_limit(operand: Operand) -> Wanted:
+def _range_limit(operand: SampleOperand) -> Wanted:
     start, step = operand.integers(0) or [0], operand.integers(2) or [1]
     length = (operand.out or (None,))[0] or 16
-    return [float(start[0] + step[0] * length)] * operand.count
+    return start[0] + step[0] * length
 
 
-def _split_sizes(operand: Operand) -> Wanted:
+def _split_sizes(operand: SampleOperand) -> Wanted:
     count = operand.count
     if operand.op.type == "Split":
         parts = complete([operand.along(operand.shape_of(name), 0) for name in operand.op.outputs])
         if parts is not None and len(parts) == count:
-            return [float(part) for part in parts]
+            return parts
     total = operand.along(operand.data, 0)
     if total is None or count <= 1:  # a single number is the size of each part
-        return [float(total or 1)] * count
+        return total or 1
     ends = [total * i // count for i in range(count + 1)]
-    return [float(end - start) for start, end in pairwise(ends)]
+    return [end - start for start, end in pairwise(ends)]
 
 
-def _slice_ends(operand: Operand) -> Wanted:
+def _slice_ends(operand: SampleOperand) -> Wanted:
     out, data = operand.out, operand.data
     sizes = out if out is not None and (data is None or len(out) == len(data)) else data
     ends = []
-    for axis in _sliced_axes(operand):
+    for axis in _slice_axes(operand):
         size = sizes[axis] if sizes and -len(sizes) <= axis < len(sizes) else None
-        ends.append(_WHOLE_AXIS if size is None else float(size))
+        ends.append(_WHOLE_AXIS if size is None else size)
     return ends
 
 
-def _slice_axes(operand: Operand) -> Wanted:
-    return [float(axis) for axis in _sliced_axes(operand)]
-
-
-def _sliced_axes(operand: Operand) -> list[int]:
+def _slice_axes(operand: SampleOperand) -> list[int]:
     """Return the axes that a slice most likely is about: those that it changes, and then the first ones."""
     count, given = operand.count, operand.integers(3)
     if given is not None and len(given) == count:
@@ -341,16 +324,16 @@ def _sliced_axes(operand: Operand) -> list[int]:
     return sorted(axes) if len(axes) == count else list(range(count))
 
 
-def _squeezed_axes(operand: Operand) -> Wanted:
+def _squeezed_axes(operand: SampleOperand) -> Wanted:
     data = operand.data or ()
     for size in (1, None):
-        axes = [float(axis) for axis, dim in enumerate(data) if dim == size]
+        axes = [axis for axis, dim in enumerate(data) if dim == size]
         if axes:
             return axes[: operand.count] if len(axes) >= operand.count else _count_up(operand)
     return _count_up(operand)
 
 
-def _unsqueezed_axes(operand: Operand) -> Wanted:
+def _unsqueezed_axes(operand: SampleOperand) -> Wanted:
     data, out = operand.data, operand.out
     if data is None or out is None or len(out) != len(data) + operand.count:
         return _count_up(operand)
@@ -360,19 +343,19 @@ def _unsqueezed_axes(operand: Operand) -> Wanted:
         if rest and (must_match or (rest[0] == dim and dim != 1)):
             rest.pop(0)
         else:
-            added.append(float(axis))
+            added.append(axis)
     return added
 
 
-def _reduced_axes(operand: Operand) -> Wanted:
+def _reduced_axes(operand: SampleOperand) -> Wanted:
     data, out, count = complete(operand.data), complete(operand.out), operand.count
     if data is None:
-        return [float(i - count) for i in range(count)]
+        return range(-count, 0)
     axes: list[int] = []
     if out is not None:
         axes = _missing_axes(data, out, kept=bool(operand.attribute("keepdims", 1)))
     axes += [axis for axis in reversed(range(len(data))) if axis not in axes]
-    return [float(axis) for axis in sorted(axes[:count])]
+    return sorted(axes[:count])
 
 
 def _missing_axes(data: Shape, out: Shape, *, kept: bool) -> list[int]:
@@ -387,29 +370,29 @@ def _missing_axes(data: Shape, out: Shape, *, kept: bool) -> list[int]:
     return missing
 
 
-def _pads(operand: Operand) -> Wanted:
+def _pads(operand: SampleOperand) -> Wanted:
     data, out = complete(operand.data), complete(operand.out)
     half = operand.count // 2
     if data is None or out is None or len(data) != len(out) or half > len(data):
-        return [0.0] * half + [1.0] * (operand.count - half)
+        return [0] * half + [1] * (operand.count - half)
     more = [after - before for before, after in zip(data, out, strict=True)]
     axes = operand.integers(3) or list(range(len(data)))
     if len(axes) != half:
         axes = sorted(axes, key=lambda axis: not more[axis])[:half]  # those that grow first
     padded = [more[axis] for axis in axes]
-    return [float(extra - extra // 2) for extra in padded] + [float(extra // 2) for extra in padded]
+    return [extra - extra // 2 for extra in padded] + [extra // 2 for extra in padded]
 
 
-def _resize_scales(operand: Operand) -> Wanted:
+def _resize_scales(operand: SampleOperand) -> Wanted:
     data, out, count = complete(operand.data), complete(operand.out), operand.count
     axes = operand.attribute("axes", None) or list(range(count))
     if data is None or out is None or len(data) != len(out) or len(axes) != count or not all(data):
-        return [1.0, 1.0, *([2.0] * (count - 2))][:count]
+        return [1, 1, *([2] * (count - 2))][:count]
     # A little more where it is no whole number: sizes are rounded down.
     return [out[axis] / data[axis] + (0.001 if out[axis] % data[axis] else 0.0) for axis in axes]
 
 
-def _resize_sizes(operand: Operand) -> Wanted:
+def _resize_sizes(operand: SampleOperand) -> Wanted:
     """Return what is known of each axis: most modes stretch neither samples nor channels."""
     out, data, count = operand.out, operand.data, operand.count
     rank = len(out or data or ())
@@ -417,29 +400,29 @@ def _resize_sizes(operand: Operand) -> Wanted:
         data = None
     axes = operand.attribute("axes", None) or list(range(rank))[-count:]
     if len(axes) != count or any(not -rank <= axis < rank for axis in axes):
-        return [16.0] * count
+        return 16.0
     return [_resized(out, data, axis % rank) for axis in axes]
 
 
-def _resized(out: Dims | None, data: Dims | None, axis: int) -> float:
+def _resized(out: Dims | None, data: Dims | None, axis: int) -> int:
     after, before = out[axis] if out else None, data[axis] if data else None
     if after is not None:
-        return float(after)
+        return after
     if before is None:
-        return 16.0
-    return float(before * 2 if axis > 1 else before)
+        return 16
+    return before * 2 if axis > 1 else before
 
 
-def _window_length(operand: Operand) -> Wanted:
-    return [float((operand.out or (None,))[0] or 10)] * operand.count
+def _window_length(operand: SampleOperand) -> Wanted:
+    return (operand.out or (None,))[0] or 10
 
 
-def _index(operand: Operand) -> Wanted:
+def _index(operand: SampleOperand) -> Wanted:
     """Return the indices into the first operand, along the axis that the operator names."""
     return _below(operand.along(operand.data, 0))
 
 
-def _index_tuple(operand: Operand) -> Wanted:
+def _index_tuple(operand: SampleOperand) -> Wanted:
     """Return indices below the least of the sizes that a tuple of them is about."""
     indices = operand.shape_of(operand.op.inputs[1])
     start = int(operand.attribute("batch_dims", 0))
@@ -447,12 +430,12 @@ def _index_tuple(operand: Operand) -> Wanted:
     return _below(min(sizes, default=None))
 
 
-def _class_index(operand: Operand) -> Wanted:
+def _class_index(operand: SampleOperand) -> Wanted:
     data = operand.data or ()
     return _below(data[1] if len(data) > 1 else None)
 
 
-def _batch_index(operand: Operand) -> Wanted:
+def _batch_index(operand: SampleOperand) -> Wanted:
     return _below(operand.data[0] if operand.data else None)
 
 
@@ -460,34 +443,31 @@ def _below(size: int | None) -> Wanted:
     return Range(0.0, size - 1.0) if size else None
 
 
-def _sequence_length(operand: Operand) -> Wanted:
+def _sequence_length(operand: SampleOperand) -> Wanted:
     """Return the whole length of the sequences that a recurrent network is fed."""
-    data = operand.data
-    return [float(data[0] or 1)] * operand.count if data else None
+    return (operand.data[0] or 1) if operand.data else None
 
 
-def _crop_region(operand: Operand) -> Wanted:
+def _crop_region(operand: SampleOperand) -> Wanted:
     half = operand.count // 2
-    return [0.0] * half + [1.0] * (operand.count - half)
+    return [0] * half + [1] * (operand.count - half)
 
 
-def _picture_size(operand: Operand) -> Wanted:
+def _picture_size(operand: SampleOperand) -> Wanted:
     """Return N, C, H, W of a picture, for a grid of N, H, W, 2."""
     out, theta, count = complete(operand.out), operand.data, operand.count
     if out is not None and len(out) == count:
-        return [float(out[0]), 3.0, *map(float, out[1:-1])]
-    batch = float((theta[0] if theta else None) or 1)
-    return [batch, 3.0, *([8.0] * (count - 2))][:count]
+        return [out[0], 3, *out[1:-1]]
+    batch = (theta[0] if theta else None) or 1
+    return [batch, 3, *([8] * (count - 2))][:count]
 
 
-def _image_size(operand: Operand) -> Wanted:
+def _image_size(operand: SampleOperand) -> Wanted:
     out = complete(operand.out)
-    if out is None or len(out) != operand.count + 2:
-        return None
-    return [float(dim) for dim in out[2:]]
+    return out[2:] if out is not None and len(out) == operand.count + 2 else None
 
 
-def _image_block(operand: Operand) -> Wanted:
+def _image_block(operand: SampleOperand) -> Wanted:
     """Return the block of Col2Im that fits the number of columns and of blocks."""
     out, data, count = complete(operand.out), complete(operand.data), operand.count
     if out is None or data is None or len(out) != count + 2 or len(data) != 3 or not out[1]:
@@ -501,7 +481,7 @@ def _image_block(operand: Operand) -> Wanted:
             room = out[axis + 2] + pads[axis] + pads[axis + count] - dilations[axis] * (size - 1) - 1
             steps *= room // strides[axis] + 1
         if steps == data[2]:
-            return [float(size) for size in block]
+            return block
     return None
 
 
@@ -514,11 +494,11 @@ def _factorings(product: int, count: int) -> list[tuple[int, ...]]:
     return [(size, *rest) for size in firsts for rest in _factorings(product // size, count - 1)]
 
 
-def _dft_length(operand: Operand) -> Wanted:
+def _dft_length(operand: SampleOperand) -> Wanted:
     one_sided = operand.attribute("onesided", 0) and not operand.attribute("inverse", 0)
     dims = operand.data if one_sided else operand.out
     length = dims[-2] if dims and len(dims) > 1 else None
-    return [float(length or 16)] * operand.count
+    return length or 16
 
 
 # The table.
@@ -569,43 +549,35 @@ def _rows(names: str, row: Operator) -> dict[str, Operator]:
 
 
 _UNKNOWN = Operator()
-_POSITIVE, _SCALE = _between(0.1, 2.0), _between(0.05, 0.2)
-_UNIT, _DIVISOR = _between(-0.95, 0.95), _between(1.0, 9.0)
-_ZERO, _ONE = _exactly(0.0), _exactly(1.0)
+_POSITIVE, _SCALE, _UNIT, _DIVISOR = Range(0.1, 2.0), Range(0.05, 0.2), Range(-0.95, 0.95), Range(1.0, 9.0)
 _AXES_AND_SIZES = KEEPS_AXES | KEEPS_SIZES
 _ARITHMETIC = UNPACKS | KEEPS_AXES | EQUAL_SIZES
 _ARRANGES = UNPACKS | KEEPS_NUMBER | KEEPS_COUNT
 _PICKS = UNPACKS | KEEPS_NUMBER | TAKES_PART
-_COPIES = Operator(SAME, _ARRANGES | _AXES_AND_SIZES, _FIRST)
-_DROPS = Operator(SAME, UNPACKS | _AXES_AND_SIZES | KEEPS_NUMBER, _FIRST, wants={1: _exactly(0.25)})
-_CLIP_FLOATS, _CLIP_INTEGERS = {1: _exactly(-0.5), 2: _exactly(0.75)}, {1: _exactly(2.0), 2: _exactly(12.0)}
-_SLICE = {1: _ZERO, 2: _slice_ends, 3: _slice_axes, 4: _ONE}
-_RESIZE = {1: _crop_region, 2: _resize_scales, 3: _resize_sizes}
-_MEL = dict(enumerate(map(_exactly, (8.0, 64.0, 8000.0, 100.0, 3800.0))))
+_SLICE: Mapping[int, Wants] = {1: 0.0, 2: _slice_ends, 3: _slice_axes, 4: 1.0}
 _QUANTIZED = {1: _SCALE, 4: _SCALE, 6: _SCALE}
-_RECURRENT = {4: _sequence_length, 5: _UNIT, 6: _UNIT}
 
 OPERATORS: Mapping[str, Operator] = {
     # One tensor in, one of its shape out.
-    **_rows("Identity Cast", _COPIES),
+    **_rows("Identity Cast", Operator(SAME, _ARRANGES | _AXES_AND_SIZES, _FIRST)),
     "CastLike": Operator(None, KEEPS_NUMBER, _FIRST),
-    "Dropout": _DROPS,
-    "Clip": Operator(SAME, _AXES_AND_SIZES, _FIRST, wants=_CLIP_FLOATS, wants_integers=_CLIP_INTEGERS),
+    "Dropout": Operator(SAME, UNPACKS | KEEPS_NUMBER | _AXES_AND_SIZES, _FIRST, wants={1: 0.25}),
+    "Clip": Operator(SAME, _AXES_AND_SIZES, _FIRST, {}, {1: -0.5, 2: 0.75}, {1: 2.0, 2: 12.0}),
     "Abs": Operator(SAME, _AXES_AND_SIZES | KEEPS_NUMBER),
     "Neg": Operator(SAME, _AXES_AND_SIZES, _FIRST),
     "Floor": Operator(SAME, KEEPS_AXES | KEEPS_NUMBER, _FIRST),
     **_rows("Ceil Round", Operator(SAME, KEEPS_NUMBER, _FIRST)),
     "Not": Operator(SAME, means={0: "mask"}),
-    "CumSum": Operator(SAME, wants={1: _exactly(-1.0)}),
-    "CumProd": Operator(wants={1: _exactly(-1.0)}),
+    "CumSum": Operator(SAME, wants={1: -1.0}),
+    "CumProd": Operator(wants={1: -1.0}),
     **_rows("Relu Sigmoid Tanh Softmax", Operator(SAME, _AXES_AND_SIZES)),
     **_rows("Exp Erf LeakyRelu", Operator(SAME, KEEPS_AXES)),
     **_rows("Log Sqrt", Operator(SAME, KEEPS_AXES, wants={0: _POSITIVE})),
     **_rows("LogSoftmax Elu Selu HardSigmoid HardSwish Gelu Sign Mish", Operator(SAME)),
     **_rows("Acos Asin Atanh", Operator(wants={0: _UNIT})),
-    "Acosh": Operator(wants={0: _between(1.1, 3.0)}),
-    "Bernoulli": Operator(wants={0: _between(0.05, 0.95)}),
-    "Trilu": Operator(wants={1: _ZERO}),
+    "Acosh": Operator(wants={0: Range(1.1, 3.0)}),
+    "Bernoulli": Operator(wants={0: Range(0.05, 0.95)}),
+    "Trilu": Operator(wants={1: 0.0}),
     "QuantizeLinear": Operator(None, KEEPS_AXES, wants={1: _SCALE}),
     "DequantizeLinear": Operator(None, UNPACKS | KEEPS_AXES, wants={1: _SCALE}),
     "DynamicQuantizeLinear": Operator(None, KEEPS_AXES),
@@ -614,7 +586,7 @@ OPERATORS: Mapping[str, Operator] = {
     "Div": Operator(BROADCAST, _ARITHMETIC, _FIRST, wants_integers={1: _DIVISOR}),
     "Pow": Operator(BROADCAST, KEEPS_AXES | EQUAL_SIZES),
     "Mod": Operator(BROADCAST, wants_integers={1: _DIVISOR}),
-    "BitShift": Operator(wants_integers={1: _between(0.0, 4.0)}),
+    "BitShift": Operator(wants_integers={1: Range(0.0, 4.0)}),
     **_rows("Max Min", Operator(BROADCAST, KEEPS_NUMBER | EQUAL_SIZES, _ANY)),
     "Sum": Operator(None, EQUAL_SIZES),
     **_rows("Equal Greater Less", Operator(BROADCAST, EQUAL_SIZES)),
@@ -630,7 +602,7 @@ OPERATORS: Mapping[str, Operator] = {
     "Tile": Operator(None, KEEPS_NUMBER, _FIRST, {1: "size"}, {1: _repeats}),
     "Pad": Operator(None, TAKES_PART, _FIRST, wants={1: _pads, 3: _count_up}),
     "CenterCropPad": Operator(wants={1: _output_shape}),
-    "Resize": Operator(means={3: "size"}, wants=_RESIZE),
+    "Resize": Operator(means={3: "size"}, wants={1: _crop_region, 2: _resize_scales, 3: _resize_sizes}),
     "Upsample": Operator(wants={1: _resize_scales}),
     # Some of the values.
     "Concat": Operator(ShapeRule(None, _concat_shape), UNPACKS | TAKES_PART, _ANY),
@@ -649,20 +621,20 @@ OPERATORS: Mapping[str, Operator] = {
     **_rows("ReduceMean ReduceSum ReduceProd", Operator(None, KEEPS_NUMBER, wants={1: _reduced_axes})),
     **_rows("ReduceL1 ReduceL2 ReduceSumSquare", Operator(wants={1: _reduced_axes})),
     **_rows("ReduceLogSum ReduceLogSumExp", Operator(wants={1: _reduced_axes})),
-    "NonMaxSuppression": Operator(wants={2: _exactly(3.0), 3: _exactly(0.5), 4: _ZERO}),
+    "NonMaxSuppression": Operator(wants={2: 3.0, 3: 0.5, 4: 0.0}),
     "MaxUnpool": Operator(wants={1: _count_up, 2: _output_shape}),
     "RoiAlign": Operator(means={2: "index"}, wants={2: _batch_index}),
-    "GridSample": Operator(wants={1: _between(-1.0, 1.0)}),
+    "GridSample": Operator(wants={1: Range(-1.0, 1.0)}),
     "AffineGrid": Operator(wants={1: _picture_size}),
     "Col2Im": Operator(wants={1: _image_size, 2: _image_block}),
     # New values.
     "ConstantOfShape": Operator(_TARGET, UNPACKS, means={0: "size"}, wants={0: _output_shape}),
-    "Range": Operator(means={1: "size", 2: "size"}, wants={0: _ZERO, 1: _range_limit, 2: _ONE}),
+    "Range": Operator(means={1: "size", 2: "size"}, wants={0: 0.0, 1: _range_limit, 2: 1.0}),
     "OneHot": Operator(wants={1: _depth}),
     **_rows("HannWindow HammingWindow BlackmanWindow", Operator(wants={0: _window_length})),
-    "MelWeightMatrix": Operator(wants=_MEL),
-    "DFT": Operator(wants={1: _dft_length, 2: _exactly(-2.0)}),
-    "STFT": Operator(wants={1: _exactly(8.0)}),
+    "MelWeightMatrix": Operator(wants={0: 8.0, 1: 64.0, 2: 8000.0, 3: 100.0, 4: 3800.0}),
+    "DFT": Operator(wants={1: _dft_length, 2: -2.0}),
+    "STFT": Operator(wants={1: 8.0}),
     # Weights.
     "MatMul": Operator(ShapeRule(2, _matmul_shape), weight=_matmul_weight),
     "MatMulInteger": Operator(weight=_matmul_weight),
@@ -677,18 +649,19 @@ OPERATORS: Mapping[str, Operator] = {
     "InstanceNormalization": Operator(weight=_channel_weight),
     "LayerNormalization": Operator(SAME, weight=_last_axis_weight),
     "SimplifiedLayerNormalization": Operator(weight=_last_axis_weight),
-    **_rows("LSTM GRU RNN", Operator(wants=_RECURRENT, weight=_recurrent_weight)),
+    "LSTM": Operator(wants={4: _sequence_length, 5: _UNIT, 6: _UNIT}, weight=_recurrent_weight),
+    **_rows("GRU RNN", Operator(wants={4: _sequence_length, 5: _UNIT}, weight=_recurrent_weight)),
     "NegativeLogLikelihoodLoss": Operator(means={1: "index"}, wants={1: _class_index}),
     "SoftmaxCrossEntropyLoss": Operator(means={1: "index"}, wants={1: _class_index}),
     # Control flow, sequences and optionals.
     "If": Operator(means={0: "mask"}),
-    "Loop": Operator(means={0: "size"}, wants={0: _exactly(3.0)}),
+    "Loop": Operator(means={0: "size"}, wants={0: 3.0}),
     **_rows("Optional SequenceConstruct ConcatFromSequence", Operator(passes=_ANY)),
     "OptionalGetElement": Operator(None, KEEPS_NUMBER, _ANY),
     "SplitToSequence": Operator(passes=_ANY, wants={1: _split_sizes}),
-    "SequenceAt": Operator(passes=_ANY, wants={1: _ZERO}),
-    "SequenceErase": Operator(wants={1: _ZERO}),
-    "SequenceInsert": Operator(passes=_ANY, wants={2: _ZERO}),
+    "SequenceAt": Operator(passes=_ANY, wants={1: 0.0}),
+    "SequenceErase": Operator(wants={1: 0.0}),
+    "SequenceInsert": Operator(passes=_ANY, wants={2: 0.0}),
     # Words and codes.
     "LabelEncoder": Operator(vocabulary=("keys_strings", "keys_int64s", "classes_strings")),
     **_rows("CategoryMapper OneHotEncoder", Operator(vocabulary=("cats_strings", "cats_int64s"))),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnx_ci.inputs.graph import Op, UseDef, element_count
-from onnx_ci.inputs.operators import TAKES_PART, Operand, Range, Wanted, operator
+from onnx_ci.inputs.operators import TAKES_PART, Range, SampleOperand, Wanted, Wants, operator
 from onnx_ci.inputs.shapes import SampleShapes, constant_shape
 from onnx_ci.verify.dtypes import is_integer
 
@@ -200,7 +200,9 @@ def _vocabulary(op: Op) -> list[Any]:
     return []
 
 
-def wanted_values(role: Role, dtype: np.dtype[Any], count: int, shapes: SampleShapes) -> Wanted:
+def wanted_values(
+    role: Role, dtype: np.dtype[Any], count: int, shapes: SampleShapes
+) -> Range | list[float] | None:
     """Return the values of the first use that names them; else a range that is good for all uses."""
     ranges: list[Range] = []
     for use in role.uses:
@@ -215,17 +217,22 @@ def wanted_values(role: Role, dtype: np.dtype[Any], count: int, shapes: SampleSh
     return Range(low, max(low, min(wanted.high for wanted in ranges)))
 
 
-def _wanted_by(use: Use, dtype: np.dtype[Any], count: int, shapes: SampleShapes) -> Wanted:
+def _wanted_by(
+    use: Use, dtype: np.dtype[Any], count: int, shapes: SampleShapes
+) -> Range | list[float] | None:
     """Return what one use wants, carried back to the input's own values."""
-    row, wants = operator(use.op), None
+    row = operator(use.op)
+    wants: Wants | Wanted = None
     if is_integer(dtype):
         wants = row.wants_integers.get(use.operand)
-    wants = wants or row.wants.get(use.operand)
     if wants is None:
+        wants = row.wants.get(use.operand)
+    if callable(wants):
+        wants = wants(SampleOperand(op=use.op, count=count, graph=shapes.graph, shape_of=shapes.of))
+    if wants is None or not (use.value.whole or (is_integer(dtype) and isinstance(wants, Range))):
         return None
-    wanted = wants(Operand(op=use.op, count=count, graph=shapes.graph, shape_of=shapes.of))
-    if isinstance(wanted, list):
-        return [use.value.solve(value) for value in wanted] if use.value.whole else None
-    if wanted is None or not (use.value.whole or is_integer(dtype)):
-        return None
-    return Range(*sorted(map(use.value.solve, wanted)))
+    if isinstance(wants, Range):
+        return Range(*sorted(map(use.value.solve, wants)))
+    if isinstance(wants, float | int):
+        wants = [wants] * count
+    return [use.value.solve(value) for value in wants]

@@ -17,7 +17,7 @@ import numpy as np
 
 from onnx_ci.inputs import names, patterns
 from onnx_ci.inputs.graph import MAP_ENTRIES, Dim, Input, Shape, element_count
-from onnx_ci.inputs.operators import Range, Wanted
+from onnx_ci.inputs.operators import Range
 from onnx_ci.inputs.roles import Role, wanted_values
 from onnx_ci.inputs.shapes import SampleShapes
 from onnx_ci.verify.dtypes import Array, integer_limits, is_complex, is_float, is_integer, is_text
@@ -81,7 +81,7 @@ class Draw:
         return names.words(self.input.name)
 
     @cached_property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Range | list[float] | None:
         return wanted_values(self.role, self.dtype, element_count(self.shape), self.sample.inferred)
 
 
