@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from onnx_ci.inputs.dims import STEPS
 from onnx_ci.inputs.generate import Attempt, Deriver
@@ -176,7 +176,7 @@ def _is_same(sample: Feeds, other: Feeds) -> bool:
 class _Watched:
     """A copy of a model that tells which branches ran."""
 
-    def __init__(self, runner: Runner, path: Path, marks: Sequence[_Mark], limits: Limits) -> None:
+    def __init__(self, runner: Runner, path: Path, marks: Mapping[str, str], limits: Limits) -> None:
         self.runner = runner
         self.path = path
         self.marks = marks
@@ -185,10 +185,10 @@ class _Watched:
     def taken(self, feeds: Sequence[Feeds]) -> set[Taken]:
         outputs = self.runner.using(optimize=False).run(self.path, feeds, limits=self.limits)
         taken = set()
-        for mark in self.marks:
+        for key, counts in self.marks.items():
             for side in (0, 1):
-                if any(sample[mark.value][side] > 0 for sample in outputs):
-                    taken.add((mark.key, side == 0))
+                if any(sample[counts][side] > 0 for sample in outputs):
+                    taken.add((key, side == 0))
         return taken
 
 
@@ -204,50 +204,50 @@ def _watch(runner: Runner, original: Path, limits: Limits) -> _Watched | None:
     return _Watched(runner, path, marks, limits)
 
 
-class _Mark(NamedTuple):
-    """The value that counts how often the first branch of an If ran, and the second."""
+def _mark(proto: ModelProto) -> dict[str, str]:
+    """Edit a model in place so that its outputs are the marks of its Ifs, and nothing else.
 
-    key: str
-    value: str
-
-
-def _mark(proto: ModelProto) -> list[_Mark]:
-    """Edit a model in place so that its outputs are the marks of its Ifs, and nothing else."""
+    A mark is the value that counts how often the first branch of an If ran, and the second.
+    """
     if opset(proto) < _FIRST_OPSET:
-        return []
-    marker = _Marker(proto)
-    marks = marker.body(proto.graph, "")
+        return {}
+    marks = _Marker(proto).body(proto.graph, "")
     del proto.graph.output[:]
-    proto.graph.output.extend(_info(mark.value) for mark in marks)
+    proto.graph.output.extend(_info(value) for value in marks.values())
     return marks
 
 
 class _Marker:
-    """Gives each If one more output with two counts, and carries it out to the main graph."""
+    """Counts for each If, by its key, which branches run, and carries the counts out to the main graph."""
 
     def __init__(self, proto: ModelProto) -> None:
         self.prefix = fresh_name("mark", all_names(proto))
         self.numbers = count()
         self.functions = {(f.domain, f.name): f for f in proto.functions}
-        self.done: dict[tuple[str, str], list[_Mark]] = {}
+        self.done: dict[tuple[str, str], dict[str, str]] = {}
 
-    def body(self, body: Body, scope: str) -> list[_Mark]:
+    def body(self, body: Body, scope: str) -> dict[str, str]:
         """Return the marks of all Ifs in here, as values of this body."""
-        marks: list[_Mark] = []
+        marks: dict[str, str] = {}
         nodes: list[NodeProto] = []
         for index, node in enumerate(list(body.node)):
             key = node_key(scope, index)
             before: list[NodeProto] = []
-            marks += self._inner_marks(node, key, before)
+            new = self._inner_marks(node, key, before)
             nodes += [*before, node]
             if node.op_type == "If" and node.input and node.domain in ("", "ai.onnx"):
-                marks.append(_Mark(key, self._counts(node.input[0], nodes)))
-        marks = self._summed(marks, nodes)
+                new[key] = self._counts(node.input[0], nodes)
+            for inner, value in new.items():
+                if inner in marks:  # calls of one function count together
+                    total = self._name()
+                    nodes.append(helper.make_node("Add", [marks[inner], value], [total]))
+                    value = total
+                marks[inner] = value
         del body.node[:]
         body.node.extend(nodes)
         return marks
 
-    def _inner_marks(self, node: NodeProto, key: str, before: list[NodeProto]) -> list[_Mark]:
+    def _inner_marks(self, node: NodeProto, key: str, before: list[NodeProto]) -> dict[str, str]:
         if (node.domain, node.op_type) in self.functions:
             return self._call(node)
         if node.op_type == "If":
@@ -257,59 +257,55 @@ class _Marker:
         if node.op_type == "Scan":
             scanned = next((a.i for a in node.attribute if a.name == "num_scan_inputs"), 0)
             return self._repeated(node, key, len(node.input) - scanned, 0, 0, before)
-        return []
+        return {}
 
-    def _if(self, node: NodeProto, key: str) -> list[_Mark]:
-        graphs = [(a.name, a.g) for a in node.attribute if a.name in ("then_branch", "else_branch")]
-        inner = [self.body(graph, f"{key}.{name}") for name, graph in graphs]
-        outer = []
-        for side, marks in enumerate(inner):
-            for mark in marks:
-                for other, (_, graph) in enumerate(graphs):
-                    value = mark.value if other == side else self._nothing(graph)
-                    graph.output.append(_info(value))
-                outer.append(_Mark(mark.key, self._name()))
-                node.output.append(outer[-1].value)
+    def _if(self, node: NodeProto, key: str) -> dict[str, str]:
+        graphs = {a.name: a.g for a in node.attribute if a.name in ("then_branch", "else_branch")}
+        inner = {name: self.body(graph, f"{key}.{name}") for name, graph in graphs.items()}
+        outer = {mark: self._name() for marks in inner.values() for mark in marks}
+        for mark, value in outer.items():
+            node.output.append(value)
+            for name, graph in graphs.items():
+                if mark not in inner[name]:
+                    inner[name][mark] = self._name()
+                    graph.node.append(_zeros(inner[name][mark]))
+                graph.output.append(_info(inner[name][mark]))
         return outer
 
     def _repeated(
         self, node: NodeProto, key: str, states: int, leading: int, given: int, before: list[NodeProto]
-    ) -> list[_Mark]:
+    ) -> dict[str, str]:
         """Let a loop carry the counts along as further state.
 
         `leading` outputs and `given` inputs of its body come before the state.
         """
         graph = next((a.g for a in node.attribute if a.name == "body"), None)
+        outer: dict[str, str] = {}
         if graph is None:
-            return []
-        outer = []
-        for mark in self.body(graph, f"{key}.body"):
+            return outer
+        for mark, value in self.body(graph, f"{key}.body").items():
             carried, total, result, zero = (self._name() for _ in range(4))
-            graph.node.append(helper.make_node("Add", [carried, mark.value], [total]))
+            graph.node.append(helper.make_node("Add", [carried, value], [total]))
             _insert(graph.input, given + states, _info(carried))
             _insert(graph.output, leading + states, _info(total))
             before.append(_zeros(zero))
             _insert(node.input, given + states, zero)
             _insert(node.output, states, result)
             states += 1
-            outer.append(_Mark(mark.key, result))
+            outer[mark] = result
         return outer
 
-    def _call(self, node: NodeProto) -> list[_Mark]:
+    def _call(self, node: NodeProto) -> dict[str, str]:
         function = self.functions[node.domain, node.op_type]
-        known = (function.domain, function.name)
-        outputs = len(function.output)
-        if known not in self.done:
-            self.done[known] = []  # one that calls itself is not a model, and must not keep us here
-            self.done[known] = self.body(function, function_key(function))
-            function.output.extend(mark.value for mark in self.done[known])
-        else:
-            outputs -= len(self.done[known])
-        if not self.done[known]:
-            return []
-        node.output.extend([""] * (outputs - len(node.output)))
-        outer = [_Mark(mark.key, self._name()) for mark in self.done[known]]
-        node.output.extend(mark.value for mark in outer)
+        key = (function.domain, function.name)
+        if key not in self.done:
+            self.done[key] = {}  # one that calls itself is not a model, and must not keep us here
+            self.done[key] = self.body(function, function_key(function))
+            function.output.extend(self.done[key].values())
+        outer = {mark: self._name() for mark in self.done[key]}
+        if outer:
+            node.output.extend([""] * (len(function.output) - len(outer) - len(node.output)))
+            node.output.extend(outer.values())
         return outer
 
     def _counts(self, condition: str, nodes: list[NodeProto]) -> str:
@@ -324,23 +320,6 @@ class _Marker:
             helper.make_node("Concat", [flat, other], [both], axis=0),
         ]
         return both
-
-    def _summed(self, marks: list[_Mark], nodes: list[NodeProto]) -> list[_Mark]:
-        """Add up the counts of all calls of a function."""
-        counts: dict[str, str] = {}
-        for mark in marks:
-            if mark.key in counts:
-                total = self._name()
-                nodes.append(helper.make_node("Add", [counts[mark.key], mark.value], [total]))
-                counts[mark.key] = total
-            else:
-                counts[mark.key] = mark.value
-        return [_Mark(key, value) for key, value in counts.items()]
-
-    def _nothing(self, graph: GraphProto) -> str:
-        name = self._name()
-        graph.node.append(_zeros(name))
-        return name
 
     def _name(self) -> str:
         return f"{self.prefix}.{next(self.numbers)}"

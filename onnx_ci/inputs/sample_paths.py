@@ -12,8 +12,8 @@ def sample_folders(patterns: Sequence[str], home: Path) -> Iterator[Path]:
     for pattern in patterns:
         fixed = takewhile(lambda part: not set(part) & set("*?["), Path(pattern).parts)
         start = home.joinpath(*fixed)
-        found = [start, *home.glob(pattern), *(path.parent for path in home.glob(pattern))]
-        yield from dict.fromkeys(path for path in sorted(found) if path.is_dir() and path != home)
+        paths = [start, *home.glob(pattern), *(path.parent for path in home.glob(pattern))]
+        yield from dict.fromkeys(path for path in sorted(paths) if path.is_dir() and path != home)
 
 
 def sample_files(patterns: Sequence[str], home: Path) -> Iterator[Path]:

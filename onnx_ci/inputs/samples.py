@@ -65,7 +65,7 @@ def _refuse_outside(path: Path, root: Path) -> None:
         raise _error(f"{_shown(path, root)}: leads outside of the repository", "copy the sample into it")
 
 
-def _sample(path: Path, where: str, values: Sequence[onnx.ValueInfoProto]) -> dict[str, Any]:
+def _sample(path: Path, where: str, values: Sequence[ValueInfoProto]) -> dict[str, Any]:
     names = [value.name for value in values]
     if path.is_dir():
         for part in path.glob("input_*.pb"):
@@ -85,12 +85,11 @@ def _sample(path: Path, where: str, values: Sequence[onnx.ValueInfoProto]) -> di
 def _grouped(arrays: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Join NAME[0], NAME[1], … to one sequence, NAME{keys} and NAME{values} to a map."""
     given = dict(arrays)
-    for keys in [
-        key for key in given if key.endswith(_KEYS) and f"{key.removesuffix(_KEYS)}{_VALUES}" in given
-    ]:
-        name = keys.removesuffix(_KEYS)
-        pairs = (given.pop(f"{name}{part}").reshape(-1).tolist() for part in (_KEYS, _VALUES))
-        given[name] = dict(zip(*pairs, strict=False))
+    for key in arrays:
+        name = key.removesuffix(_KEYS)
+        if key.endswith(_KEYS) and f"{name}{_VALUES}" in given:
+            keys, values = (given.pop(name + part).reshape(-1).tolist() for part in (_KEYS, _VALUES))
+            given[name] = dict(zip(keys, values, strict=False))
     for name in names:
         items: list[Any] = []
         while name not in given and f"{name}[{len(items)}]" in given:
@@ -100,19 +99,16 @@ def _grouped(arrays: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return given
 
 
-def _checked(given: dict[str, Any], where: str, values: Sequence[onnx.ValueInfoProto]) -> dict[str, Any]:
+def _checked(given: dict[str, Any], where: str, values: Sequence[ValueInfoProto]) -> dict[str, Any]:
     expected = {value.name: value for value in values}
     listed = ", ".join(expected)
     unknown = [name for name in given if name not in expected]
     if unknown:
         raise _error(f"{where}: the model has no input {unknown[0]!r}", f"its inputs are {listed}")
-    missing = [name for name, value in expected.items() if name not in given and not _is_optional(value)]
-    if missing:
-        raise _error(f"{where}: input {missing[0]!r} is missing", f"store all inputs in it: {listed}")
-    return {
-        name: _fit(value.type, given.get(name), f"{where}: input {name!r}")
-        for name, value in expected.items()
-    }
+    for name, value in expected.items():
+        if name not in given and value.type.WhichOneof("value") != "optional_type":
+            raise _error(f"{where}: input {name!r} is missing", f"store all inputs in it: {listed}")
+    return {n: _fit(v.type, given.get(n), f"{where}: input {n!r}") for n, v in expected.items()}
 
 
 def _shown(path: Path, root: Path) -> str:
@@ -207,52 +203,48 @@ def _unreadable(where: str, error: Exception) -> ModelError:
 # Does an array fit the input it is meant for?
 
 
-def _is_optional(value: ValueInfoProto) -> bool:
-    return bool(value.type.WhichOneof("value") == "optional_type")
-
-
-def _fit(kind: TypeProto, found: Any, where: str) -> Any:
+def _fit(kind: TypeProto, value: Any, where: str) -> Any:
     """Return a value as it can be fed, or raise an error that says what it has and what is needed."""
     which = kind.WhichOneof("value")
     if which == "optional_type":
-        return None if found is None else _fit(kind.optional_type.elem_type, found, where)
-    if which == "sequence_type" and isinstance(found, list):
-        return [_fit(kind.sequence_type.elem_type, item, where) for item in found]
-    if which == "tensor_type" and isinstance(found, np.ndarray):
-        return _fit_tensor(kind, found, where)
-    if which == "map_type" and isinstance(found, dict):
-        return found
+        return None if value is None else _fit(kind.optional_type.elem_type, value, where)
+    if which == "sequence_type" and isinstance(value, list):
+        return [_fit(kind.sequence_type.elem_type, item, where) for item in value]
+    if which == "tensor_type" and isinstance(value, np.ndarray):
+        return _fit_tensor(kind, value, where)
+    if which == "map_type" and isinstance(value, dict):
+        return value
     if which == "sparse_tensor_type":
         raise _error(f"{where} is {show_type(kind)}, which can't be fed", "such a model can't be verified")
     how = "a sequence is stored as NAME[0], NAME[1], … in an .npz, a map as NAME{keys} and NAME{values}"
     raise _error(f"{where} needs {show_type(kind)}", how)
 
 
-def _fit_tensor(kind: TypeProto, found: Array, where: str) -> Array:
+def _fit_tensor(kind: TypeProto, stored: Array, where: str) -> Array:
     tensor = kind.tensor_type
     dtype = numpy_dtype(tensor.elem_type)
     dims = dims_of(tensor)
-    array = _as_stored(found, dtype)
+    array = _as_stored(stored, dtype)
     if dtype is None or type_name(array.dtype) != type_name(dtype):
-        raise _unlike(where, found, kind, "save it with that type: array.astype(...)")
+        raise _unlike(where, stored, kind, "save it with that type: array.astype(...)")
     if dims is not None and len(dims) != array.ndim:
-        raise _unlike(where, found, kind, "save it with that many axes, the batch included")
-    fixed = [(dim, size) for dim, size in zip(dims or (), array.shape, strict=False) if isinstance(dim, int)]
-    if any(dim != size for dim, size in fixed):
-        raise _unlike(where, found, kind, "save it with that shape")
+        raise _unlike(where, stored, kind, "save it with that many axes, the batch included")
+    for dim, size in zip(dims or (), array.shape, strict=False):
+        if isinstance(dim, int) and dim != size:
+            raise _unlike(where, stored, kind, "save it with that shape")
     return array.astype(np.str_) if is_text(array.dtype) else array
 
 
-def _as_stored(found: Array, dtype: np.dtype[Any] | None) -> Array:
+def _as_stored(stored: Array, dtype: np.dtype[Any] | None) -> Array:
     """Restore the type of bfloat16 and its like, which numpy saves as nameless bytes of that width."""
-    nameless = found.dtype.kind == "V" and exotic_name(found.dtype) is None
-    if dtype is not None and nameless and exotic_name(dtype) and found.itemsize == dtype.itemsize:
-        return found.view(dtype)
-    return found
+    nameless = stored.dtype.kind == "V" and exotic_name(stored.dtype) is None
+    if dtype is not None and nameless and exotic_name(dtype) and stored.itemsize == dtype.itemsize:
+        return stored.view(dtype)
+    return stored
 
 
-def _unlike(where: str, found: Array, kind: TypeProto, hint: str) -> ModelError:
-    has = f"{type_name(found.dtype)}{list(found.shape)}"
+def _unlike(where: str, stored: Array, kind: TypeProto, hint: str) -> ModelError:
+    has = f"{type_name(stored.dtype)}{list(stored.shape)}"
     return _error(f"{where} needs {show_type(kind)}, the sample has {has}", hint)
 
 

@@ -58,7 +58,7 @@ class Drawn(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draw:
+class ValueRequest:
     """One input of one sample that values are drawn for; `item` counts those of a sequence."""
 
     input: Input
@@ -107,12 +107,12 @@ def _as_map(dtype: np.dtype[Any], role: Role, values: Array) -> dict[Any, Any]:
 
 
 def draw(model_input: Input, dims: tuple[Dim, ...], role: Role, sample: Sample, *, item: int = 0) -> Drawn:
-    """Draw a tensor. The generator depends on the seed, the sample, the name and the item alone."""
+    """ValueRequest a tensor. The generator depends on the seed, the sample, the name and the item alone."""
     seeds = [sample.seed, sample.index, zlib.crc32(model_input.name.encode())]
     if item:
         seeds.append(item)
     rng = np.random.Generator(np.random.PCG64(seeds))
-    request = Draw(input=model_input, dims=dims, role=role, sample=sample, rng=rng, item=item)
+    request = ValueRequest(input=model_input, dims=dims, role=role, sample=sample, rng=rng, item=item)
     for rule in _RULES:
         drawn = rule(request)
         if drawn is not None:
@@ -137,78 +137,78 @@ def cast(array: Array, dtype: np.dtype[Any]) -> Array:
 # The rules, in order. One that has no say returns None, and draws nothing.
 
 
-def _given_range(asked: Draw) -> Drawn | None:
+def _given_range(request: ValueRequest) -> Drawn | None:
     """What the user said: integers take both ends, as in `input_ids: [0, 30521]`."""
-    given = asked.sample.ranges.get(asked.input.name)
+    given = request.sample.ranges.get(request.input.name)
     if given is None:
         return None
     low, high = given
     why = "the range given for it"
-    if is_integer(asked.dtype) or asked.dtype == np.bool_:
-        return Drawn(asked.rng.integers(int(low), int(high), size=asked.shape, endpoint=True), why)
-    return Drawn(low + (high - low) * asked.rng.random(asked.shape), why)
+    if is_integer(request.dtype) or request.dtype == np.bool_:
+        return Drawn(request.rng.integers(int(low), int(high), size=request.shape, endpoint=True), why)
+    return Drawn(low + (high - low) * request.rng.random(request.shape), why)
 
 
-def _text(asked: Draw) -> Drawn | None:
+def _text(request: ValueRequest) -> Drawn | None:
     """Words that differ; of those that the model looks up, with one in five that it does not."""
-    if not is_text(asked.dtype):
+    if not is_text(request.dtype):
         return None
-    known = asked.role.words_of(str)
-    first = asked.sample.index + asked.item
+    known = request.role.words_of(str)
+    first = request.sample.index + request.item
     texts = []
-    for i in range(int(np.prod(asked.shape, dtype=np.int64))):
+    for i in range(int(np.prod(request.shape, dtype=np.int64))):
         if known and i % 5 != 4:
             texts.append(known[(i + first) % len(known)])
         else:
             texts.append(f"{_WORDS[(i + first) % len(_WORDS)]}{(i + first) // len(_WORDS) or ''}")
     why = "words that the model looks up" if known else "words"
-    return Drawn(np.array(texts, dtype=np.str_).reshape(asked.shape), why)
+    return Drawn(np.array(texts, dtype=np.str_).reshape(request.shape), why)
 
 
-def _boolean(asked: Draw) -> Drawn | None:
-    if asked.dtype != np.bool_:
+def _boolean(request: ValueRequest) -> Drawn | None:
+    if request.dtype != np.bool_:
         return None
-    shape, sample = asked.shape, asked.sample
-    if asked.words & names.MASK:
-        return _boolean_mask(asked)
+    shape, sample = request.shape, request.sample
+    if request.words & names.MASK:
+        return _boolean_mask(request)
     if len(shape) > 1 and sample.index % 2 == 0:
         return Drawn(np.ones(shape, np.bool_), "a mask: all true")
     if len(shape) > 1 or (shape and shape[0] > 1):
-        return Drawn(asked.rng.random(shape) < 0.75, "true and false, mixed")
+        return Drawn(request.rng.random(shape) < 0.75, "true and false, mixed")
     return Drawn(np.full(shape, sample.flag, np.bool_), "a flag: true and false in turn")
 
 
-def _boolean_mask(asked: Draw) -> Drawn:
+def _boolean_mask(request: ValueRequest) -> Drawn:
     """Whole in one sample and with padding in the next: some hide what is true, whatever they are called."""
-    if asked.sample.flag:
-        hidden: Array = np.zeros(asked.shape, np.bool_)
+    if request.sample.flag:
+        hidden: Array = np.zeros(request.shape, np.bool_)
     else:
-        hidden = patterns.padding(asked.rng, asked.shape)
-    if asked.words & names.PADDING:
+        hidden = patterns.padding(request.rng, request.shape)
+    if request.words & names.PADDING:
         return Drawn(hidden, "a mask, by its name: true where there is padding")
     return Drawn(~hidden, "a mask, by its name: all true, or false where there is padding")
 
 
-def _complex(asked: Draw) -> Drawn | None:
-    if not is_complex(asked.dtype):
+def _complex(request: ValueRequest) -> Drawn | None:
+    if not is_complex(request.dtype):
         return None
-    rng, shape = asked.rng, asked.shape
+    rng, shape = request.rng, request.shape
     return Drawn(rng.standard_normal(shape) + 1j * rng.standard_normal(shape), "noise")
 
 
-def _wanted_list(asked: Draw) -> Drawn | None:
+def _wanted_list(request: ValueRequest) -> Drawn | None:
     """The very values that an operator wants."""
-    wanted = asked.wanted
-    if not isinstance(wanted, list) or len(wanted) != element_count(asked.shape):
+    wanted = request.wanted
+    if not isinstance(wanted, list) or len(wanted) != element_count(request.shape):
         return None
-    return Drawn(np.array(wanted).reshape(asked.shape), f"what {asked.role.users} asks for")
+    return Drawn(np.array(wanted).reshape(request.shape), f"what {request.role.users} asks for")
 
 
-def _by_name(asked: Draw) -> Drawn | None:
-    shape, words, sample, below = asked.shape, asked.words, asked.sample, asked.role.below
-    integers = is_integer(asked.dtype)
+def _by_name(request: ValueRequest) -> Drawn | None:
+    shape, words, sample, below = request.shape, request.words, request.sample, request.role.below
+    integers = is_integer(request.dtype)
     if words & names.MASK:
-        ones = patterns.mask(asked.rng, shape) if integers else np.ones(shape)
+        ones = patterns.mask(request.rng, shape) if integers else np.ones(shape)
         return Drawn(ones, "a mask, by its name: ones, rows after the first padded with zeros")
     if words & names.RATE:
         return Drawn(np.full(shape, _RATE), "a sampling rate, by its name")
@@ -229,35 +229,35 @@ def _positions(shape: Shape, below: int | None, start: int) -> Array:
     return np.broadcast_to(row if shape else row[0], shape)
 
 
-def _in_table(asked: Draw) -> Drawn | None:
+def _in_table(request: ValueRequest) -> Drawn | None:
     """Ids of the rows of a table."""
-    low, below = asked.role.low, asked.role.below
+    low, below = request.role.low, request.role.below
     if below is None:
         return None
-    if asked.words & names.PERMUTATION and len(asked.shape) == 1 and asked.shape[0] <= below - low:
-        return Drawn(low + asked.rng.permutation(asked.shape[0]), "a permutation, by its name")
+    if request.words & names.PERMUTATION and len(request.shape) == 1 and request.shape[0] <= below - low:
+        return Drawn(low + request.rng.permutation(request.shape[0]), "a permutation, by its name")
     why = f"{low} to {below - 1}: what the table it indexes, or a bound on it, has room for"
-    return Drawn(patterns.ids(asked.rng, asked.shape, low, below, asked.sample.index), why)
+    return Drawn(patterns.ids(request.rng, request.shape, low, below, request.sample.index), why)
 
 
-def _by_weak_name(asked: Draw) -> Drawn | None:
+def _by_weak_name(request: ValueRequest) -> Drawn | None:
     """What a name says where nothing else says anything."""
-    shape, words, rng = asked.shape, asked.words, asked.rng
+    shape, words, rng = request.shape, request.words, request.rng
     if words & names.ONE_HOT and shape and shape[-1]:
         return Drawn(_one_hot(rng, shape), "one-hot rows, by its name")
-    if words & names.PERMUTATION and len(shape) == 1 and is_integer(asked.dtype):
+    if words & names.PERMUTATION and len(shape) == 1 and is_integer(request.dtype):
         return Drawn(rng.permutation(shape[0]), "a permutation, by its name")
-    if words & names.SORTED and shape and not asked.role.indexes:
-        steps = rng.integers(0, 3, size=shape) if is_integer(asked.dtype) else rng.random(shape)
+    if words & names.SORTED and shape and not request.role.indexes:
+        steps = rng.integers(0, 3, size=shape) if is_integer(request.dtype) else rng.random(shape)
         return Drawn(np.cumsum(steps, axis=-1), "in ascending order, by its name")
-    if not is_float(asked.dtype):
+    if not is_float(request.dtype):
         return None
     if words & names.PROBABILITY:
         return Drawn(0.05 + 0.9 * rng.random(shape), "probabilities, by its name")
     if words & names.POSITIVE:
         return Drawn(0.1 + 1.9 * rng.random(shape), "positive, by its name")
     if words & names.ONE and len(shape) <= 1:
-        return Drawn(np.full(shape, 1.0 if asked.sample.index % 2 == 0 else 0.75), "a factor, by its name")
+        return Drawn(np.full(shape, 1.0 if request.sample.index % 2 == 0 else 0.75), "a factor, by its name")
     return None
 
 
@@ -267,19 +267,19 @@ def _one_hot(rng: np.random.Generator, shape: Shape) -> Array:
     return rows
 
 
-def _wanted_range(asked: Draw) -> Drawn | None:
+def _wanted_range(request: ValueRequest) -> Drawn | None:
     """Values from the range that the operators take."""
-    if not isinstance(asked.wanted, Range):
+    if not isinstance(request.wanted, Range):
         return None
-    low, high = asked.wanted
-    why = f"the range that {asked.role.users} takes"
-    if not is_integer(asked.dtype):
-        return Drawn(low + (high - low) * asked.rng.random(asked.shape), why)
+    low, high = request.wanted
+    why = f"the range that {request.role.users} takes"
+    if not is_integer(request.dtype):
+        return Drawn(low + (high - low) * request.rng.random(request.shape), why)
     first = math.ceil(low)
     last = max(first, math.floor(high))
-    if asked.role.indexes:
-        return Drawn(first + _indices(asked.rng, asked.shape, last - first + 1), why)
-    return Drawn(asked.rng.integers(first, last, size=asked.shape, endpoint=True), why)
+    if request.role.indexes:
+        return Drawn(first + _indices(request.rng, request.shape, last - first + 1), why)
+    return Drawn(request.rng.integers(first, last, size=request.shape, endpoint=True), why)
 
 
 def _indices(rng: np.random.Generator, shape: Shape, below: int) -> Array:
@@ -292,12 +292,12 @@ def _indices(rng: np.random.Generator, shape: Shape, below: int) -> Array:
     return rng.integers(0, below, size=shape)
 
 
-def _integer_guess(asked: Draw) -> Drawn | None:
+def _integer_guess(request: ValueRequest) -> Drawn | None:
     """Integers by how they are used, or by their shape and type."""
-    if not is_integer(asked.dtype):
+    if not is_integer(request.dtype):
         return None
-    shape, role, rng, sample = asked.shape, asked.role, asked.rng, asked.sample
-    low, high = integer_limits(asked.dtype)
+    shape, role, rng, sample = request.shape, request.role, request.rng, request.sample
+    low, high = integer_limits(request.dtype)
     if role.indexes:
         below = max(1, sample.shortest)
         return Drawn(_indices(rng, shape, below), f"0 to {below - 1}: indices into something computed")
@@ -318,24 +318,24 @@ def _integer_guess(asked: Draw) -> Drawn | None:
     return Drawn(rng.integers(0, 2 if sample.small else 16, size=shape), "small numbers, for want of a use")
 
 
-def _float_guess(asked: Draw) -> Drawn:
+def _float_guess(request: ValueRequest) -> Drawn:
     """A picture or a sound by its shape, else numbers."""
-    shape, rng, index = asked.shape, asked.rng, asked.sample.index
-    if _is_picture(shape) and not asked.words & names.PAST:
+    shape, rng, index = request.shape, request.rng, request.sample.index
+    if _is_picture(shape) and not request.words & names.PAST:
         picture = _picture(rng, shape)
         return Drawn((picture - 0.5) / 0.25 if index % 2 == 0 else picture, "a picture, by its shape")
-    if _is_sound(asked):
+    if _is_sound(request):
         return Drawn(patterns.sound(rng, shape, index), "speech, by its name or shape")
-    wide = asked.sample.wide and not asked.words & _BOUNDED
+    wide = request.sample.wide and not request.words & _BOUNDED
     return Drawn(patterns.numbers(rng, shape, index, wide=wide), "noise")
 
 
-def _is_sound(asked: Draw) -> bool:
-    shape = asked.shape
+def _is_sound(request: ValueRequest) -> bool:
+    shape = request.shape
     if len(shape) not in (1, 2, 3) or shape[-1] < _SIGNAL or (len(shape) == 3 and shape[1] > 2):
         return False
-    kind = names.dim_kind(asked.input, asked.dims, len(asked.dims) - 1)
-    return bool(asked.words & names.SAMPLES) or kind == "samples"
+    kind = names.dim_kind(request.input, request.dims, len(request.dims) - 1)
+    return bool(request.words & names.SAMPLES) or kind == "samples"
 
 
 def _is_picture(shape: Shape) -> bool:
