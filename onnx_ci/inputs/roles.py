@@ -17,6 +17,8 @@ from onnx_ci.inputs.operators import TAKES_PART, Range, SampleOperand, Wanted, W
 from onnx_ci.inputs.shapes import SampleShapes, constant_shape
 from onnx_ci.verify.dtypes import is_integer
 
+WantedInput = Range | list[float] | None  # any of these values, exactly these, or no idea
+
 _STEPS = 100_000  # for all inputs together: a hostile graph must not keep us here
 _MOST_USES = 8  # of one input that are remembered
 _MOST_WORDS = 256
@@ -98,7 +100,7 @@ class Role:
     indexes: bool = False  # into something that is computed, so of unknown length
     alphabet: int = 0  # how many values it is compared with
     mask: bool = False
-    shape: bool = False
+    size: bool = False
     uses: list[Use] = field(default_factory=list)
     vocabulary: list[Any] = field(default_factory=list)  # words or codes that are looked up
 
@@ -144,7 +146,7 @@ def _note(graph: UseDef, role: Role, use: Use) -> None:
     row = operator(op)
     meaning = row.means.get(index)
     role.mask |= meaning == "mask" or (op.type == "Sub" and index == 1 and value == _UNCHANGED)
-    role.shape |= meaning == "size"
+    role.size |= meaning == "size"
     role.indexes |= meaning == "index"
     if (index in row.wants or index in row.wants_integers) and len(role.uses) < _MOST_USES:
         role.uses.append(use)
@@ -200,9 +202,7 @@ def _vocabulary(op: Op) -> list[Any]:
     return []
 
 
-def wanted_values(
-    role: Role, dtype: np.dtype[Any], count: int, shapes: SampleShapes
-) -> Range | list[float] | None:
+def wanted_values(role: Role, dtype: np.dtype[Any], count: int, shapes: SampleShapes) -> WantedInput:
     """Return the values of the first use that names them; else a range that is good for all uses."""
     ranges: list[Range] = []
     for use in role.uses:
@@ -217,9 +217,7 @@ def wanted_values(
     return Range(low, max(low, min(wanted.high for wanted in ranges)))
 
 
-def _wanted_by(
-    use: Use, dtype: np.dtype[Any], count: int, shapes: SampleShapes
-) -> Range | list[float] | None:
+def _wanted_by(use: Use, dtype: np.dtype[Any], count: int, shapes: SampleShapes) -> WantedInput:
     """Return what one use wants, carried back to the input's own values."""
     row = operator(use.op)
     wants: Wants | Wanted = None

@@ -18,7 +18,7 @@ import numpy as np
 from onnx_ci.inputs import names, patterns
 from onnx_ci.inputs.graph import MAP_ENTRIES, Dim, Input, Shape, element_count
 from onnx_ci.inputs.operators import Range
-from onnx_ci.inputs.roles import Role, wanted_values
+from onnx_ci.inputs.roles import Role, WantedInput, wanted_values
 from onnx_ci.inputs.shapes import SampleShapes
 from onnx_ci.verify.dtypes import Array, integer_limits, is_complex, is_float, is_integer, is_text
 from onnx_ci.verify.exchange import Value
@@ -81,7 +81,7 @@ class ValueRequest:
         return names.words(self.input.name)
 
     @cached_property
-    def wanted(self) -> Range | list[float] | None:
+    def wanted(self) -> WantedInput:
         return wanted_values(self.role, self.dtype, element_count(self.shape), self.sample.inferred)
 
 
@@ -107,7 +107,7 @@ def _as_map(dtype: np.dtype[Any], role: Role, values: Array) -> dict[Any, Any]:
 
 
 def draw(model_input: Input, dims: tuple[Dim, ...], role: Role, sample: Sample, *, item: int = 0) -> Drawn:
-    """ValueRequest a tensor. The generator depends on the seed, the sample, the name and the item alone."""
+    """Draw a tensor. The generator depends on the seed, the sample, the name and the item alone."""
     seeds = [sample.seed, sample.index, zlib.crc32(model_input.name.encode())]
     if item:
         seeds.append(item)
@@ -309,7 +309,7 @@ def _integer_guess(request: ValueRequest) -> Drawn | None:
         return Drawn(ids, "the values it is compared with")
     if role.mask:
         return Drawn(patterns.mask(rng, shape), "used as a mask")
-    if role.shape:
+    if role.size:
         return Drawn(np.ones(shape), "used as a size")
     if _is_picture(shape) and high >= 255:
         return Drawn(_picture(rng, shape) * 255.0, "a picture, by its shape")
