@@ -60,7 +60,7 @@ def about_dims(job: Job, model: Model) -> Iterator[Finding]:
     """Names that mean nothing here. A rule for many models may name what only some of them have."""
     if not job.rule.inputs.dims:
         return
-    from onnx_ci.verify.open_dims import unknown_dims
+    from onnx_ci.inputs.graph import unknown_dims
 
     wrong = unknown_dims(model.proto, job.rule.inputs.dims)
     if wrong:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onnx_ci.inputs.generate import FIRST, deriver_of
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import InputSpec, Rule
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.verify.inputs import FIRST, deriver_of
 from onnx_ci.verify.prove import Prover
 
 

@@ -120,7 +120,7 @@ def check_dims(model: Path, dims: Mapping[str, int]) -> None:
     """Refuse names of sizes that the model does not have; of a model that can't be read others tell."""
     if not dims:
         return
-    from onnx_ci.verify.open_dims import unknown_dims
+    from onnx_ci.inputs.graph import unknown_dims
 
     try:
         wrong = unknown_dims(read_skeleton(model), dims)

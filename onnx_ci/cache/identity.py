@@ -12,11 +12,11 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
+from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.job import Job
 from onnx_ci.model.hashing import file_sha256
 from onnx_ci.policy.schema import Rule
 from onnx_ci.sandbox.versions import Libraries
-from onnx_ci.verify.sample_paths import sample_files
 from onnx_ci.version import __version__
 
 # All that has a part in what is written or measured. What is not installed has a part as well.

@@ -7,6 +7,7 @@ from pathlib import Path
 from onnx_ci.entry.context import Context, open_context
 from onnx_ci.entry.packing import build_plan
 from onnx_ci.errors import ModelError, UsageError
+from onnx_ci.inputs.sample_paths import sample_files, sample_folders
 from onnx_ci.model.ownership import data_of, shared_data
 from onnx_ci.model.replace import orphaned_data, replaceable_data
 from onnx_ci.pipeline import judge_each
@@ -14,7 +15,6 @@ from onnx_ci.policy.match import rule_for
 from onnx_ci.results import RunReport
 from onnx_ci.shipping import shipped
 from onnx_ci.single import copy_model
-from onnx_ci.verify.sample_paths import sample_files, sample_folders
 
 
 class ByRule:

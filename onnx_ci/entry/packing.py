@@ -10,6 +10,7 @@ from typing import Any
 from onnx_ci.baseline import Baseline
 from onnx_ci.entry.context import Context, context_for, open_context, policy_for
 from onnx_ci.errors import BuildStopped, UsageError
+from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.pipeline import Plan
 from onnx_ci.policy.glob import matches
 from onnx_ci.policy.suggest import did_you_mean
@@ -19,7 +20,6 @@ from onnx_ci.shipping import Packed, pack
 from onnx_ci.sources import Sources
 from onnx_ci.targets.git import find_root
 from onnx_ci.util.scalars import FLAG, NAMES, TEXT
-from onnx_ci.verify.sample_paths import sample_files
 
 # What may stand in the table of a build hook, with an example.
 KINDS = {

@@ -12,20 +12,19 @@ import numpy as np
 import onnx
 
 from onnx_ci.errors import ModelError
+from onnx_ci.inputs.branches import Side, both_ways, not_taken
+from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of, of_other_sizes
+from onnx_ci.inputs.graph import UseDef
+from onnx_ci.inputs.samples import load_samples
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable
 from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, needs_library
 from onnx_ci.shown import Noise
-from onnx_ci.verify.branches import Side, both_ways, not_taken
 from onnx_ci.verify.compare import is_graded, same_outputs
-from onnx_ci.verify.inputs import Deriver, derive_feeds, deriver_of
 from onnx_ci.verify.metrics import batched
 from onnx_ci.verify.noise import OTHER_DRAWS, Seeding, noise_of, random_nodes, refuse_gross
-from onnx_ci.verify.other_sizes import of_other_sizes
-from onnx_ci.verify.samples import load_samples
 from onnx_ci.verify.trials import WeightSwapSession
-from onnx_ci.verify.wiring import Wiring
 
 GIVE = "give inputs that run: inputs: {samples: [...]}, or sizes: inputs: {dims: {NAME: SIZE}}"
 _HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
@@ -107,8 +106,8 @@ class Reference:
         """Branches of Ifs that none of the inputs takes: what is in there is not verified."""
         feeds = self.feeds()
         if self._untaken is None:
-            wiring = Wiring(self.proto)
-            self._untaken = not_taken(self.runner, self.original, wiring, feeds, limits=self.limits)
+            graph = UseDef(self.proto)
+            self._untaken = not_taken(self.runner, self.original, graph, feeds, limits=self.limits)
         return self._untaken
 
     @cached_property
@@ -259,7 +258,7 @@ class Reference:
         feeds, outputs = self._of_other_sizes(deriver, feeds, outputs, limits)
         branches = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)
         if not branches.more:
-            self._untaken = branches.untaken if deriver.wiring.branches else ()
+            self._untaken = branches.untaken if deriver.graph.branches else ()
             return feeds, outputs
         try:
             further = self._run(branches.more, limits)

@@ -10,9 +10,10 @@ import onnx
 import pytest
 from verify_models import model, save
 
+from onnx_ci.inputs.generate import derive_feeds
+from onnx_ci.inputs.operators import OPERATORS
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.verify.inputs import derive_feeds
 from onnx_ci.verify.reference import Reference
 
 HEAD = '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3, "f": 1]>\n'
@@ -140,3 +141,15 @@ def test_a_map_gets_the_keys_that_the_model_knows():
     mapped.key_type = onnx.TensorProto.STRING
     mapped.value_type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     assert list(next(derive_feeds(proto, InputSpec()))[0]["x"]) == ["a", "b"]
+
+
+def test_the_table_names_operators_and_operands_that_exist():
+    operands: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        operands[schema.name] = max(operands.get(schema.name, 0), schema.max_input)
+    unknown = OPERATORS.keys() - operands
+    assert unknown == {"GatherBlockQuantized", "MatMulNBits", "SimplifiedLayerNormalization"}  # onnxruntime's
+    for name in OPERATORS.keys() - unknown:
+        row = OPERATORS[name]
+        named = {*row.means, *row.wants, *row.wants_integers, *row.passes[:1]}
+        assert all(operand < operands[name] for operand in named), name

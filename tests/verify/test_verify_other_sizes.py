@@ -8,9 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_ci import compare
+from onnx_ci.inputs.generate import deriver_of, longest
 from onnx_ci.policy.schema import InputSpec
-from onnx_ci.verify.inputs import deriver_of
-from onnx_ci.verify.longest import longest
 
 
 def embedder(positions: np.ndarray) -> onnx.ModelProto:

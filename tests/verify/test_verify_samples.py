@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from verify_models import LINEAR, model
 
 from onnx_ci.errors import ModelError
-from onnx_ci.verify.samples import load_samples
+from onnx_ci.inputs.samples import load_samples
 
 X = np.ones((2, 4), np.float32)
 TWO = "g (float[N,4] x, int64[N] n) => (float[N,4] y) { y = Relu(x) }"

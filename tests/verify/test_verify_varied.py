@@ -7,22 +7,22 @@ import onnx
 import pytest
 
 from onnx_ci import compare
+from onnx_ci.inputs import patterns
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sampling import make_samples
-from onnx_ci.verify import varied
 
 
 @pytest.mark.parametrize("index", range(5))
 @pytest.mark.parametrize("below", [1, 2, 3, 257, 30522])
 def test_ids_stay_in_their_table(index, below):
-    drawn = varied.ids(np.random.default_rng(index), (2, 500), 0, below, index)
+    drawn = patterns.ids(np.random.default_rng(index), (2, 500), 0, below, index)
     assert drawn.shape == (2, 500)
     assert drawn.min() >= 0
     assert drawn.max() < below
 
 
 def test_samples_are_of_several_kinds():
-    drawn = [varied.ids(np.random.default_rng(0), (1, 2000), 0, 1000, index) for index in range(4)]
+    drawn = [patterns.ids(np.random.default_rng(0), (1, 2000), 0, 1000, index) for index in range(4)]
     spread, often, near, filled = (len(np.unique(one)) for one in drawn)
     assert spread > often > near >= filled - 1
     assert np.median(drawn[1]) < 100
@@ -31,16 +31,16 @@ def test_samples_are_of_several_kinds():
 
 def test_floats_are_of_several_kinds():
     plain, positive, faint, wandering = (
-        varied.numbers(np.random.default_rng(0), (2, 400), index) for index in range(4)
+        patterns.numbers(np.random.default_rng(0), (2, 400), index) for index in range(4)
     )
     assert plain.min() < 0 <= positive.min()
     assert np.abs(faint).max() < np.abs(plain).max() / 5
     assert np.abs(np.diff(wandering)).max() < np.ptp(wandering) / 2  # neighbours are near each other
-    assert varied.numbers(np.random.default_rng(0), (), 3).shape == ()
+    assert patterns.numbers(np.random.default_rng(0), (), 3).shape == ()
 
 
 def test_some_floats_are_far_from_zero():
-    kinds = [varied.numbers(np.random.default_rng(0), (2, 400), index, wide=True) for index in range(8)]
+    kinds = [patterns.numbers(np.random.default_rng(0), (2, 400), index, wide=True) for index in range(8)]
     assert [np.abs(one).max() > 8 for one in kinds].count(True) == 1
     assert np.abs(kinds[6]).max() < 1  # and those near zero are still there
 
@@ -114,9 +114,9 @@ def test_a_mask_that_hides_what_is_true_leaves_something_to_see(name, batch):
 
 
 def test_a_padding_mask_is_true_where_there_is_padding():
-    drawn = varied.padding(np.random.default_rng(0), (3, 8))
+    drawn = patterns.padding(np.random.default_rng(0), (3, 8))
     assert not drawn[0].any()
     assert not drawn[:, :4].any()
     assert drawn[1:, -1].all()
-    assert not varied.padding(np.random.default_rng(0), (2, 1)).any()
-    assert varied.padding(np.random.default_rng(0), ()).shape == ()
+    assert not patterns.padding(np.random.default_rng(0), (2, 1)).any()
+    assert patterns.padding(np.random.default_rng(0), ()).shape == ()

@@ -56,8 +56,8 @@ def run(options: argparse.Namespace) -> int:
 
     check_dims(model, read_dims(options.dims or ""))
     made = make_samples(model, spec)
+    from onnx_ci.inputs.samples import sample_paths_for, write_npz
     from onnx_ci.report.style import one_line
-    from onnx_ci.verify.sample_writing import sample_paths_for, write_npz
 
     paths = sample_paths_for(target, len(made.samples))
     _refuse(paths, force=options.force)
@@ -99,9 +99,9 @@ def _refuse(paths: Sequence[Path], *, force: bool) -> None:
 
 
 def _described(sample: dict[str, Any], reasons: dict[str, str]) -> Iterator[str]:
+    from onnx_ci.inputs.samples import entries
     from onnx_ci.report.style import one_line
     from onnx_ci.sandbox.exchange import type_name
-    from onnx_ci.verify.sample_writing import entries
 
     for name, value in sample.items():
         for label, array in entries({name: value}):

@@ -127,8 +127,8 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
     if any(finding.severity == "error" for finding in outcome.findings):
         return 1
     if options.depfile:
+        from onnx_ci.inputs.sample_paths import sample_files
         from onnx_ci.single import home_of, inputs_from
-        from onnx_ci.verify.sample_paths import sample_files
 
         samples = sample_files(inputs_from(options.samples).samples, home_of(source))
         _write_depfile(options, [*samples, *map(Path, options.libraries)])

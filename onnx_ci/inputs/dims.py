@@ -1,0 +1,269 @@
+"""Sizes for dimensions that the model leaves open.
+
+A size is the user's, what the weights require, equal to that of another input, or a usual one for what the
+dimension most likely is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from onnx_ci.inputs.graph import Dim, Input, Op, Shape, UseDef
+from onnx_ci.inputs.names import DimKind, dim_kind
+from onnx_ci.inputs.operators import BROADCAST, EQUAL_SIZES, KEEPS_AXES, operator, transposed, unsqueezed
+from onnx_ci.inputs.shapes import constant_shape
+
+Axis = tuple[str, int]  # an axis of an input
+Axes = tuple[int | None, ...]  # for each axis of a value, the axis of the input it came from
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeChoice:
+    """One set of choices for the open sizes. `step` picks from the lists below."""
+
+    step: int = 0
+    batch: int = 1
+    stretch: int = 1  # sequences of later samples are longer, to show that the length is free
+    past: int = 0
+    fixed: Mapping[str, int] = field(default_factory=dict)  # the user's `inputs.dims`
+    required: Mapping[Axis, int] = field(default_factory=dict)  # by the weights
+
+
+_SEQUENCE = (16, 8, 64, 128, 1, 512)
+# Tried in turn. 16000 samples are a second of speech; 48x320 is a line of text; other pictures divide by 32.
+_SIZES: Mapping[DimKind, tuple[int, ...]] = {
+    "sequence": _SEQUENCE,
+    "total": _SEQUENCE,
+    "frames": (100, 64, 3000, 16, 1),
+    "samples": (16000, 512, 256, 576, 1024, 32000, 160, 80000, 480000),
+    "height": (224, 48, 64, 32, 256, 640, 28, 384, 336, 299, 112, 518),
+    "width": (224, 320, 64, 320, 256, 640, 28, 384, 336, 299, 112, 518),
+    "channels": (3, 1, 4),
+    "count": (16, 4, 1),
+    "groups": (4, 2, 1),  # fewer than what they are groups of: with one member each, none has a neighbour
+    "feature": (16, 64, 80, 128, 1, 2),
+    "volume": (32, 16, 64),
+}
+STEPS = max(len(sizes) for sizes in _SIZES.values())
+_UNKNOWN_RANK: Sequence[tuple[Dim, ...]] = ((None,) * 2, (None,), (None, 3, None, None), (None,) * 3, ())
+_TERM = re.compile(r"\s*([+*-])\s*")
+_TRACKING_STEPS = 50_000  # for all inputs together
+
+
+def shapes_for(inputs: Sequence[Input], choice: SizeChoice) -> dict[str, Shape]:
+    """Return a shape for every input; a symbol stands for the same size wherever it appears."""
+    sizes: dict[str, int] = dict(choice.fixed)
+    symbols = []
+    for model_input in inputs:
+        for axis, dim in enumerate(ranked(model_input, choice)):
+            if isinstance(dim, str):
+                symbols.append((model_input, axis, dim))
+    for model_input, axis, dim in symbols:
+        if (model_input.name, axis) in choice.required:
+            sizes.setdefault(dim, choice.required[model_input.name, axis])
+    for model_input, axis, dim in symbols:
+        if not _TERM.search(dim):
+            sizes.setdefault(dim, _usual_size(model_input, axis, choice))
+    return {model_input.name: _shape(model_input, choice, sizes) for model_input in inputs}
+
+
+def ranked(model_input: Input, choice: SizeChoice) -> tuple[Dim, ...]:
+    """Return the dims of an input, guessed where not even the rank is known."""
+    if model_input.dims is not None:
+        return model_input.dims
+    return _UNKNOWN_RANK[min(choice.step, len(_UNKNOWN_RANK) - 1)]
+
+
+def _shape(model_input: Input, choice: SizeChoice, sizes: Mapping[str, int]) -> Shape:
+    shape = []
+    for axis, dim in enumerate(ranked(model_input, choice)):
+        size = _evaluate(dim, sizes) if isinstance(dim, str) else dim
+        shape.append(_usual_size(model_input, axis, choice) if size is None else size)
+    return tuple(shape)
+
+
+def _evaluate(expression: str, sizes: Mapping[str, int]) -> int | None:
+    """Evaluate `past_sequence_length + 1` and the like: +, - and * from left to right."""
+    if expression in sizes:
+        return sizes[expression]
+    first, *rest = _TERM.split(expression)
+    total = _operand(first, sizes)
+    for sign, operand in zip(rest[::2], rest[1::2], strict=True):
+        value = _operand(operand, sizes)
+        if value is None or total is None:
+            return None
+        total = {"+": total + value, "-": total - value, "*": total * value}[sign]
+    return None if total is None or total < 0 else total
+
+
+def _operand(text: str, sizes: Mapping[str, int]) -> int | None:
+    text = text.strip(" ()")
+    return int(text) if text.isdecimal() and len(text) < 19 else sizes.get(text)
+
+
+def _usual_size(model_input: Input, axis: int, choice: SizeChoice) -> int:
+    """Return what the weights require, or the usual size for what the dimension most likely is."""
+    required = choice.required.get((model_input.name, axis))
+    if required is not None:
+        return required
+    kind = dim_kind(model_input, ranked(model_input, choice), axis)
+    if kind == "batch":
+        return choice.batch
+    if kind == "past":
+        return choice.past
+    sizes = _SIZES[kind]
+    size = sizes[min(choice.step, len(sizes) - 1)]
+    if kind == "sequence":
+        return size * choice.stretch
+    if kind == "total":
+        return size * choice.stretch + choice.past
+    return size
+
+
+# Sizes that the weights require: the channels of a convolution, the rows of a matrix.
+
+
+def required_sizes(graph: UseDef, inputs: Sequence[Input]) -> dict[Axis, int]:
+    """Return required sizes for the inputs of known rank that leave something open."""
+    required: dict[Axis, int] = {}
+    for model_input in inputs:
+        dims = model_input.dims
+        if dims is not None and not all(isinstance(dim, int) for dim in dims):
+            required |= sizes_required_of(graph, model_input.name, len(dims), len(inputs))
+    return required
+
+
+def sizes_required_of(graph: UseDef, name: str, rank: int, among: int) -> dict[Axis, int]:
+    """Return what the weights require of one of several inputs, if it has this rank."""
+    required: dict[Axis, int] = {}
+    for value, axes in _tracked(graph, name, rank, among).items():
+        for op, index in graph.uses.get(value, [])[:_TRACKING_STEPS]:
+            for axis, size in _required_by(graph, op, index, len(axes)).items():
+                source = axes[axis] if -len(axes) <= axis < len(axes) else None
+                if source is not None and size > 0:
+                    required.setdefault((name, source), size)
+    return required
+
+
+def _required_by(graph: UseDef, op: Op, index: int, rank: int) -> Mapping[int, int]:
+    """Return the sizes by axis that an operator's weights require of an operand."""
+    row = operator(op)
+    if row.weight is not None and index == 0:
+        name = op.input(row.weight_operand)
+        weight = constant_shape(graph, name) if name else None
+        return {} if weight is None else row.weight(op, weight)
+    other = _arithmetic_constant(graph, op, index, rank)
+    if other is None:
+        return {}
+    return {place - len(other): size for place, size in enumerate(other) if size > 1}
+
+
+def _arithmetic_constant(graph: UseDef, op: Op, index: int, rank: int) -> Shape | None:
+    """Return the shape of what is added, multiplied and so on, where it does not add axes."""
+    row = operator(op)
+    if row.shape is not BROADCAST or KEEPS_AXES not in row.traits or len(op.inputs) != 2:
+        return None
+    shape = constant_shape(graph, op.inputs[1 - index])
+    return shape if shape is not None and len(shape) <= rank else None
+
+
+def _tracked(graph: UseDef, name: str, rank: int, among: int) -> dict[str, Axes]:
+    """Return the values that an input goes through, each with the axes of the input that its axes are."""
+    tracked: dict[str, Axes] = {name: tuple(range(rank))}
+    waiting, steps = [name], _TRACKING_STEPS // max(1, among)
+    while waiting and steps > 0:
+        value = waiting.pop()
+        uses = graph.uses.get(value, [])[:steps]
+        reached = [(alias, tracked[value]) for alias in graph.aliases.get(value, [])[:steps]]
+        steps -= 1 + len(uses) + len(reached)
+        for op, index in uses:
+            axes = _axes_after(graph, op, index, tracked[value])
+            if axes is not None and op.outputs:
+                reached.append((op.outputs[0], axes))
+        for other, axes in reached:
+            if other not in tracked:
+                tracked[other] = axes
+                waiting.append(other)
+    return tracked
+
+
+def _axes_after(graph: UseDef, op: Op, index: int, axes: Axes) -> Axes | None:
+    row = operator(op)
+    if KEEPS_AXES in row.traits and row.shape is not BROADCAST:
+        return axes if index == 0 else None
+    if op.type == "Transpose" and index == 0:
+        return transposed(op, axes)
+    if op.type == "Unsqueeze" and index == 0:
+        return unsqueezed(graph, op, axes, None)
+    return None if _arithmetic_constant(graph, op, index, len(axes)) is None else axes
+
+
+# Sizes that operators need to be equal although the model gives them different names, or none.
+
+
+def with_equal_dims(graph: UseDef, inputs: Sequence[Input], named: Collection[str]) -> list[Input]:
+    """Return the inputs with one name for sizes that have to be equal: one of the `named`, if any."""
+    dims_of = {i.name: i.dims for i in inputs if i.dims is not None and not i.wraps}
+    common: dict[Axis, Dim] = {}
+    for number, group in enumerate(_groups(_equal_pairs(graph, dims_of))):
+        dims = [dims_of[name][axis] for name, axis in group]
+        chosen = _common_dim(dims, named) or f"={number}"
+        common |= {place: chosen for place, dim in zip(group, dims, strict=True) if not isinstance(dim, int)}
+    renamed = []
+    for model_input in inputs:
+        name, dims_now = model_input.name, dims_of.get(model_input.name)
+        if dims_now is not None:
+            dims_now = tuple(common.get((name, axis), dim) for axis, dim in enumerate(dims_now))
+            model_input = replace(model_input, dims=dims_now)
+        renamed.append(model_input)
+    return renamed
+
+
+def _common_dim(dims: Sequence[Dim], named: Collection[str]) -> Dim:
+    """Return a name that the user gave a size for, else a size, else any name."""
+    symbols: list[Dim] = [dim for dim in dims if isinstance(dim, str)]
+    given = [dim for dim in symbols if dim in named]
+    sizes = [dim for dim in dims if isinstance(dim, int) and dim != 1]
+    return next(iter([*given, *sizes, *symbols]), None)
+
+
+def _groups(pairs: Iterator[tuple[Axis, Axis]]) -> list[list[Axis]]:
+    """Join pairs to groups: axes that are equal by way of others are equal."""
+    group_of: dict[Axis, list[Axis]] = {}
+    for left, right in pairs:
+        mine, theirs = group_of.setdefault(left, [left]), group_of.setdefault(right, [right])
+        if mine is not theirs:
+            mine += theirs
+            group_of |= dict.fromkeys(theirs, mine)
+    return list({id(group): group for group in group_of.values()}.values())
+
+
+def _equal_pairs(graph: UseDef, dims_of: Mapping[str, tuple[Dim, ...]]) -> Iterator[tuple[Axis, Axis]]:
+    origin: dict[str, tuple[str, Axes]] = {}  # of a value: the input it came from, and its axes there
+    for name, dims in dims_of.items():
+        for value, axes in _tracked(graph, name, len(dims), len(dims_of)).items():
+            origin[value] = (name, axes)
+    ops = {id(op): op for value in origin for op, _ in graph.uses.get(value, [])}
+    for op in ops.values():
+        for left, right in pairwise(origin.get(name) for name in op.inputs):
+            if left is None or right is None or left[0] == right[0]:
+                continue
+            for mine, theirs in _equal_axes(op, left[1], right[1]):
+                if mine is not None and theirs is not None:
+                    yield (left[0], mine), (right[0], theirs)
+
+
+def _equal_axes(op: Op, left: Axes, right: Axes) -> Iterator[tuple[int | None, int | None]]:
+    if EQUAL_SIZES in operator(op).traits:
+        yield from zip(left[::-1], right[::-1], strict=False)
+    elif op.type == "MatMul" and left and right:
+        yield left[-1], right[max(0, len(right) - 2)]
+        yield from zip(left[:-2][::-1], right[:-2][::-1], strict=False)
+    elif op.type == "Concat" and len(left) == len(right):
+        joined = int(op.attribute("axis", 0)) % max(1, len(left))
+        for axis, pair in enumerate(zip(left, right, strict=True)):
+            if axis != joined:
+                yield pair

@@ -1,0 +1,330 @@
+"""Inputs derived from the graph alone: several attempts, the best first, to be tried until one runs.
+
+`Deriver` joins the parts: sizes by dims.py, what inputs are used for by roles.py, values by values.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from onnx_ci.errors import ModelError
+from onnx_ci.inputs import dims, names, patterns
+from onnx_ci.inputs.dims import STEPS, Axis, SizeChoice, ranked, shapes_for
+from onnx_ci.inputs.goals import Goal, Goals
+from onnx_ci.inputs.graph import GIVE_SAMPLES, Input, Op, Shape, UseDef, element_count, fed_inputs, read_input
+from onnx_ci.inputs.operators import KEEPS_COUNT, operator
+from onnx_ci.inputs.roles import Role, roles_of
+from onnx_ci.inputs.shapes import SampleShapes, constant_shape
+from onnx_ci.inputs.values import Sample, cast, draw, make_value
+from onnx_ci.policy.schema import InputSpec
+from onnx_ci.sandbox.exchange import Value, is_float, is_text
+from onnx_ci.sandbox.runner import Feeds
+from onnx_ci.sizes import format_size
+
+_LARGEST_SAMPLE = 2**30  # bytes of all inputs together
+_LARGER = 4  # times the elements of the largest sample there is, at most
+_LONGEST = 1024
+_WORK = 10_000_000_000  # weights times length: about a second of computing
+_COUNT_DEPTH = 7  # nodes between a Range and what it counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """Choices for all samples of one attempt.
+
+    `varied` ones differ in batch and length; some models break on that although their shapes say otherwise,
+    so a plain attempt follows.
+    """
+
+    step: int
+    past: int
+    flag: bool | None = None  # None: both ways, in turn
+    varied: bool = True
+    wide: bool = True  # floats of which nothing is known may be far from zero
+
+
+FIRST = Attempt(step=0, past=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deriver:
+    """What is known of a model's inputs, and what the user said about them."""
+
+    inputs: Sequence[Input]
+    graph: UseDef
+    roles: Mapping[str, Role]
+    required: Mapping[Axis, int]
+    spec: InputSpec
+
+    def feeds(self, attempt: Attempt) -> list[dict[str, Value]]:
+        """Make the samples of one attempt."""
+        return [self._make(attempt, i, choice) for i, choice in enumerate(self._choices(attempt))]
+
+    def shapes(self, attempt: Attempt) -> list[dict[str, Shape]]:
+        """Return the shapes of the inputs in each sample of one attempt."""
+        return [shapes_for(self.inputs, choice) for choice in self._choices(attempt)]
+
+    def _choices(self, attempt: Attempt) -> list[SizeChoice]:
+        return [self._choice(attempt, index) for index in range(max(1, self.spec.count))]
+
+    def towards(self, goal: Goal, attempt: Attempt, index: int) -> dict[str, Value] | None:
+        """Make a sample in which some sizes and values are given; None where they can't be.
+
+        In samples after the first, given floats differ around their value, and have it on average.
+        """
+        choice = self._choice(attempt, index)
+        for (name, axis), size in goal.sizes.items():
+            dim = next(ranked(i, choice)[axis] for i in self.inputs if i.name == name)
+            if isinstance(dim, int) and dim != size:
+                return None
+            fixed = {**choice.fixed, dim: size} if isinstance(dim, str) else choice.fixed
+            choice = replace(choice, fixed=fixed, required={**choice.required, (name, axis): size})
+        shapes = shapes_for(self.inputs, choice)
+        if _too_large(self.inputs, shapes) is not None or any(n in self.spec.ranges for n in goal.values):
+            return None
+        sample = self._make(attempt, index, choice)
+        for model_input in self.inputs:
+            name = model_input.name
+            if name in goal.values and not model_input.wraps and not is_text(model_input.dtype):
+                values: Any = np.full(shapes[name], goal.values[name])
+                if index and is_float(model_input.dtype):
+                    values = values + _around_zero(sample[name])
+                sample[name] = cast(values, model_input.dtype)
+            elif name in goal.absent and "optional" in model_input.wraps:
+                sample[name] = None
+        return sample
+
+    def reasons(self, attempt: Attempt) -> dict[str, str]:
+        """Return why the inputs get the values they get."""
+        choice = self._choice(attempt, 0)
+        sample = self._sample(attempt, 0, choice)
+        return {i.name: draw(i, ranked(i, choice), self.roles[i.name], sample).why for i in self.inputs}
+
+    def _make(self, attempt: Attempt, index: int, choice: SizeChoice) -> dict[str, Value]:
+        sample = self._sample(attempt, index, choice)
+        return {i.name: make_value(i, ranked(i, choice), self.roles[i.name], sample) for i in self.inputs}
+
+    def _choice(self, attempt: Attempt, index: int) -> SizeChoice:
+        odd = index % 2 if attempt.varied else 0
+        required = dict(self.required)
+        for model_input in self.inputs:
+            if model_input.dims is None:  # by the rank that this step gives it
+                rank = len(ranked(model_input, SizeChoice(step=attempt.step)))
+                required |= dims.sizes_required_of(self.graph, model_input.name, rank, len(self.inputs))
+        return SizeChoice(
+            step=attempt.step,
+            batch=1 + odd,
+            stretch=1 + odd,
+            past=attempt.past,
+            fixed=self.spec.dims,
+            required=required,
+        )
+
+    def _sample(self, attempt: Attempt, index: int, choice: SizeChoice) -> Sample:
+        shapes = shapes_for(self.inputs, choice)
+        return Sample(
+            index=index,
+            seed=self.spec.seed,
+            shapes=shapes,
+            flag=index % 2 == 0 if attempt.flag is None else attempt.flag,
+            length=_sequence_length(self.inputs, choice, shapes),
+            shortest=_shortest(self.inputs, choice, shapes),
+            past=attempt.past,
+            small=attempt.step > 1,
+            wide=attempt.wide,
+            ranges=self.spec.ranges,
+            inferred=SampleShapes(self.graph, self.inputs, shapes),
+        )
+
+
+def deriver_of(proto: onnx.ModelProto, spec: InputSpec) -> Deriver:
+    """Read a model; of its weights only shapes and types are looked at."""
+    graph = UseDef(proto)
+    inputs = dims.with_equal_dims(graph, [read_input(value) for value in fed_inputs(proto)], spec.dims)
+    return Deriver(
+        inputs=inputs,
+        graph=graph,
+        roles=roles_of(graph, [model_input.name for model_input in inputs]),
+        required=dims.required_sizes(graph, inputs),
+        spec=spec,
+    )
+
+
+def derive_feeds(
+    proto: onnx.ModelProto, spec: InputSpec, *, wide: bool = True
+) -> Iterator[list[dict[str, Value]]]:
+    """Yield attempts of `spec.count` samples each; none with numbers far from zero unless they may be `wide`.
+
+    Attempts that differ only in what this model does not have are not repeated.
+    """
+    deriver = deriver_of(proto, spec)
+    inputs = deriver.inputs
+    has_flags = any(i.dtype == bool for i in inputs)
+    has_guesses = any(i.dtype.kind in "iu" and deriver.roles[i.name] == Role() for i in inputs)
+    has_wide = spec.count > patterns.WIDE and any(is_float(i.dtype) for i in inputs)
+    seen: set[str] = set()
+    derived, refused = False, None
+    for attempt in _attempts():
+        if attempt.wide and not wide:
+            continue
+        shapes = deriver.shapes(attempt)
+        flags = has_flags and (attempt.flag, attempt.varied)
+        key = str((shapes, flags, has_guesses and attempt.step > 1, has_wide and attempt.wide))
+        if key in seen:
+            continue
+        seen.add(key)
+        refusal = next(filter(None, (_too_large(inputs, sample) for sample in shapes)), None)
+        if refusal is None:
+            derived = True
+            yield deriver.feeds(attempt)
+        else:
+            refused = refused or refusal
+    if refused is not None and not derived:
+        raise refused
+
+
+def _attempts() -> Iterator[Attempt]:
+    for step in range(STEPS):
+        for past in (0, 1):
+            first = Attempt(step=step, past=past)
+            yield first
+            yield replace(first, varied=False)
+            # A decoder with two branches wants the one without a cache as long as the cache is empty.
+            yield replace(first, varied=False, flag=past > 0)
+            yield replace(first, varied=False, flag=past == 0)
+            yield replace(first, varied=False, wide=False)
+
+
+def _too_large(inputs: Sequence[Input], shapes: Mapping[str, Shape]) -> ModelError | None:
+    # Values are drawn as float64 and cast; Python's strings take more.
+    sizes = {i.name: element_count(shapes[i.name]) * (64 if is_text(i.dtype) else 8) for i in inputs}
+    total = sum(sizes.values())
+    if total <= _LARGEST_SAMPLE:
+        return None
+    name = max(sizes, key=lambda name: sizes[name])
+    return ModelError(
+        f"input {name!r} of shape {'x'.join(map(str, shapes[name]))} is too large to make up"
+        f" (one sample may take {format_size(_LARGEST_SAMPLE)}, this one takes {format_size(total)})",
+        hint="set smaller sizes: inputs: {dims: {NAME: SIZE}}, or " + GIVE_SAMPLES,
+        code="OCI005",
+    )
+
+
+def _around_zero(drawn: Value) -> Any:
+    numbers = np.asarray(drawn, np.float64)
+    return numbers - numbers.mean() if numbers.size else numbers
+
+
+def _sequence_length(inputs: Sequence[Input], choice: SizeChoice, shapes: Mapping[str, Shape]) -> int:
+    """Return the first size that is not a batch, of the first input that has one."""
+    for model_input in inputs:
+        ranks = ranked(model_input, choice)
+        for axis, dim in enumerate(ranks):
+            if axis and not isinstance(dim, int) and names.dim_kind(model_input, ranks, axis) != "past":
+                return shapes[model_input.name][axis]
+    return next((shape[1] for shape in shapes.values() if len(shape) > 1), 1)
+
+
+def _shortest(inputs: Sequence[Input], choice: SizeChoice, shapes: Mapping[str, Shape]) -> int:
+    sizes = []
+    for model_input in inputs:
+        for dim, size in zip(ranked(model_input, choice), shapes[model_input.name], strict=True):
+            if not isinstance(dim, int):
+                sizes.append(size)
+    return min(sizes, default=1)
+
+
+# Samples of other sizes than those that ran first: a model may take another way for them.
+
+
+def of_other_sizes(deriver: Deriver, known: Sequence[Feeds]) -> Iterator[Feeds]:
+    """Yield the longest sample that the model has positions for, and one for each set of usual sizes.
+
+    Whether they run is not known.
+    """
+    seen = {_array_shapes(sample) for sample in known}
+    largest = max(map(_elements, seen), default=0)
+    goal = longest(deriver)
+    if goal is not None:
+        sample = deriver.towards(goal, replace(FIRST, varied=False), 0)
+        if sample is not None and _elements(_array_shapes(sample)) > largest:
+            seen.add(_array_shapes(sample))
+            yield sample
+    for step in range(STEPS):
+        sample = deriver.towards(Goal(), Attempt(step=step, past=0, varied=False), step)
+        if sample is None:
+            continue
+        shapes = _array_shapes(sample)
+        if shapes not in seen and _elements(shapes) <= _LARGER * largest:
+            seen.add(shapes)
+            yield sample
+
+
+def _array_shapes(sample: Feeds) -> tuple[Shape, ...]:
+    return tuple(value.shape for value in sample.values() if isinstance(value, np.ndarray))
+
+
+def _elements(shapes: Sequence[Shape]) -> int:
+    return sum(int(np.prod(shape, dtype=np.int64)) for shape in shapes)
+
+
+def longest(deriver: Deriver) -> Goal | None:
+    """Return the sizes of a sample that reaches the end of every table of positions.
+
+    None where no such table is known, or it is too long.
+    """
+    declared = {i.name: i.dims or () for i in deriver.inputs}
+    bounds: dict[str, tuple[Axis, int]] = {}
+    for (name, axis), size in _table_ends(deriver):
+        dim = declared[name][axis] if axis < len(declared[name]) else None
+        if isinstance(dim, int) or dim in deriver.spec.dims or names.words(name) & names.PAST:
+            continue
+        key = dim or f"{name}\n{axis}"  # a symbol stands for one size everywhere
+        if key not in bounds or size < bounds[key][1]:
+            bounds[key] = ((name, axis), size)
+    weights = sum(element_count(tensor.dims) for tensor in deriver.graph.tensors.values())
+    most = min(_LONGEST, _WORK // max(1, weights))
+    sizes = {place: min(size, most) for place, size in bounds.values()}
+    return Goal(sizes=sizes) if sizes and min(sizes.values()) > 0 else None
+
+
+def _table_ends(deriver: Deriver) -> Iterator[tuple[Axis, int]]:
+    """Yield the sizes of inputs at which the last row of a table is taken."""
+    graph = deriver.graph
+    goals = Goals(graph, {i.name: len(i.dims or ()) for i in deriver.inputs})
+    for op in {id(op): op for op in graph.producer.values()}.values():
+        if op.type == "Slice":
+            axis, end = _sliced_rows(graph, op)
+        elif op.type == "Gather":
+            axis, end = op.attribute("axis", 0), _counted_rows(graph, op)
+        else:
+            continue
+        table = constant_shape(graph, op.input(0)) if end else None
+        if table and -len(table) <= axis < len(table):
+            for goal in goals.reach(end, float(table[axis])):
+                yield from goal.sizes.items()
+    for model_input in deriver.inputs:
+        below = deriver.roles[model_input.name].below
+        if below is not None and names.words(model_input.name) & names.POSITION and model_input.dims:
+            yield (model_input.name, len(model_input.dims) - 1), below
+
+
+def _sliced_rows(graph: UseDef, op: Op) -> tuple[int, str]:
+    """Return the axis of a Slice along one axis, and the value that says where it ends."""
+    axes = graph.integers(op.input(3)) if op.input(3) else [0]
+    return (axes[0], op.input(2)) if axes and len(axes) == 1 else (0, "")
+
+
+def _counted_rows(graph: UseDef, op: Op) -> str:
+    """Return how many rows a Gather takes that counts them: 0, 1, 2 and so on."""
+    counted = graph.producer.get(graph.source(op.input(1)))
+    for _ in range(_COUNT_DEPTH):
+        if counted is None or KEEPS_COUNT not in operator(counted).traits or not counted.inputs:
+            break
+        counted = graph.producer.get(graph.source(counted.inputs[0]))
+    return counted.input(1) if counted is not None and counted.type == "Range" else ""

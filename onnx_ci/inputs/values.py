@@ -1,0 +1,365 @@
+"""Values for one input of one sample, and why these.
+
+`_RULES` says in which order it is decided: what the user said, what operators want, what the name means, the
+table that is indexed, how the input is used, and what its shape looks like.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onnx_ci.inputs import names, patterns
+from onnx_ci.inputs.graph import MAP_ENTRIES, Dim, Input, Shape, element_count
+from onnx_ci.inputs.operators import Range
+from onnx_ci.inputs.roles import Role, WantedInput, wanted_values
+from onnx_ci.inputs.shapes import SampleShapes
+from onnx_ci.sandbox.exchange import Array, Value, integer_limits, is_complex, is_float, is_integer, is_text
+
+_ITEMS = 3  # of a sequence
+_WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
+_RATE = 16000
+_SIGNAL = 160  # shorter float rows are features, not sound
+_DISTINCT = 1 << 20  # indices to choose from without repeating one
+_COLOURS = (1, 3, 4)
+_SMALLEST_PICTURE = 32  # of rank 3, where it may as well be a list of vectors
+_BOUNDED = names.STATE | names.PAST  # what a model gave itself before: bounded, mostly by tanh
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What all inputs of one sample share."""
+
+    index: int
+    seed: int
+    shapes: Mapping[str, Shape]
+    flag: bool  # for scalar booleans
+    length: int  # of the sequence, for inputs that say how long it is
+    shortest: int  # of the open dimensions: a safe bound for indices into computed values
+    past: int = 0
+    small: bool = False  # a later attempt: stay near zero where the range is only a guess
+    wide: bool = True  # floats of which nothing is known may be far from zero
+    ranges: Mapping[str, tuple[float, float]]
+    inferred: SampleShapes
+
+
+class Drawn(NamedTuple):
+    """Values, and why these."""
+
+    values: Array
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueRequest:
+    """One input of one sample that values are drawn for; `item` counts those of a sequence."""
+
+    input: Input
+    dims: tuple[Dim, ...]
+    role: Role
+    sample: Sample
+    rng: np.random.Generator
+    item: int
+
+    @property
+    def shape(self) -> Shape:
+        return self.sample.shapes[self.input.name]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.input.dtype
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return names.words(self.input.name)
+
+    @cached_property
+    def wanted(self) -> WantedInput:
+        return wanted_values(self.role, self.dtype, element_count(self.shape), self.sample.inferred)
+
+
+def make_value(model_input: Input, dims: tuple[Dim, ...], role: Role, sample: Sample) -> Value:
+    """Make the value to feed: a tensor, or a sequence or map of what is drawn.
+
+    An optional is there, since what is absent computes nothing.
+    """
+    count = _ITEMS if "sequence" in model_input.wraps else 1
+    items: list[Any] = [draw(model_input, dims, role, sample, item=item).values for item in range(count)]
+    if model_input.keys is not None:
+        items = [_as_map(model_input.keys, role, item) for item in items]
+    return items if "sequence" in model_input.wraps else items[0]
+
+
+def _as_map(dtype: np.dtype[Any], role: Role, values: Array) -> dict[Any, Any]:
+    keys: list[Any]
+    if is_text(dtype):
+        keys = role.words_of(str) or [f"key{i}" for i in range(MAP_ENTRIES)]
+    else:
+        keys = role.words_of(int) or list(range(MAP_ENTRIES))
+    return dict(zip(keys, np.resize(values, len(keys)).tolist(), strict=True))
+
+
+def draw(model_input: Input, dims: tuple[Dim, ...], role: Role, sample: Sample, *, item: int = 0) -> Drawn:
+    """Draw a tensor. The generator depends on the seed, the sample, the name and the item alone."""
+    seeds = [sample.seed, sample.index, zlib.crc32(model_input.name.encode())]
+    if item:
+        seeds.append(item)
+    rng = np.random.Generator(np.random.PCG64(seeds))
+    request = ValueRequest(input=model_input, dims=dims, role=role, sample=sample, rng=rng, item=item)
+    for rule in _RULES:
+        drawn = rule(request)
+        if drawn is not None:
+            return Drawn(cast(drawn.values, model_input.dtype), drawn.why)
+    raise AssertionError("the last rule has values for every input")
+
+
+def cast(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the values in the type of an input, as near as it can hold them."""
+    if is_integer(dtype):
+        low, high = integer_limits(dtype)
+        array = np.clip(array, max(low, -(2**63)), min(high, 2**63 - 1))
+        if dtype.name.endswith(("int4", "int2")):
+            array = array.astype(np.int8)  # ml_dtypes' narrow integers convert from integers only
+    elif not is_complex(dtype) and dtype.itemsize == 1 and dtype != np.bool_:
+        array = np.clip(array, -1.0, 1.0)  # the smallest floats have next to no range
+        if "e8m0" in dtype.name:
+            array = np.maximum(np.abs(array), 2.0**-20)  # powers of two, and nothing else
+    return np.array(array, dtype, order="C")
+
+
+# The rules, in order. One that has no say returns None, and draws nothing.
+
+
+def _given_range(request: ValueRequest) -> Drawn | None:
+    """What the user said: integers take both ends, as in `input_ids: [0, 30521]`."""
+    given = request.sample.ranges.get(request.input.name)
+    if given is None:
+        return None
+    low, high = given
+    why = "the range given for it"
+    if is_integer(request.dtype) or request.dtype == np.bool_:
+        return Drawn(request.rng.integers(int(low), int(high), size=request.shape, endpoint=True), why)
+    return Drawn(low + (high - low) * request.rng.random(request.shape), why)
+
+
+def _text(request: ValueRequest) -> Drawn | None:
+    """Words that differ; of those that the model looks up, with one in five that it does not."""
+    if not is_text(request.dtype):
+        return None
+    known = request.role.words_of(str)
+    first = request.sample.index + request.item
+    texts = []
+    for i in range(int(np.prod(request.shape, dtype=np.int64))):
+        if known and i % 5 != 4:
+            texts.append(known[(i + first) % len(known)])
+        else:
+            texts.append(f"{_WORDS[(i + first) % len(_WORDS)]}{(i + first) // len(_WORDS) or ''}")
+    why = "words that the model looks up" if known else "words"
+    return Drawn(np.array(texts, dtype=np.str_).reshape(request.shape), why)
+
+
+def _boolean(request: ValueRequest) -> Drawn | None:
+    if request.dtype != np.bool_:
+        return None
+    shape, sample = request.shape, request.sample
+    if request.words & names.MASK:
+        return _boolean_mask(request)
+    if len(shape) > 1 and sample.index % 2 == 0:
+        return Drawn(np.ones(shape, np.bool_), "a mask: all true")
+    if len(shape) > 1 or (shape and shape[0] > 1):
+        return Drawn(request.rng.random(shape) < 0.75, "true and false, mixed")
+    return Drawn(np.full(shape, sample.flag, np.bool_), "a flag: true and false in turn")
+
+
+def _boolean_mask(request: ValueRequest) -> Drawn:
+    """Whole in one sample and with padding in the next: some hide what is true, whatever they are called."""
+    if request.sample.flag:
+        hidden: Array = np.zeros(request.shape, np.bool_)
+    else:
+        hidden = patterns.padding(request.rng, request.shape)
+    if request.words & names.PADDING:
+        return Drawn(hidden, "a mask, by its name: true where there is padding")
+    return Drawn(~hidden, "a mask, by its name: all true, or false where there is padding")
+
+
+def _complex(request: ValueRequest) -> Drawn | None:
+    if not is_complex(request.dtype):
+        return None
+    rng, shape = request.rng, request.shape
+    return Drawn(rng.standard_normal(shape) + 1j * rng.standard_normal(shape), "noise")
+
+
+def _wanted_list(request: ValueRequest) -> Drawn | None:
+    """The very values that an operator wants."""
+    wanted = request.wanted
+    if not isinstance(wanted, list) or len(wanted) != element_count(request.shape):
+        return None
+    return Drawn(np.array(wanted).reshape(request.shape), f"what {request.role.users} asks for")
+
+
+def _by_name(request: ValueRequest) -> Drawn | None:
+    shape, words, sample, below = request.shape, request.words, request.sample, request.role.below
+    integers = is_integer(request.dtype)
+    if words & names.MASK:
+        ones = patterns.mask(request.rng, shape) if integers else np.ones(shape)
+        return Drawn(ones, "a mask, by its name: ones, rows after the first padded with zeros")
+    if words & names.RATE:
+        return Drawn(np.full(shape, _RATE), "a sampling rate, by its name")
+    if words & names.LENGTH and len(shape) <= 1:
+        length = sample.past if words & names.PAST else sample.length
+        return Drawn(np.full(shape, length), "a length, by its name: that of the sequence")
+    if words & names.POSITION and integers:
+        return Drawn(_positions(shape, below, sample.past), "positions, by its name")
+    if words & names.TIMESTEP and len(shape) <= 1:
+        return Drawn(np.full(shape, min(500, (below or 1000) - 1)), "a time step, by its name")
+    return None
+
+
+def _positions(shape: Shape, below: int | None, start: int) -> Array:
+    row = np.arange(start, start + (shape[-1] if shape else 1))
+    if below is not None:
+        row = row % below
+    return np.broadcast_to(row if shape else row[0], shape)
+
+
+def _in_table(request: ValueRequest) -> Drawn | None:
+    """Ids of the rows of a table."""
+    low, below = request.role.low, request.role.below
+    if below is None:
+        return None
+    if request.words & names.PERMUTATION and len(request.shape) == 1 and request.shape[0] <= below - low:
+        return Drawn(low + request.rng.permutation(request.shape[0]), "a permutation, by its name")
+    why = f"{low} to {below - 1}: what the table it indexes, or a bound on it, has room for"
+    return Drawn(patterns.ids(request.rng, request.shape, low, below, request.sample.index), why)
+
+
+def _by_weak_name(request: ValueRequest) -> Drawn | None:
+    """What a name says where nothing else says anything."""
+    shape, words, rng = request.shape, request.words, request.rng
+    if words & names.ONE_HOT and shape and shape[-1]:
+        return Drawn(_one_hot(rng, shape), "one-hot rows, by its name")
+    if words & names.PERMUTATION and len(shape) == 1 and is_integer(request.dtype):
+        return Drawn(rng.permutation(shape[0]), "a permutation, by its name")
+    if words & names.SORTED and shape and not request.role.indexes:
+        steps = rng.integers(0, 3, size=shape) if is_integer(request.dtype) else rng.random(shape)
+        return Drawn(np.cumsum(steps, axis=-1), "in ascending order, by its name")
+    if not is_float(request.dtype):
+        return None
+    if words & names.PROBABILITY:
+        return Drawn(0.05 + 0.9 * rng.random(shape), "probabilities, by its name")
+    if words & names.POSITIVE:
+        return Drawn(0.1 + 1.9 * rng.random(shape), "positive, by its name")
+    if words & names.ONE and len(shape) <= 1:
+        return Drawn(np.full(shape, 1.0 if request.sample.index % 2 == 0 else 0.75), "a factor, by its name")
+    return None
+
+
+def _one_hot(rng: np.random.Generator, shape: Shape) -> Array:
+    rows = np.zeros(shape)
+    np.put_along_axis(rows, rng.integers(0, shape[-1], size=(*shape[:-1], 1)), 1.0, axis=-1)
+    return rows
+
+
+def _wanted_range(request: ValueRequest) -> Drawn | None:
+    """Values from the range that the operators take."""
+    if not isinstance(request.wanted, Range):
+        return None
+    low, high = request.wanted
+    why = f"the range that {request.role.users} takes"
+    if not is_integer(request.dtype):
+        return Drawn(low + (high - low) * request.rng.random(request.shape), why)
+    first = math.ceil(low)
+    last = max(first, math.floor(high))
+    if request.role.indexes:
+        return Drawn(first + _indices(request.rng, request.shape, last - first + 1), why)
+    return Drawn(request.rng.integers(first, last, size=request.shape, endpoint=True), why)
+
+
+def _indices(rng: np.random.Generator, shape: Shape, below: int) -> Array:
+    """A plain list of indices most often assigns members to groups: in order, and no group left empty."""
+    if len(shape) == 1:
+        return np.arange(shape[0]) * below // max(1, shape[0])
+    count = element_count(shape)
+    if count <= below <= _DISTINCT:  # what is scattered to one place twice depends on the order
+        return rng.permutation(below)[:count].reshape(shape)
+    return rng.integers(0, below, size=shape)
+
+
+def _integer_guess(request: ValueRequest) -> Drawn | None:
+    """Integers by how they are used, or by their shape and type."""
+    if not is_integer(request.dtype):
+        return None
+    shape, role, rng, sample = request.shape, request.role, request.rng, request.sample
+    low, high = integer_limits(request.dtype)
+    if role.indexes:
+        below = max(1, sample.shortest)
+        return Drawn(_indices(rng, shape, below), f"0 to {below - 1}: indices into something computed")
+    codes = role.words_of(int)
+    if codes:
+        return Drawn(rng.choice(np.array(codes), size=shape), "codes that the model looks up")
+    if role.alphabet:
+        ids = patterns.ids(rng, shape, 0, role.alphabet, sample.index)
+        return Drawn(ids, "the values it is compared with")
+    if role.mask:
+        return Drawn(patterns.mask(rng, shape), "used as a mask")
+    if role.size:
+        return Drawn(np.ones(shape), "used as a size")
+    if _is_picture(shape) and high >= 255:
+        return Drawn(_picture(rng, shape) * 255.0, "a picture, by its shape")
+    if high <= 255:
+        return Drawn(rng.integers(low, high + 1, size=shape), "all values of its type")
+    return Drawn(rng.integers(0, 2 if sample.small else 16, size=shape), "small numbers, for want of a use")
+
+
+def _float_guess(request: ValueRequest) -> Drawn:
+    """A picture or a sound by its shape, else numbers."""
+    shape, rng, index = request.shape, request.rng, request.sample.index
+    if _is_picture(shape) and not request.words & names.PAST:
+        picture = _picture(rng, shape)
+        return Drawn((picture - 0.5) / 0.25 if index % 2 == 0 else picture, "a picture, by its shape")
+    if _is_sound(request):
+        return Drawn(patterns.sound(rng, shape, index), "speech, by its name or shape")
+    wide = request.sample.wide and not request.words & _BOUNDED
+    return Drawn(patterns.numbers(rng, shape, index, wide=wide), "noise")
+
+
+def _is_sound(request: ValueRequest) -> bool:
+    shape = request.shape
+    if len(shape) not in (1, 2, 3) or shape[-1] < _SIGNAL or (len(shape) == 3 and shape[1] > 2):
+        return False
+    kind = names.dim_kind(request.input, request.dims, len(request.dims) - 1)
+    return bool(request.words & names.SAMPLES) or kind == "samples"
+
+
+def _is_picture(shape: Shape) -> bool:
+    if len(shape) == 3:
+        return min(shape) >= 3 and sorted(shape)[1] >= _SMALLEST_PICTURE and 3 in (shape[0], shape[2])
+    return len(shape) == 4 and min(shape[1:]) > 0
+
+
+def _picture(rng: np.random.Generator, shape: Shape) -> Array:
+    if len(shape) == 3:
+        return _picture(rng, (1, *shape)).reshape(shape)
+    channels_last = shape[-1] in _COLOURS and shape[1] not in _COLOURS
+    return patterns.picture(rng, shape, channels_last=channels_last)
+
+
+_RULES = (
+    _given_range,
+    _text,
+    _boolean,
+    _complex,
+    _wanted_list,
+    _by_name,
+    _in_table,
+    _by_weak_name,
+    _wanted_range,
+    _integer_guess,
+    _float_guess,
+)
