@@ -64,12 +64,12 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_lossy_methods_never_run_on_their_own_output(tmp_path: Path) -> None:
-    """fp16 first; then a rule that wants int8: the rounded weights stay, and the report says why."""
+    """fp16, then a rule that wants int8: rounded weights stay where the original is gone, and it is said."""
     write(tmp_path, f"{POLICY}    methods: [fp16-weights]\n", model=lean())
     assert onnx_ci("fix", cwd=tmp_path).code == 0
     once = snapshot(tmp_path)["model.onnx"]
     write(tmp_path, f"{POLICY}    budget: {{size: 10 kB}}\n    methods: [int8-weights]\n")
-    tried = onnx_ci("fix", cwd=tmp_path)
+    tried = onnx_ci("fix", cwd=tmp_path, env={"ONNX_CI_ORIGINALS": str(tmp_path / "none")})
     assert tried.code == 1
     assert "OCI011" in tried.out
     assert "fp16-weights" in tried.out
