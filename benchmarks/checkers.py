@@ -14,10 +14,10 @@ from pathlib import Path
 import peers
 from environments import environment
 
+from onnx_ci.gate.single import COMPARED, second_model
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import InputSpec, Rule
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.single import COMPARED, second_model
 from onnx_ci.verify.prove import Prover
 
 PATIENCE = 120.0  # seconds a peer may take for one pair

@@ -20,14 +20,14 @@ from conformance import KINDS, REAL, Case, cases
 from disturb import disturbed
 
 from onnx_ci.errors import ModelError
+from onnx_ci.gate.single import COMPARED, OWN_AFFAIRS
 from onnx_ci.inputs.graph import fed_inputs
 from onnx_ci.inputs.samples import load_samples
-from onnx_ci.model.container import Model
 from onnx_ci.model.load import open_model
+from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, InputSpec, Limits
 from onnx_ci.sandbox.runner import RunFailed, Runner
-from onnx_ci.single import COMPARED, OWN_AFFAIRS
 from onnx_ci.verify.damage import damaged
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Claim, Verifier

@@ -116,12 +116,12 @@ def sizes(files: Sequence[Path]) -> tuple[int, int, int]:
 def compare(source: Path, target: Path) -> Error:
     """What our own verification finds, for any contender on the same inputs, whatever else it changed."""
     from onnx_ci.errors import ModelError
-    from onnx_ci.model.container import values_beside
+    from onnx_ci.gate.single import OWN_AFFAIRS
     from onnx_ci.model.interface import TOPICS, contract_breaks
     from onnx_ci.model.load import open_model
+    from onnx_ci.model.model import values_beside
     from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
     from onnx_ci.sandbox.runner import Runner
-    from onnx_ci.single import OWN_AFFAIRS
     from onnx_ci.verify.reference import Reference
     from onnx_ci.verify.verifier import Claim, Verifier
 

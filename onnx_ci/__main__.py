@@ -1,5 +1,5 @@
 """`python -m onnx_ci` does what `onnx-ci` does."""
 
-from onnx_ci.entry.cli import run
+from onnx_ci.cli.main import run
 
 run()

@@ -9,18 +9,16 @@ from typing import Any
 
 import onnx
 
-from onnx_ci.entry.arguments import read_budget, read_libraries, read_methods, read_runtimes
-from onnx_ci.entry.context import open_context
-from onnx_ci.entry.gate import Judging, judge_selection, select_models
+from onnx_ci.cli.arguments import read_budget, read_libraries, read_methods, read_runtimes
+from onnx_ci.cli.check import Judging, judge_selection, select_models
 from onnx_ci.errors import UsageError
+from onnx_ci.gate.project import open_context
+from onnx_ci.gate.single import Request, compare_files, shrink_file
 from onnx_ci.methods.catalogue import method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, Tolerance
-from onnx_ci.request import Request
-from onnx_ci.results import Outcome, RunReport
-from onnx_ci.scratch import scratch_folder
-from onnx_ci.shown import Verification
-from onnx_ci.single import compare_files, shrink_file
-from onnx_ci.targets.select import Wanted
+from onnx_ci.repo.select import Wanted
+from onnx_ci.results import Outcome, RunReport, Verification
+from onnx_ci.util.files import scratch_folder
 
 MethodLike = str | Mapping[str, Mapping[str, Any]]
 

@@ -1,12 +1,234 @@
-"""What a run produced, as plain values: every report is drawn from these and from nothing else."""
+"""Findings: what is wrong with a model, each with a stable code that users may filter on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
-from onnx_ci.findings import BUG, Finding
-from onnx_ci.shown import NOT_RUN, Latency, Verification
-from onnx_ci.sizes import format_size
+from onnx_ci.util.sizes import format_size
+
+CODES = {
+    "OCI001": "over its size budget",
+    "OCI002": "grew more than allowed",
+    "OCI003": "savings left on the table",
+    "OCI004": "outputs outside the tolerance",
+    "OCI005": "could not be verified",
+    "OCI006": "not a readable model",
+    "OCI007": "a Git LFS or DVC pointer, not a model",
+    "OCI008": "a group of models is over its budget",
+    "OCI009": "accepted by an override, or an override has ended",
+    "OCI010": "slower than allowed",
+    "OCI011": "shrunk under another policy",
+    "OCI012": "external data missing, damaged or outside the repository",
+    "OCI013": "crashed or ran out of limits while being run",
+    "OCI014": "too many parameters",
+    "OCI015": "not covered by any rule",
+    "OCI016": "the user's own score got worse",
+    "OCI017": "could not be written",
+    "OCI018": "an interrupted fix has to be finished",
+    "OCI019": "unpacked by another tool after it was shrunk",
+    "OCI020": "stored otherwise than its rule asks",
+    "OCI021": "data files that are shared, or left behind",
+    "OCI022": "a method failed on it and was left out",
+    "OCI023": "the work tree does not hold what was judged",
+    "OCI024": "kept by DVC, which has to be told of a change",
+    "OCI025": "as it was before, so no more than a warning",
+    "OCI026": "a branch adds more to the history than allowed",
+    "OCI027": "compared with the version under its former name",
+    "OCI028": "changed by git when it is added",
+    "OCI029": "fixed in the work tree, and still to be staged",
+    "OCI030": "onnxruntime makes less of its graph than of its original's",
+    "OCI040": "a part of the run is missing",
+    "OCI041": "the models could not be judged",
+    "OCI044": "a change loosens the policy",
+    "OCI045": "fails under the policy of the base",
+    "OCI046": "a rule matches no model",
+    "OCI047": "not run: the change itself brings the command or library",
+    "OCI049": "not what its receipt says it was made from",
+    "OCI050": "taken at its receipt's word, without its original",
+    "OCI051": "its original could not be kept, so it was not replaced",
+    "OCI052": "a bug in onnx-ci kept it from being judged",
+    "OCI053": "can't be loaded or run as it is",
+    "OCI054": "puts out nothing but NaN or infinity",
+    "OCI055": "its outputs moved with its weights",
+}
+BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
+COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One sentence about one model, and what to do next."""
+
+    code: str
+    severity: str  # "error" | "warning" | "note"
+    message: str
+    hint: str = ""
+    file: str = ""  # of the policy, where it is not the rule of a model that is broken
+    line: int = 0
+
+
+Status = Literal["passed", "failed", "not_run"]
+InputSource = Literal["generated", "samples"]
+Comparison = Literal["plain", "seeded", "distribution"]  # seeded: random nodes were given the same seeds
+Optimizations = Literal["default", "disabled"]
+NoiseSource = Literal["", "runs", "threads"]
+OutputKind = Literal["", "echo", "constant", "nan", "empty", "saturated", "not reached"]
+# What is wrong with an output: what code asks, where `problem` is what people read.
+Breach = Literal[
+    "missing", "type", "shape", "unequal", "integers", "odd values", "limit", "scale", "bits", "spread"
+]
+
+KINDS: dict[OutputKind, str] = {
+    "echo": "repeats an input",
+    "constant": "is the same for every input",
+    "nan": "is NaN everywhere",
+    "empty": "has no elements",
+    "saturated": "is saturated: nothing but 0 and 1, or -1 and 1",
+    "not reached": "is not reached from any weight that was damaged",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputDelta:
+    """How far one output moved, the worst over all samples. `sensitive` is False for an output
+    that did not move at all when the weights were damaged on purpose: it proves nothing. `kind` is one of
+    KINDS for such an output; a saturated one may move, and still tells little."""
+
+    name: str
+    max_abs: float
+    max_rel: float
+    mean_abs: float
+    cosine: float
+    sqnr: float
+    top1: float
+    exact: bool
+    drift: float = 0.0  # the share by which the length of the whole changed
+    problem: str = ""  # what is outside the tolerance, in words; empty when all holds
+    sensitive: bool = True
+    kind: OutputKind = ""
+    # The same as `problem`, as values; not part of a report.
+    breaches: tuple[Breach, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """Median seconds of one inference, original against candidate. `ratio` is the median of the ratios of
+    runs taken in turns, and lies between `low` and `high` with 95% confidence. Loading is measured in a
+    process of its own each time: seconds, and bytes of memory at the worst moment."""
+
+    before: float
+    after: float
+    ratio: float
+    low: float
+    high: float
+    rounds: int = 0
+    load_before: float | None = None
+    load_after: float | None = None
+    memory_before: int | None = None
+    memory_after: int | None = None
+
+    @property
+    def words(self) -> str:
+        return f"{self.ratio:.2f}x, {self.low:.2f} to {self.high:.2f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """Which of the changed tensors a pass speaks for: each was damaged on purpose, by itself or with
+    neighbours in the same graph, to see whether the check would notice."""
+
+    changed: int  # stored tensors that are not there bit for bit any more
+    noticed: int = 0  # damage to them was outside the tolerance
+    faint: tuple[str, ...] = ()  # outputs moved, but within the tolerance whatever was done to these
+    blind: tuple[str, ...] = ()  # the same, and these are still there and not near what they were
+    unseen: tuple[str, ...] = ()  # no output moved at all
+    runs: int = 0  # how often a damaged model was run
+    alone: bool = True  # every tensor by itself
+    hurried: bool = False  # it took too long: what is left was damaged together
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeRun:
+    """Original against candidate in one version of onnxruntime under one setting: the worst output."""
+
+    version: str
+    optimizations: Optimizations
+    status: Status
+    samples: int = 0
+    reason: str = ""
+    max_abs: float | None = None
+    cosine: float | None = None
+    sqnr: float | None = None
+
+    @property
+    def setting(self) -> str:
+        return f"onnxruntime {self.version}" + (
+            "" if self.optimizations == "default" else " without optimizations"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpCount:
+    """How many nodes of one kind onnxruntime runs, original against candidate."""
+
+    op: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimized:
+    """What onnxruntime makes of both graphs: the nodes it runs, and those of them that do at every run what
+    it usually does once, since they depend on stored tensors only."""
+
+    nodes_before: int
+    nodes_after: int
+    lost: tuple[OpCount, ...] = ()  # fused in the original, and less or not at all in the candidate
+    instead: tuple[OpCount, ...] = ()  # what runs in their place
+    repeated: tuple[OpCount, ...] = ()
+    repeated_values: int = 0  # numbers that are computed anew each time, more than in the original
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(OutputDelta):
+    """How far one output of the original is from itself in a second session: nothing finer can be told.
+    `source` is "runs" where two runs alike differ, "threads" where another number of threads is to blame."""
+
+    source: NoiseSource = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What running both models showed. `not_run` never counts as passed."""
+
+    status: Status
+    reason: str = ""
+    inputs: InputSource = "generated"
+    samples: int = 0
+    outputs: tuple[OutputDelta, ...] = ()
+    code: str = ""  # the finding this leads to, where it is not the usual one
+    hint: str = ""
+    coverage: Coverage | None = None  # None where nothing was lost: values are the same by construction
+    runtimes: tuple[RuntimeRun, ...] = ()  # every version and setting that both were run with
+    optimized: Optimized | None = None
+    method: Comparison = "plain"
+    noise: tuple[Noise, ...] = ()  # of the original, measured before anything was compared with it
+    needed: bool = field(default=True, compare=False)  # False: nothing was changed; not part of a report
+
+
+NOT_RUN = Verification(
+    status="not_run", reason="nothing was changed, so there was nothing to verify", needed=False
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """`accepted` only if everything that was asked for was run and held."""
+
+    accepted: bool
+    verification: Verification
+    latency: Latency | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from unittest import mock
 
 from git_repositories import FOREIGN
 
-from onnx_ci.entry.cli import main
+from onnx_ci.cli.main import main
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture
 def idle_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs a method or a verification in this process fails."""
-    from onnx_ci.gate import Gate
+    from onnx_ci.gate.gate import Gate
 
     def refuse(*_: object) -> None:
         raise AssertionError("work was done that an earlier run had done")

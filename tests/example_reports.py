@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from onnx_ci.findings import Finding
 from onnx_ci.results import (
     Alternative,
+    Finding,
     KeptTensor,
+    Latency,
     Measure,
     ModelInfo,
+    OpCount,
+    Optimized,
     Outcome,
+    OutputDelta,
     Planned,
     Point,
     RunReport,
+    RuntimeRun,
     Step,
     TensorInfo,
+    Verification,
 )
-from onnx_ci.shown import Latency, OpCount, Optimized, OutputDelta, RuntimeRun, Verification
 
 
 def points() -> tuple[Point, ...]:

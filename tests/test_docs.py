@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from onnx_ci.findings import CODES
 from onnx_ci.methods.catalogue import METHODS, Catalogue
 from onnx_ci.policy.load import parse_policy
+from onnx_ci.results import CODES
 
 PROJECT = Path(__file__).resolve().parent.parent
 BEGIN = "<!-- methods: made from the catalogue; tests/test_docs.py fails when it is stale -->\n"

@@ -24,7 +24,7 @@ from onnx_ci.inputs.values import Sample, cast, draw, make_value
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sandbox.exchange import Value, is_float, is_text
 from onnx_ci.sandbox.runner import Feeds
-from onnx_ci.sizes import format_size
+from onnx_ci.util.sizes import format_size
 
 _LARGEST_SAMPLE = 2**30  # bytes of all inputs together
 _LARGER = 4  # times the elements of the largest sample there is, at most

@@ -20,8 +20,8 @@ from onnx_ci.errors import ModelError
 from onnx_ci.inputs.graph import dims_of, fed_inputs
 from onnx_ci.model.interface import show_type
 from onnx_ci.sandbox.exchange import Array, exotic_name, is_text, numpy_dtype, type_name
-from onnx_ci.sizes import format_size
-from onnx_ci.whole import whole
+from onnx_ci.util.files import whole
+from onnx_ci.util.sizes import format_size
 
 _LARGEST = 2**31  # bytes of one file, unpacked
 _BROKEN = (ValueError, TypeError, OSError, EOFError, MemoryError, KeyError, zipfile.BadZipFile, DecodeError)

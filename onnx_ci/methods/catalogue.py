@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypeAlias
 
     from onnx_ci.methods.weights import Encode
-    from onnx_ci.model.container import Model
+    from onnx_ci.model.model import Model
 
     Feeds: TypeAlias = Callable[[], Sequence[Mapping[str, Any]]]
     # "exact*" is the same mathematics with other rounding.

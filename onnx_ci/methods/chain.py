@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import Applied, Method
-from onnx_ci.model.container import Model
-from onnx_ci.model.layout import lay_out
+from onnx_ci.model.model import Model
+from onnx_ci.model.save import lay_out
 from onnx_ci.results import Step
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.rounding import BLOCK, Array
 from onnx_ci.methods.selection import quantized_inputs
 from onnx_ci.methods.weights import Encoder, encode_tensors
-from onnx_ci.model.container import Model
 from onnx_ci.model.dtypes import NUMPY_TYPES, stored_bytes
 from onnx_ci.model.graph import Site, fixed_names, opset
+from onnx_ci.model.model import Model
 from onnx_ci.model.proto import FunctionProto, NodeProto, TensorProto
 
 MIN_OPSET = 6  # Cast takes its type as a number from here on

@@ -12,8 +12,8 @@ from onnx_ci.methods.options import FloatLevels, RoundMantissa, WeightOptions
 from onnx_ci.methods.rounding import BLOCK, Array, by_axis, energies
 from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.methods.weights import is_chosen, kept_note, plain_weight
-from onnx_ci.model.container import Model
 from onnx_ci.model.graph import fixed_names, nested_sites, roots
+from onnx_ci.model.model import Model
 from onnx_ci.model.store import CHUNK
 
 LEVEL = 1  # of zlib: enough to see whether bytes got more alike

@@ -15,7 +15,6 @@ from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import Edits, constant_node, renamed
 from onnx_ci.methods.options import Dedupe
 from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
-from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.dtypes import NUMPY_TYPES, stored_bytes
 from onnx_ci.model.graph import (
     Scope,
@@ -28,6 +27,7 @@ from onnx_ci.model.graph import (
     nested_sites,
     roots,
 )
+from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import Any
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import drop_named, replace_nodes
 from onnx_ci.methods.options import NoOptions
-from onnx_ci.model.container import Model
 from onnx_ci.model.graph import (
     STANDARD_DOMAINS,
     Body,
@@ -24,6 +23,7 @@ from onnx_ci.model.graph import (
     subgraphs,
     tensors,
 )
+from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto
 
 

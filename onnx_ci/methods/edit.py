@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from onnx_ci.model.container import Model
 from onnx_ci.model.graph import (
     Body,
     Scope,
@@ -20,6 +19,7 @@ from onnx_ci.model.graph import (
     rename_uses,
     subgraphs,
 )
+from onnx_ci.model.model import Model
 from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
 OVERRIDABLE = 4  # the IR version from which an initializer may be a default

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from onnx_ci.methods.rounding import Array
-from onnx_ci.model.container import Model
 from onnx_ci.model.dtypes import NUMPY_TYPES
+from onnx_ci.model.model import Model
 from onnx_ci.model.proto import AttributeProto, NodeProto, TensorProto, full_onnx
 
 Shape = tuple[int, ...]

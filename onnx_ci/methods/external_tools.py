@@ -10,14 +10,12 @@ from typing import Any
 
 from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.model.container import Model, clear_values, element_count, location
 from onnx_ci.model.dtypes import BITS
-from onnx_ci.model.external import weight_files
 from onnx_ci.model.graph import STANDARD_DOMAINS, Scope, bodies, keep_items, roots, stored_in, tensors
-from onnx_ci.model.layout import lay_out
-from onnx_ci.model.load import adopt
+from onnx_ci.model.load import adopt, weight_files
+from onnx_ci.model.model import Model, clear_values, element_count, location
 from onnx_ci.model.proto import HANDED_LIMIT, GraphProto, ModelProto, NodeProto, TensorProto
-from onnx_ci.model.save import write_model
+from onnx_ci.model.save import lay_out, write_model
 from onnx_ci.sandbox.process import Died, Pool, memory_for
 from onnx_ci.util.text import clean
 

@@ -16,7 +16,6 @@ from onnx_ci.methods.edit import constant_node, drop_named, replace_nodes
 from onnx_ci.methods.evaluator import Call, NotEvaluated, Operand, Result, check, ordinary, plan
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.rounding import Array
-from onnx_ci.model.container import Model, element_count, location
 from onnx_ci.model.dtypes import NUMPY_TYPES
 from onnx_ci.model.graph import (
     STANDARD_DOMAINS,
@@ -30,6 +29,7 @@ from onnx_ci.model.graph import (
     sites,
     tensors,
 )
+from onnx_ci.model.model import Model, element_count, location
 from onnx_ci.model.proto import FunctionProto, GraphProto, NodeProto, TensorProto
 
 WORK = 4  # bytes that may be computed, in multiples of what the model stores, and some for small models

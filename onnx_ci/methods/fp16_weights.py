@@ -9,8 +9,8 @@ from onnx_ci.methods.edit import cast_node
 from onnx_ci.methods.options import Fp16Weights
 from onnx_ci.methods.rounding import Array
 from onnx_ci.methods.weights import Encode, Encoder, encode_weights, plain_weight
-from onnx_ci.model.container import Model
 from onnx_ci.model.graph import opset
+from onnx_ci.model.model import Model
 from onnx_ci.model.proto import NodeProto, TensorProto
 
 MIN_OPSET = 6  # Cast takes its type as a number from here on

@@ -10,10 +10,10 @@ from onnx_ci.methods.dedupe import dedupe
 from onnx_ci.methods.external_tools import rewrite, unfit, unpackable
 from onnx_ci.methods.fold_constants import fold_constants
 from onnx_ci.methods.options import Dedupe, FuseTransformer, NoOptions
-from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.graph import Scope, stored_in, subgraphs
-from onnx_ci.model.layout import lay_out
+from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import ModelProto, NodeProto, TensorProto
+from onnx_ci.model.save import lay_out
 
 # By who wrote the model: the tool looks for other shapes in what comes from these.
 PRODUCERS = {"tf2onnx": "bert_tf", "keras2onnx": "bert_keras"}

@@ -29,8 +29,8 @@ from onnx_ci.methods.weights import (
     plain_weight,
     summed_axis,
 )
-from onnx_ci.model.container import Model
 from onnx_ci.model.graph import STANDARD_DOMAINS, bodies, opset
+from onnx_ci.model.model import Model
 from onnx_ci.model.proto import ModelProto, NodeProto, TensorProto, full_onnx
 
 FOLD_OPSET = 7  # Mul broadcasts as numpy does from here on

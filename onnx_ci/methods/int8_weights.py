@@ -39,8 +39,8 @@ from onnx_ci.methods.weights import (
     stands_first,
     summed_axis,
 )
-from onnx_ci.model.container import Model
 from onnx_ci.model.graph import opset
+from onnx_ci.model.model import Model
 from onnx_ci.model.proto import NodeProto
 
 FOLD_OPSET = 7  # Mul broadcasts as numpy does from here on

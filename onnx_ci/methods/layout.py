@@ -6,11 +6,10 @@ from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import Edits, declare_input
 from onnx_ci.methods.options import ExternalData, ExtractNpy
 from onnx_ci.methods.selection import TensorSelection, all_stored, encoding_parts, same_content
-from onnx_ci.model.container import LARGE, Model, element_count, location
 from onnx_ci.model.dtypes import stored_bytes
-from onnx_ci.model.embed import embed, embedded_size
-from onnx_ci.model.external import own_data
 from onnx_ci.model.graph import Scope, Site, all_names, defined_twice, fixed_names, fresh_name, nested_sites
+from onnx_ci.model.load import own_data
+from onnx_ci.model.model import LARGE, Model, element_count, location
 from onnx_ci.model.npy import (
     FLOATS,
     TYPES,
@@ -22,8 +21,9 @@ from onnx_ci.model.npy import (
     set_record,
 )
 from onnx_ci.model.proto import PROTOBUF_LIMIT, TensorProto
+from onnx_ci.model.save import embed, embedded_size
 from onnx_ci.model.wire import Span
-from onnx_ci.sizes import format_size, parse_size
+from onnx_ci.util.sizes import format_size, parse_size
 
 Group = list[Site]  # sites with the very same content: one file, one input
 

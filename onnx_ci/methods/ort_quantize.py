@@ -16,8 +16,8 @@ from onnx_ci.methods.external_tools import rewrite, unfit
 from onnx_ci.methods.options import DynamicInt8, StaticInt8
 from onnx_ci.methods.selection import matches
 from onnx_ci.methods.weights import plain_weight
-from onnx_ci.model.container import Model
 from onnx_ci.model.graph import Reader, Scope, Site, fixed_names, nested_sites, opset, roots, tensors
+from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto, TensorProto
 
 if TYPE_CHECKING:

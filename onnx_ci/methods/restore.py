@@ -8,16 +8,15 @@ from pathlib import Path
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import METHODS
 from onnx_ci.methods.edit import Edits, constant_node
-from onnx_ci.model.container import Model, display_path
-from onnx_ci.model.digest import model_digest
-from onnx_ci.model.embed import embed, embedded_size, take_in
 from onnx_ci.model.graph import Scope, common_scope, keep_items
 from onnx_ci.model.load import open_model
+from onnx_ci.model.model import Model, display_path
 from onnx_ci.model.npy import recorded, recorded_inner, set_inner, set_record
 from onnx_ci.model.proto import PROTOBUF_LIMIT, GraphProto
-from onnx_ci.model.receipt import Receipt, attach_receipt, read_receipt, without_receipt
+from onnx_ci.model.receipt import Receipt, attach_receipt, model_digest, read_receipt, without_receipt
 from onnx_ci.model.replace import replace_model, write_new
-from onnx_ci.sizes import format_size
+from onnx_ci.model.save import embed, embedded_size, take_in
+from onnx_ci.util.sizes import format_size
 
 
 def restore_file(source: Path, target: Path) -> int:

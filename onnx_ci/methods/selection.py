@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from onnx_ci.model.container import Model
-from onnx_ci.model.digest import tensor_key
 from onnx_ci.model.graph import Scope, Site, bodies, stored_in
+from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx_ci.model.receipt import tensor_key
 
 # Ops that compute with quantized values: whatever they read is part of an encoding, not a plain weight.
 QUANTIZED_OP = re.compile(r"^Q[A-Z]|[Qq]uantize|Integer|NBits")

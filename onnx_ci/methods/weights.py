@@ -17,7 +17,6 @@ from onnx_ci.methods.edit import Edits, cast_node, constant_node
 from onnx_ci.methods.options import WeightOptions
 from onnx_ci.methods.rounding import BLOCK, Array, Levels
 from onnx_ci.methods.selection import encoding_parts, matches
-from onnx_ci.model.container import Model, element_count
 from onnx_ci.model.graph import (
     Site,
     all_names,
@@ -28,6 +27,7 @@ from onnx_ci.model.graph import (
     opset,
     roots,
 )
+from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath, PureWindowsPath
 
-from onnx_ci.scratch import SUFFIX
+from onnx_ci.util.files import SUFFIX
 
 
 def is_inside(name: str) -> bool:
@@ -13,3 +14,29 @@ def is_inside(name: str) -> bool:
     hidden = any(part.startswith(".") and not part.endswith(SUFFIX) for part in pure.parts)
     strange = "\\" in name or "\0" in name or PureWindowsPath(name).drive
     return bool(name) and not (pure.is_absolute() or hidden or strange)
+
+
+LFS_HEADER = "version https://git-lfs.github.com/spec/v1"
+LARGEST = 1024  # git-lfs itself takes nothing longer for a pointer
+_OID = re.compile(r"^oid sha256:([0-9a-f]{64})$", re.MULTILINE)
+_SIZE = re.compile(r"^size ([0-9]{1,18})$", re.MULTILINE)
+
+
+class Pointer:
+    """Where the content is kept, its digest there, and how many bytes it has."""
+
+    def __init__(self, keeper: str, digest: str, size: int) -> None:
+        self.keeper = keeper  # "Git LFS" | "DVC"
+        self.digest = digest
+        self.size = size
+
+
+def read_pointer(text: str) -> Pointer | None:
+    """The pointer of Git LFS in a text, or None: then it is the content itself, or broken."""
+    if not text.startswith(LFS_HEADER) or len(text) > LARGEST:
+        return None
+    digest, size = _OID.search(text), _SIZE.search(text)
+    return Pointer("Git LFS", digest[1], int(size[1])) if digest and size else None
+
+
+DATA_ENDINGS = (".data", "_data", ".bin", ".weights", ".weight", ".dat", ".raw", ".pb")

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.model.container import Model, element_count
-from onnx_ci.model.external import data_files
-from onnx_ci.model.graph import tensors
-from onnx_ci.model.hashing import BackgroundHash, combined_sha256, file_sha256
+from onnx_ci.model.dtypes import stored_bytes
+from onnx_ci.model.graph import bodies, opset, tensors
+from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
+from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.npy import recorded
-from onnx_ci.model.proto import ModelProto
-from onnx_ci.model.store import CHUNK
-from onnx_ci.results import Measure
+from onnx_ci.model.proto import ModelProto, TensorProto
+from onnx_ci.model.receipt import read_receipt, tensor_key
+from onnx_ci.model.store import CHUNK, BackgroundHash, combined_sha256, file_sha256
+from onnx_ci.results import Measure, ModelInfo, TensorInfo
 
 LEVEL = 9  # of each compressor: what a careful server or packager would use
 
@@ -143,3 +145,67 @@ def _package(name: str) -> Any:
 
 
 COMPRESSORS: dict[str, Callable[[], Compressor]] = {"gzip": _Gzip, "brotli": _Brotli, "zstd": _Zstd}
+
+
+def inspect_model(path: Path, name: str) -> ModelInfo:
+    with open_model(path) as model:
+        found = measure(path, model.proto, hashing=BackgroundHash(path), compressed=["gzip"])
+        infos = _tensors(model, found.size)
+        types: Counter[str] = Counter()
+        for info in infos:
+            types[info.dtype] += info.size
+        stored = sum(types.values())
+        ops = Counter(node.op_type for body in bodies(model.proto) for node in body.node)
+        receipt = read_receipt(model.proto)
+        return ModelInfo(
+            path=name,
+            measure=found,
+            opset=opset(model.proto),
+            ir_version=model.proto.ir_version,
+            producer=f"{model.proto.producer_name} {model.proto.producer_version}".strip(),
+            nodes=sum(ops.values()),
+            ops=dict(ops.most_common()),
+            types=dict(types.most_common()),
+            tensor_bytes=stored,
+            other_bytes=max(found.size - stored, 0),
+            duplicate_bytes=_duplicates(infos),
+            tensors=tuple(sorted(infos, key=lambda info: -info.size)),
+            shrunk_by=tuple(entry["name"] for entry in receipt.methods) if receipt else (),
+        )
+
+
+def _tensors(model: Model, total: int) -> list[TensorInfo]:
+    groups: dict[object, list[TensorProto]] = defaultdict(list)
+    for tensor in tensors(model.proto):
+        groups[_identity(model, tensor)].append(tensor)
+    return [
+        TensorInfo(
+            name=tensor.name,
+            dtype=TensorProto.DataType.Name(tensor.data_type).lower(),
+            shape=tuple(tensor.dims),
+            size=(size := _size(model, tensor)),
+            share=size / total,
+            copies=len(group),
+        )
+        for group in groups.values()
+        for tensor in group
+    ]
+
+
+def _identity(model: Model, tensor: TensorProto) -> object:
+    if tensor.data_type == TensorProto.STRING or not element_count(tensor):
+        return id(tensor)
+    return tensor.data_type, tuple(tensor.dims), tensor_key(model, tensor)
+
+
+def _size(model: Model, tensor: TensorProto) -> int:
+    span = model.span(tensor)
+    if span is not None:
+        return span.length
+    expected = stored_bytes(tensor.data_type, tensor.dims)
+    return sum(map(len, tensor.string_data)) if expected is None else expected
+
+
+def _duplicates(infos: list[TensorInfo]) -> int:
+    """Bytes that storing each content once would save."""
+    return round(sum(info.size * (1 - 1 / info.copies) for info in infos))

@@ -18,7 +18,7 @@ from onnx_ci.model.locations import is_inside
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
 from onnx_ci.model.wire import Span
-from onnx_ci.scratch import SUFFIX
+from onnx_ci.util.files import SUFFIX
 
 KEY = "onnx_ci.npy"
 INNER = "onnx_ci.npy.inner"

@@ -7,10 +7,16 @@ everywhere: sizes and methods are in it, timings and measured outputs are in the
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from onnx_ci.model.proto import ModelProto
+import xxhash
+
+from onnx_ci.model.graph import tensors
+from onnx_ci.model.model import Model, clear_values
+from onnx_ci.model.npy import set_record
+from onnx_ci.model.proto import ModelProto, TensorProto
 
 KEY = "onnx_ci.receipt"
 
@@ -77,3 +83,42 @@ def attach_receipt(proto: ModelProto, receipt: Receipt) -> None:
     proto.ClearField("metadata_props")
     proto.metadata_props.extend(kept)
     proto.metadata_props.add(key=KEY, value=text)
+
+
+def model_digest(model: Model) -> str:
+    """The model without its receipt, wherever its tensors are kept: equal digests, equal models.
+
+    It tells an edited model from an untouched one, and a bad disk from a good one. It proves nothing
+    against someone who forges a receipt: a model that changed is run against its original.
+    """
+    proto = without_receipt(model.proto)
+    set_record(proto, {})  # names files, which may be called otherwise
+    beside = model.copy().beside
+    digest = xxhash.xxh3_128()
+    for tensor in [*tensors(proto), *beside]:
+        span = model.span(tensor)
+        if span is not None:
+            for chunk in model.store.chunks(span):
+                digest.update(chunk)
+            clear_values(tensor)
+        tensor.ClearField("data_location")
+    for tensor in beside:
+        digest.update(tensor.SerializeToString(deterministic=True))
+    digest.update(proto.SerializeToString(deterministic=True))
+    return f"xxh3:{digest.hexdigest()}"
+
+
+# Another one each time the program runs: nobody can prepare two tensors that are taken for one.
+SEED = int.from_bytes(os.urandom(8), "little")
+
+
+def tensor_key(model: Model, tensor: TensorProto) -> bytes:
+    """128 bits that two tensors share only if they store the same bytes. Good for this run alone."""
+    digest = xxhash.xxh3_128(seed=SEED)
+    span = model.span(tensor)
+    if span is None:
+        digest.update(bytes(model.raw(tensor)))
+    else:
+        for chunk in model.store.chunks(span):
+            digest.update(chunk)
+    return digest.digest()

@@ -5,17 +5,134 @@ from __future__ import annotations
 import filecmp
 import re
 import shlex
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain, count
+from pathlib import Path, PurePosixPath
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.container import Model, display_path
-from onnx_ci.model.endings import DATA_ENDINGS
-from onnx_ci.model.external import data_files, opened_files, own_data
-from onnx_ci.model.naming import names_for
-from onnx_ci.model.ownership import data_of, is_needed, is_own, other_users, refuse_changed
+from onnx_ci.model.load import data_files, opened_files, own_data, read_skeleton
+from onnx_ci.model.locations import DATA_ENDINGS, is_inside
+from onnx_ci.model.model import Model, display_path, location
+from onnx_ci.model.npy import npy_names, own_start
 from onnx_ci.model.save import publish, put_in_place, without_temporary
-from onnx_ci.scratch import sweep_files
+from onnx_ci.model.store import file_state
+from onnx_ci.util.files import sweep_files
+
+
+def is_own(name: str, target: Path) -> bool:
+    """Whether a data file is called after the model, and is a file rather than a link to one."""
+    base = without_temporary(PurePosixPath(name).name)
+    data = base.startswith(target.stem) and base.endswith(DATA_ENDINGS)
+    array = base.startswith(own_start(target)) and base.endswith(".npy")
+    return (data or array) and not (target.parent / name).is_symlink()
+
+
+def other_users(data: Path, model: Path, root: Path) -> list[Path]:
+    """Other models that name this data file, or may: one that can't be read is not to be robbed either.
+
+    They can only be in its folder or above: `..` is refused.
+    """
+    return [
+        other for other in _models_above(data, root) if other != model and _names(other, data) is not False
+    ]
+
+
+def is_needed(file: Path) -> bool:
+    """Whether any model names a file, or may: where a replacement was cut short, one needs temporary data."""
+    return bool(other_users(file, Path(), Path(file.resolve().anchor)))
+
+
+def sharers(model: Model, root: Path) -> list[Path]:
+    """Models that name any of this one's data files as well; of one that can't be read nobody knows it."""
+    target = model.path.resolve()
+    found = (_sure_users(target.parent / name, target, root) for name in data_files(model.proto))
+    return sorted({other for others in found for other in others})
+
+
+def shared_data(model: Path, root: Path) -> list[str]:
+    """The data files of a model that others name too."""
+    return [name for name in data_of(model) if any(_sure_users(model.parent / name, model, root))]
+
+
+def _sure_users(data: Path, model: Path, root: Path) -> Iterator[Path]:
+    return (other for other in _models_above(data, root) if other != model and _names(other, data))
+
+
+def data_of(model: Path) -> list[str]:
+    """The data files that a model names and may name; an error where it can't be read."""
+    return [name for name in data_files(read_skeleton(model)) if is_inside(name)]
+
+
+def _models_above(data: Path, root: Path) -> Iterator[Path]:
+    top = root.resolve()
+    for folder in data.resolve().parents:
+        if not folder.is_relative_to(top):
+            return
+        yield from sorted(path for path in folder.iterdir() if path.suffix.lower() == ".onnx")
+
+
+def _names(model: Path, data: Path) -> bool | None:
+    """Whether a model names a file; None where it can't be read."""
+    try:
+        names = data_of(model)
+    except ModelError:
+        return None
+    return any((model.parent / name).resolve() == data.resolve() for name in names)
+
+
+def refuse_changed(model: Model) -> None:
+    """Whoever wrote to a model's files while it was worked on has the last word."""
+    for path, seen in model.seen.items():
+        if file_state(path) != seen:
+            raise ModelError(
+                f"{display_path(path)}: changed while it was being worked on, so it was not replaced",
+                hint="run it again",
+                code="OCI017",
+            )
+
+
+def names_for(
+    after: Model,
+    target: Path,
+    *,
+    kept: Collection[str] = (),
+    merged: Collection[str] = (),
+    ours: Collection[str] = (),
+    reserved: Collection[str] = (),
+) -> dict[str, str]:
+    """New names of a model's files by their present ones.
+
+    Those `kept` stay as they are; those `merged` go to the one data file that is named after the model.
+    A file that exists is written over only if it is in `ours`. Names that are `reserved` are another's.
+    """
+    tensors = {location(tensor): tensor.name for tensor in after.beside}
+    names: dict[str, str] = {}
+    for name in opened_files(after):
+        if name in kept:
+            names[name] = without_temporary(name)
+        elif name in tensors:
+            # Each has a file of its own, also where upper and lower case are the same.
+            taken = {used.lower() for used in names.values()}
+            wanted = (new for new in npy_names(target, tensors[name]) if new.lower() not in taken)
+            names[name] = _free(wanted, target, ours, reserved)
+        elif name in merged or name == own_data(after.path):
+            names[name] = _free(_own_names(target), target, ours, reserved)
+        else:  # what a method was told to call it
+            names[name] = _free(chain([name], _own_names(target)), target, ours, reserved)
+    return names
+
+
+def _own_names(target: Path) -> Iterator[str]:
+    yield own_data(target)
+    yield from (own_data(target.with_name(f"{target.name}-{number}")) for number in count(2))
+
+
+def _free(wanted: Iterator[str], target: Path, ours: Collection[str], reserved: Collection[str]) -> str:
+    return next(
+        name
+        for name in wanted
+        if name not in (target.name, *reserved) and (name in ours or not (target.parent / name).exists())
+    )
 
 
 def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> Path:

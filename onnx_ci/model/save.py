@@ -16,21 +16,92 @@ import signal
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.container import Model, display_path
-from onnx_ci.model.digest import model_digest
-from onnx_ci.model.external import opened_files
-from onnx_ci.model.hashing import file_sha256
-from onnx_ci.model.layout import lay_out
-from onnx_ci.model.load import open_model
-from onnx_ci.model.proto import PROTOBUF_LIMIT
-from onnx_ci.model.store import Store, write_all
-from onnx_ci.model.wire import Piece, Span
-from onnx_ci.scratch import LOCKS, SUFFIX, create, temporary_name
+from onnx_ci.model.graph import tensors
+from onnx_ci.model.load import open_model, opened_files
+from onnx_ci.model.model import LARGE, Model, clear_values, display_path, location
+from onnx_ci.model.npy import header, recorded, set_record
+from onnx_ci.model.proto import PROTOBUF_LIMIT, ModelProto, TensorProto
+from onnx_ci.model.receipt import model_digest
+from onnx_ci.model.store import Store, file_sha256, write_all
+from onnx_ci.model.wire import Piece, Span, length_of, splice
+from onnx_ci.util.files import LOCKS, SUFFIX, create, temporary_name
+
+ALIGNMENT = 64  # external tensors start where every kernel can read them in place
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The pieces of every file, external data by its location."""
+
+    model: list[Piece]
+    data: dict[str, list[Piece]]
+
+    @property
+    def size(self) -> int:
+        return length_of(self.model) + sum(map(length_of, self.data.values()))
+
+
+@dataclass
+class _DataFile:
+    """One external data file while it is being filled."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    end: int = 0
+    placed: dict[Span, int] = field(default_factory=dict)
+
+    def place(self, span: Span) -> int:
+        """The offset of these bytes; bytes that are already there are not stored again."""
+        if span not in self.placed:
+            padding = -self.end % ALIGNMENT
+            self.pieces += [bytes(padding), span]
+            self.placed[span] = self.end + padding
+            self.end += padding + span.length
+        return self.placed[span]
+
+
+def lay_out(model: Model, *, names: Mapping[str, str] | None = None, all_to: str = "") -> Layout:
+    """Lay the model out. `names` renames data files; `all_to` moves every large tensor to one data file."""
+    proto = ModelProto()
+    proto.CopyFrom(model.proto)
+    files: dict[str, _DataFile] = {}
+    for tensor in tensors(proto):
+        span = model.span(tensor)
+        home = location(tensor) or all_to
+        if span is not None and home:
+            home = (names or {}).get(home, home)
+            offset = files.setdefault(home, _DataFile()).place(span)
+            _refer(tensor, home, offset, span.length)
+    data = {name: file.pieces for name, file in files.items()}
+    data.update(_beside(model, proto, names or {}))
+    skeleton = proto.SerializeToString(deterministic=True)
+    return Layout(splice(skeleton, key=model.store.key), data)
+
+
+def _beside(model: Model, proto: ModelProto, names: Mapping[str, str]) -> dict[str, list[Piece]]:
+    """The .npy files, and the record of them in the model."""
+    record = recorded(proto)
+    files: dict[str, list[Piece]] = {}
+    for tensor in model.beside:
+        span, home = model.span(tensor), location(tensor)
+        record[tensor.name] = names.get(home, home)
+        files[record[tensor.name]] = [header(tensor), *([span] if span else [])]
+    if files:
+        set_record(proto, record)
+    return files
+
+
+def _refer(tensor: TensorProto, home: str, offset: int, length: int) -> None:
+    clear_values(tensor)
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", home), ("offset", str(offset)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=value)
+
 
 STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -235,3 +306,28 @@ def _disk_errors(target: Path) -> Iterator[None]:
             hint="free some disk space or check the folder's permissions, then run it again",
             code="OCI017",
         ) from error
+
+
+def embedded_size(model: Model) -> int:
+    """About what the model takes as one file."""
+    spans = (model.span(tensor) for tensor in tensors(model.proto))
+    return int(model.proto.ByteSize()) + sum(span.length for span in spans if span)
+
+
+def embed(model: Model) -> int:
+    """Take all external tensors into the model; how many there were."""
+    outside = [tensor for tensor in tensors(model.proto) if location(tensor)]
+    for tensor in outside:
+        span = model.span(tensor)
+        if span is not None:
+            take_in(model, tensor, span)
+    return len(outside)
+
+
+def take_in(model: Model, tensor: TensorProto, span: Span) -> None:
+    """Store the bytes of a span where a model that was just opened would have them."""
+    clear_values(tensor)
+    if span.length < LARGE:
+        tensor.raw_data = bytes(model.store.read(span))
+    else:
+        model.set_span(tensor, span)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from onnx_ci.policy.kinds import (
+from collections.abc import Iterable, Mapping
+
+import yaml
+
+from onnx_ci.errors import OptionError
+from onnx_ci.policy.reader import (
     BOOLEAN,
     COUNT,
     DATE,
@@ -14,19 +19,72 @@ from onnx_ci.policy.kinds import (
     SIZE,
     TEXT,
     VARIABLE,
+    Field,
     Kind,
+    Place,
+    Schema,
+    Table,
     fraction,
+    list_of,
+    map_of,
     number,
+    table_of,
+    table_schema,
     whole,
     word,
 )
-from onnx_ci.policy.method_choice import METHOD
-from onnx_ci.policy.nodes import Place
-from onnx_ci.policy.shapes import Field, Table, list_of, map_of, table_of
+from onnx_ci.util.scalars import number_or_text
+from onnx_ci.util.text import did_you_mean, nearest
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
     from typing import Any
+
+    from onnx_ci.policy.schema import Scalar
+
+
+def _read(place: Place) -> tuple[str, dict[str, Scalar]]:
+    name, entry = _name(place)
+    known = place.reading.methods.names()
+    if name not in known:
+        hint = f"for example: methods: [{nearest(name, known) or known[0]}]; `onnx-ci methods` lists them all"
+        raise place.error(f"unknown method {name[:60]!r}, {did_you_mean(name, known)}", hint=hint)
+    places = entry.entries("a mapping of options") if entry and entry.tag != "null" else {}
+    options = {key: _option(value) for key, value in places.items()}
+    try:
+        place.reading.methods.check_options(name, options)
+    except OptionError as error:
+        sentence = str(error) if name in str(error) else f"{name}: {error}"
+        line = places[error.option].key_line if error.option in places else place.line
+        hint = "for example: methods: [dedupe, {int8-weights: {min_elements: 4096}}]; see `onnx-ci methods`"
+        raise place.error(sentence, hint=hint, line=line) from None
+    return name, options
+
+
+def _name(place: Place) -> tuple[str, Place | None]:
+    if not isinstance(place.node, yaml.MappingNode):
+        return place.scalar("the name of a method"), None
+    entries = list(place.entries("a method").items())
+    if len(entries) != 1:
+        names = ", ".join(f"{{{name}: …}}" for name, _ in entries) or "nothing"
+        hint = "give each its own entry, for example: methods: [dedupe, {int8-weights: {min_elements: 4096}}]"
+        raise place.error(f"found {names[:80]} in one entry, expected one method", hint=hint)
+    return entries[0]
+
+
+def _option(place: Place) -> Scalar:
+    if isinstance(place.node, yaml.SequenceNode):
+        return [item.scalar("text") for item in place.items("a list")]
+    if place.tag == "null":
+        return None
+    text = place.scalar("one value or a list of words")
+    if place.tag == "bool" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return number_or_text(text) if place.plain else text
+
+
+METHOD = Kind(_read, {"$ref": "#/$defs/method"})
+
 
 VERSION = 1
 # What nobody needs more of, and what no run would end with.
@@ -263,3 +321,25 @@ POLICY: Table = {
     ),
     "lfs": Field(table_of(LFS), "{missing: fetch}", "models that are kept in Git LFS or DVC"),
 }
+
+
+def json_schema(methods: Iterable[tuple[str, Mapping[str, object]]]) -> Schema:
+    """The schema, given each method's name and the schema of its options."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "onnx-ci policy",
+        "description": "What ONNX models may weigh, and how they may be made smaller.",
+        **table_schema(POLICY),
+        "$defs": {"method": _method(dict(methods))},
+    }
+
+
+def _method(options: Mapping[str, Mapping[str, object]]) -> Schema:
+    with_options = {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": False,
+        "properties": {name: {"anyOf": [schema, {"type": "null"}]} for name, schema in options.items()},
+    }
+    return {"anyOf": [{"enum": list(options)}, with_options]}

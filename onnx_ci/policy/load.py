@@ -6,20 +6,23 @@ everything else, `tolerance` and `methods` above all, is replaced by the rule's 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+from datetime import date
 from pathlib import Path
 
 from onnx_ci.errors import PolicyError
-from onnx_ci.policy.compose import EXAMPLE, HINT, LARGEST, compose, decode
 from onnx_ci.policy.fields import POLICY
-from onnx_ci.policy.nodes import Place, Reading
-from onnx_ci.policy.shapes import read_table
+from onnx_ci.policy.glob import matches
+from onnx_ci.policy.reader import EXAMPLE, HINT, LARGEST, Place, Reading, compose, decode, read_table
+from onnx_ci.policy.schema import Group, Override, Policy, Rule
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
     from typing import Any
 
-    from onnx_ci.policy.registry import MethodRegistry
+    from onnx_ci.policy.reader import MethodRegistry
     from onnx_ci.policy.schema import Policy
+
 
 FILE_NAMES = (".onnx-ci.yaml", ".onnx-ci.yml")
 
@@ -34,7 +37,7 @@ class CheckedPolicy:
         self.lines = lines or {}  # of the keys at the top
 
     def policy(self) -> Policy:
-        from onnx_ci.policy.build import build_policy
+        from onnx_ci.policy.schema import build_policy
 
         return build_policy(self.file, self.values)
 
@@ -99,3 +102,52 @@ def _check_names(groups: tuple[dict[str, Any], ...], root: Place) -> None:
             message = f"groups: found the name {name!r} twice, {both}, expected it once"
             raise root.error(message, hint="for example: name: app bundle", line=line)
         lines[name] = line
+
+
+def rule_for(policy: Policy, path: str) -> Rule | None:
+    """The last rule that matches; paths are relative to the policy file, with `/`."""
+    return next((rule for rule in reversed(policy.rules) if matches(rule.pattern, path)), None)
+
+
+def matching_rules(policy: Policy, path: str) -> tuple[Rule, ...]:
+    """All rules that match, in the order of the file: the last one holds, the others explain why."""
+    return tuple(rule for rule in policy.rules if matches(rule.pattern, path))
+
+
+def group_members(group: Group, paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths that count towards the budget of a group."""
+    return tuple(path for path in paths if any(matches(pattern, path) for pattern in group.paths))
+
+
+def override_for(policy: Policy, path: str, sha256: str, today: date) -> Override | None:
+    """The override that accepts exactly this content today; its last day still counts."""
+    accepted = [override for override in _overrides(policy, path, sha256) if override.until >= today]
+    return max(accepted, key=_until, default=None)
+
+
+def ended_override(policy: Policy, path: str, sha256: str, today: date) -> Override | None:
+    """The override that accepted this content until some day before today, when none does now."""
+    found = _overrides(policy, path, sha256)
+    latest = max(found, key=_until, default=None)
+    return latest if latest and latest.until < today else None
+
+
+def names(override: Override, path: str) -> bool:
+    """Whether an override is for this path, with whatever content."""
+    # A path that holds a `[` is no pattern to its writer, so the plain path counts as well.
+    return override.path == path or matches(override.path, path)
+
+
+def idle_rules(policy: Policy, paths: Collection[str]) -> list[Rule]:
+    """Rules that ask something of models, and match none of these."""
+    asking = (rule for rule in policy.rules if not rule.ignore)
+    return [rule for rule in asking if not any(matches(rule.pattern, path) for path in paths)]
+
+
+def _overrides(policy: Policy, path: str, sha256: str) -> list[Override]:
+    found = (override for override in policy.overrides if override.sha256 == sha256.lower())
+    return [override for override in found if names(override, path)]
+
+
+def _until(override: Override) -> date:
+    return override.until

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 
-from onnx_ci.policy.ratchet import exact_size
+from onnx_ci.policy.edit import exact_size
 from onnx_ci.policy.schema import (
     Budget,
     Evaluate,

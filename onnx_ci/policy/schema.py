@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from typing import Any
 
 TOTAL = 20  # times `limits.seconds`, which one run may take: all work on one model, with every run it needs
 Scalar = bool | int | float | str | list[str] | None
@@ -167,3 +168,38 @@ class Policy:
     unmatched: str = "error"  # "error" | "warning" | "ignore": a model that no rule matches
     policy_changes: str = "warning"  # "warning" | "error": what a change to this policy loosens
     new_commands: str = "refuse"  # "refuse" | "run": commands that a change adds to this policy
+
+
+_MERGED = ("budget", "inputs", "limits")
+_PARTS: dict[str, Any] = {
+    "budget": Budget,
+    "tolerance": Tolerance,
+    "inputs": InputSpec,
+    "evaluate": Evaluate,
+    "limits": Limits,
+}
+
+
+def build_policy(file: str, values: dict[str, Any]) -> Policy:
+    defaults = values.get("defaults", {})
+    groups = [{**group, "budget": Budget(**group["budget"])} for group in values.get("groups", ())]
+    return Policy(
+        file=file,
+        rules=tuple(_rule(rule, defaults) for rule in values["models"]),
+        groups=tuple(Group(**group) for group in groups),
+        overrides=tuple(Override(**override) for override in values.get("overrides", ())),
+        history=History(**values["history"]) if "history" in values else None,
+        lfs=Lfs(**values.get("lfs", {})),
+        **{key: values[key] for key in ("unmatched", "policy_changes", "new_commands") if key in values},
+    )
+
+
+def _rule(values: dict[str, Any], defaults: dict[str, Any]) -> Rule:
+    given = {**defaults, **values}
+    for key in _MERGED:
+        if key in defaults and key in values:
+            given[key] = {**defaults[key], **values[key]}
+    made = {key: _PARTS[key](**value) if key in _PARTS else value for key, value in given.items()}
+    if "methods" in made:
+        made["methods"] = tuple(MethodChoice(name=name, options=options) for name, options in made["methods"])
+    return Rule(pattern=made.pop("path"), **made)

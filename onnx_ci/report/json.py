@@ -6,9 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from onnx_ci.findings import Finding
-from onnx_ci.results import Measure, Outcome, RunReport
-from onnx_ci.shown import Latency, Verification
+from onnx_ci.results import Finding, Latency, Measure, Outcome, RunReport, Verification
 from onnx_ci.version import __version__
 
 

@@ -4,12 +4,147 @@ believed that is not of the right kind and size."""
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from onnx_ci.errors import UsageError
-from onnx_ci.report.checked import Checked
-from onnx_ci.results import RunReport
+from onnx_ci.report.text import PLACES
+from onnx_ci.report.text import WORDS as VERDICTS
+from onnx_ci.results import Finding, GroupSize, OriginalState, Outcome, RunReport, Shard
+from onnx_ci.util.text import one_line
+
+LONGEST_TEXT = 20_000  # characters
+LONGEST_LIST = 100_000
+LARGEST_NUMBER = 2**63
+
+CODE = re.compile(r"(OCI[0-9]{3})?")
+KNOWN: dict[tuple[type, str], tuple[str, ...]] = {
+    (Outcome, "verdict"): tuple(VERDICTS),
+    (OriginalState, "place"): ("", *PLACES),
+    (Finding, "severity"): ("error", "warning", "note"),
+    (RunReport, "command"): ("check", "fix", "build", "shrink", "compare"),
+}
+
+Built = TypeVar("Built")
+
+
+class Checked:
+    """A JSON object, and where it stands in its document. Keys that are not known do no harm: they may be
+    those of a later version."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        if not isinstance(value, dict):
+            raise _refusal(where, "an object", value)
+        self.values = value
+        self.where = where
+
+    def object(self, key: str) -> Checked:
+        return Checked(self.values.get(key, {}), f"{self.where}.{key}")
+
+    def listed(self, key: str) -> list[Checked]:
+        items = _listed(self.values.get(key), f"{self.where}.{key}")
+        return [Checked(item, f"{self.where}.{key}[{number}]") for number, item in enumerate(items)]
+
+    def refusal(self, key: str, expected: str) -> ValueError:
+        return _refusal(f"{self.where}.{key}", expected, self.values.get(key))
+
+    def build(self, cls: type[Built], called: dict[str, str] | None = None) -> Built:
+        """`called` are fields that have another name in the document."""
+        kinds = _kinds(cls)  # type: ignore[arg-type]
+        found = {}
+        for field in fields(cls):  # type: ignore[arg-type]
+            where = f"{self.where}.{(called or {}).get(field.name, field.name)}"
+            if field.name in self.values:
+                value = _value(kinds[field.name], self.values[field.name], where)
+                found[field.name] = _known(cls, field.name, value, where)
+            elif field.default is MISSING and field.default_factory is MISSING:
+                raise ValueError(f"{where} is missing")
+        return cls(**found)
+
+
+@cache
+def _kinds(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def _known(cls: type, name: str, value: Any, where: str) -> Any:
+    words = KNOWN.get((cls, name))
+    if words:
+        _word(words, value, where)
+    if name == "code" and not CODE.fullmatch(value):
+        raise _refusal(where, "a code like OCI001", value)
+    return value
+
+
+def _value(kind: Any, value: Any, where: str) -> Any:
+    """`kind` is an annotation, as the classes of results have them."""
+    if isinstance(kind, UnionType):
+        return None if value is None else _value(get_args(kind)[0], value, where)
+    if get_origin(kind) is tuple:
+        return _tuple(get_args(kind), value, where)
+    if get_origin(kind) is Literal:
+        return _word(get_args(kind), value, where)
+    if is_dataclass(kind):
+        return Checked(value, where).build(kind)  # type: ignore[arg-type]
+    return {str: _text, bool: _truth, int: _whole, float: _number}[kind](value, where)
+
+
+def _tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    items = _listed(value, where)
+    if kinds[-1] is Ellipsis:
+        return tuple(_value(kinds[0], item, f"{where}[{n}]") for n, item in enumerate(items))
+    if len(items) != len(kinds):
+        raise _refusal(where, f"{len(kinds)} items", value)
+    return tuple(_value(kind, item, where) for kind, item in zip(kinds, items, strict=True))
+
+
+def _listed(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list) or len(value) > LONGEST_LIST:
+        raise _refusal(where, f"a list of at most {LONGEST_LIST:,}", value)
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise _refusal(where, f"text of at most {LONGEST_TEXT:,} characters", value)
+    return value
+
+
+def _word(words: tuple[str, ...], value: Any, where: str) -> str:
+    if value not in words:
+        raise _refusal(where, " or ".join(words), value)
+    return _text(value, where)
+
+
+def _truth(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise _refusal(where, "true or false", value)
+    return value
+
+
+def _whole(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < LARGEST_NUMBER:
+        raise _refusal(where, "a whole number from 0", value)
+    return value
+
+
+def _number(value: Any, where: str) -> float:
+    counts = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not counts or not abs(value) <= sys.float_info.max:
+        raise _refusal(where, "a number", value)
+    return float(value)
+
+
+def _refusal(where: str, expected: str, found: Any) -> ValueError:
+    shown = "an object" if isinstance(found, dict) else "a list" if isinstance(found, list) else repr(found)
+    return ValueError(f"{one_line(where)}: expected {expected}, found {one_line(shown[:60])}")
+
 
 LARGEST_FILE = (
     16 * 2**20
@@ -71,3 +206,90 @@ def _no_number(text: str) -> float:
 
 def _why(error: ValueError | RecursionError) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+MOST = 256  # shards of a run
+Named = tuple[str, RunReport]  # the file a report was read from, and the report
+Parts = dict[Shard, Named]  # of one run
+Item = TypeVar("Item")
+
+
+def merged(reports: Sequence[Named]) -> RunReport:
+    """Groups are judged over all shards together; a shard that is missing is an error, since nobody knows
+    what its models are like."""
+    commands = sorted({report.command for _, report in reports})
+    if len(commands) > 1:
+        told = " and ".join(commands)
+        raise UsageError(f"reports of {told} can't be merged", hint="merge those of one command")
+    runs = _runs(reports)
+    everything = [report for _, report in reports if report.shard is None]
+    everything += [run[shard][1] for run in runs for shard in sorted(run, key=lambda shard: shard.index)]
+    found = (finding for report in everything for finding in report.findings)
+    made = (finding for run in runs for finding in (*_groups(run), *_missing(run)))
+    return RunReport(
+        command=commands[0],
+        outcomes=tuple(_in_order(_once(o for report in everything for o in report.outcomes))),
+        findings=tuple(_once([*found, *made])),
+        policy=", ".join(_once(report.policy for report in everything if report.policy)),
+        seconds=round(sum(report.seconds for report in everything), 3),
+        notes=tuple(_once(note for report in everything for note in report.notes)),
+    )
+
+
+def _once(items: Iterable[Item]) -> list[Item]:
+    return list(dict.fromkeys(items))
+
+
+def _runs(reports: Sequence[Named]) -> list[Parts]:
+    """The shards of each run, which agree in how it was split. The same report twice does no harm; two of
+    one shard that differ do."""
+    runs: dict[tuple[str, str, int], Parts] = {}
+    for name, report in reports:
+        shard = report.shard
+        if shard is None:
+            continue
+        if not 1 <= shard.index <= shard.count <= MOST:
+            raise UsageError(f"{name}: there is no shard {shard}", hint="for example: --shard 1/3")
+        run = runs.setdefault((report.policy, shard.split, shard.count), {})
+        first, known = run.setdefault(shard, (name, report))
+        if known != report:
+            raise UsageError(
+                f"{first} and {name} are both shard {shard}, and they differ",
+                hint="give each shard once: that of the last attempt",
+            )
+    return list(runs.values())
+
+
+def _missing(run: Parts) -> Iterator[Finding]:
+    shard, (name, report) = next(iter(run.items()))
+    missing = sorted({*range(1, shard.count + 1)} - {known.index for known in run})
+    if missing:
+        numbers = ", ".join(map(str, missing))
+        yield Finding(
+            code="OCI040",
+            severity="error",
+            message=f"no report of shard {numbers} of {shard.count}: its models were not judged"
+            f" (the split that {name} is of)",
+            hint="look why its job ended; all shards have to check out the same commit",
+            file=report.policy,
+        )
+
+
+def _groups(run: Parts) -> Iterator[Finding]:
+    """Every shard began with the same sizes, so what each of them gained or lost adds up."""
+    seen: dict[tuple[str, int, str, str, int], list[GroupSize]] = {}
+    for _, report in run.values():
+        for group in report.groups:
+            key = (group.file, group.line, group.name, group.measure, group.limit)
+            seen.setdefault(key, []).append(group)
+    for sizes in seen.values():
+        before = max(group.before for group in sizes)
+        after = before + sum(group.after - group.before for group in sizes)
+        yield from replace(sizes[0], before=before, after=after).findings()
+
+
+def _in_order(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """As one run has them: by policy, and by path."""
+    by_path = sorted(outcomes, key=lambda outcome: PurePosixPath(outcome.file or outcome.path))
+    policies = _once(outcome.rule_file for outcome in by_path)
+    return sorted(by_path, key=lambda outcome: policies.index(outcome.rule_file))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from onnx_ci.sandbox.process import no_strays
-from onnx_ci.scratch import new_folder, use_folder
+from onnx_ci.util.files import new_folder, use_folder
 
 T = TypeVar("T")
 Say = Callable[[str], None]

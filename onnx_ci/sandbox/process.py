@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from onnx_ci.scratch import new_folder
+from onnx_ci.util.files import new_folder
 from onnx_ci.util.text import clean
 
 Death = Literal["crash", "timeout", "memory"]

@@ -13,12 +13,12 @@ from typing import Any, Literal, NamedTuple, cast
 
 from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.policy.schema import Limits
+from onnx_ci.results import Latency
 from onnx_ci.sandbox.exchange import Array, Value, read_samples, write_samples
 from onnx_ci.sandbox.process import ChildProcess, Died, memory_for
 from onnx_ci.sandbox.timing import ratio_of
 from onnx_ci.sandbox.versions import NO_LIBRARIES, Libraries, is_installed, packages_of, version_in
-from onnx_ci.scratch import new_folder
-from onnx_ci.shown import Latency
+from onnx_ci.util.files import new_folder
 from onnx_ci.util.text import clean
 
 WORKER = "onnx_ci.sandbox.worker"

@@ -19,8 +19,7 @@ from pathlib import Path
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.graph import bodies
 from onnx_ci.model.proto import ModelProto
-from onnx_ci.places import cache_home
-from onnx_ci.scratch import HeldFolder, sweep_folders
+from onnx_ci.util.files import HeldFolder, cache_home, sweep_folders
 from onnx_ci.util.text import clean
 
 PACKAGE = "onnxruntime"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from onnx_ci.sizes import parse_size
+from onnx_ci.util.sizes import parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnx_ci.policy.schema import Tolerance
+from onnx_ci.results import Breach, OutputDelta, OutputKind
 from onnx_ci.sandbox.exchange import Array, is_complex, is_float, is_integer, is_text, type_name
-from onnx_ci.shown import Breach, OutputDelta, OutputKind
 from onnx_ci.verify.metrics import (
     NOTHING_IN_COMMON,
     Distance,

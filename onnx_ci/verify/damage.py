@@ -15,8 +15,6 @@ from onnx import numpy_helper
 
 from onnx_ci.methods.drop_unused import drop_unused
 from onnx_ci.methods.options import NoOptions
-from onnx_ci.model.container import Model, element_count
-from onnx_ci.model.digest import tensor_key
 from onnx_ci.model.dtypes import BITS
 from onnx_ci.model.graph import (
     Body,
@@ -28,7 +26,9 @@ from onnx_ci.model.graph import (
     nested,
     tensors,
 )
+from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx_ci.model.receipt import tensor_key
 from onnx_ci.model.save import write_runnable
 from onnx_ci.sandbox.exchange import Array, integer_limits, is_float
 from onnx_ci.sandbox.runner import RunFailed

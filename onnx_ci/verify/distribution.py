@@ -18,9 +18,9 @@ import numpy as np
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Limits, Tolerance
+from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, Runner
-from onnx_ci.shown import OutputDelta
 from onnx_ci.verify.compare import compare_outputs
 from onnx_ci.verify.metrics import identical, tightened
 from onnx_ci.verify.noise import WAY_OUT

@@ -12,8 +12,8 @@ from pathlib import Path
 from onnx_ci.model.graph import RANDOM_OPS, subgraphs
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
 from onnx_ci.policy.schema import Limits
+from onnx_ci.results import OpCount, Optimized
 from onnx_ci.sandbox.runner import RunFailed, Runner
-from onnx_ci.shown import OpCount, Optimized
 
 _LARGEST = 1 << 28  # bytes of a graph without its weights
 _SHOWN = 8

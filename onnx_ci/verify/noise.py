@@ -21,7 +21,7 @@ from onnx_ci.model.graph import RANDOM_OPS, Body, bodies
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_runnable
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.shown import Noise, OutputDelta
+from onnx_ci.results import Noise, OutputDelta
 from onnx_ci.verify.compare import Outputs, compare_outputs, outside
 
 OTHER_DRAWS = 1  # the seed of random nodes in a second session; the first had 0

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.container import Model, values_beside
+from onnx_ci.model.model import Model, values_beside
 from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_runnable
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, Rule, Tolerance
+from onnx_ci.results import Latency, Proof, Verification
 from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.sandbox.versions import Libraries
-from onnx_ci.shown import Latency, Proof, Verification
 from onnx_ci.verify.fusions import Fusions
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.score import evaluate

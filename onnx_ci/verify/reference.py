@@ -17,10 +17,10 @@ from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of, of_other_
 from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.samples import load_samples
 from onnx_ci.policy.schema import InputSpec, Limits
+from onnx_ci.results import Noise
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable
 from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, needs_library
-from onnx_ci.shown import Noise
 from onnx_ci.verify.compare import is_graded, same_outputs
 from onnx_ci.verify.metrics import batched
 from onnx_ci.verify.noise import OTHER_DRAWS, Seeding, noise_of, random_nodes, refuse_gross

@@ -19,16 +19,15 @@ import numpy as np
 from onnx_ci.methods import strip_docs
 from onnx_ci.methods.edit import probe
 from onnx_ci.methods.options import NoOptions
-from onnx_ci.model.container import Model, values_beside
-from onnx_ci.model.digest import model_digest
 from onnx_ci.model.dtypes import NUMPY_TYPES
 from onnx_ci.model.graph import Scope, fixed_names, sites
-from onnx_ci.model.layout import lay_out
-from onnx_ci.model.save import write_runnable
+from onnx_ci.model.model import Model, values_beside
+from onnx_ci.model.receipt import model_digest
+from onnx_ci.model.save import lay_out, write_runnable
 from onnx_ci.policy.schema import Tolerance
+from onnx_ci.results import KINDS, Coverage, OutputDelta, Verification
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed
-from onnx_ci.shown import KINDS, Coverage, OutputDelta, Verification
 from onnx_ci.verify.compare import kind_of, leaves, same_outputs
 from onnx_ci.verify.damage import (
     DAMAGES,

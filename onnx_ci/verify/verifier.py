@@ -18,10 +18,10 @@ import onnx
 from onnx_ci.errors import ModelError
 from onnx_ci.model.interface import contract_breaks
 from onnx_ci.policy.schema import Limits, Tolerance
+from onnx_ci.results import Comparison, Latency, OutputDelta, RuntimeRun, Status, Verification
 from onnx_ci.sandbox.exchange import Array, is_text
 from onnx_ci.sandbox.runner import Feeds, Load, RunFailed, Runner
 from onnx_ci.sandbox.versions import installed
-from onnx_ci.shown import Comparison, Latency, OutputDelta, RuntimeRun, Status, Verification
 from onnx_ci.verify.compare import compare_outputs, equality_hint, outside, worse_of
 from onnx_ci.verify.distribution import ComparedOutput, Distribution, RepeatedRuns, Unclear
 from onnx_ci.verify.metrics import with_margin

@@ -16,8 +16,8 @@ from unittest import mock
 from acting import PROJECT, REPOSITORY
 from command import plain_environment
 
-from onnx_ci.entry.github import install
-from onnx_ci.entry.github.run import main
+from onnx_ci.action import install
+from onnx_ci.action.run import main
 
 OUTPUT = re.compile(r"^(\S+)<<(\S+)\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
 

@@ -10,9 +10,9 @@ import pytest
 from calling import call
 from hosting import Hosted
 
-from onnx_ci import judge
-from onnx_ci.gate import Gate
-from onnx_ci.report.style import one_line
+from onnx_ci.gate import judge
+from onnx_ci.gate.gate import Gate
+from onnx_ci.util.text import one_line
 
 
 @pytest.fixture(scope="module")

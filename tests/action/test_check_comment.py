@@ -10,7 +10,7 @@ from calling import Called, call
 from commenting import surroundings
 from hosting import Hosted
 
-from onnx_ci.entry.github.sticky import mark
+from onnx_ci.action.comment import mark
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from git_repositories import Repository
 from hosting import Hosted
 from small_models import bloated, save_outside
 
-from onnx_ci.entry.github.git_settings import BOT, BOT_ADDRESS
-from onnx_ci.entry.github.message import is_our_own
+from onnx_ci.action.commit import is_our_own
+from onnx_ci.action.push import BOT, BOT_ADDRESS
 
 
 @pytest.fixture(scope="module")

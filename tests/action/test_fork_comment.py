@@ -15,7 +15,7 @@ from example_reports import run_report
 from git_repositories import Repository
 from hostile import EVERYTHING
 
-from onnx_ci.entry.github.sticky import mark
+from onnx_ci.action.comment import mark
 from onnx_ci.report.json import render_run
 
 ARTIFACT = "onnx-ci-check-models"

@@ -10,9 +10,7 @@ import pytest
 import yaml
 from acting import PROJECT
 
-from onnx_ci.entry.github.event import Event, read_event
-from onnx_ci.entry.github.inputs import Inputs, read_inputs
-from onnx_ci.entry.github.outputs import cut, write_outputs, write_summary
+from onnx_ci.action.inputs import Event, Inputs, cut, read_event, read_inputs, write_outputs, write_summary
 from onnx_ci.errors import EnvironmentFault, UsageError
 
 HERE = "octo/models"

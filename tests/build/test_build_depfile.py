@@ -14,7 +14,7 @@ from command import Done, onnx_ci
 from running import outputs
 from small_models import bloated, lean
 
-from onnx_ci.entry.cli import main
+from onnx_ci.cli.main import main
 from onnx_ci.errors import EnvironmentFault
 
 MAKEFILE = """\
@@ -185,7 +185,7 @@ def test_without_its_depfile_there_is_no_model(
     def full(*_: object) -> None:
         raise EnvironmentFault("the disk is full")
 
-    monkeypatch.setattr("onnx_ci.entry.depfile.write_depfile", full)
+    monkeypatch.setattr("onnx_ci.cli.shrink.write_depfile", full)
     monkeypatch.chdir(tmp_path)
     command = ["shrink", "models/model.onnx", "out/model.onnx", "--policy", ".onnx-ci.yaml"]
     assert main([*command, "--depfile", "out/model.d"]) == 3

@@ -10,7 +10,7 @@ import pytest
 from build_projects import POLICY
 from small_models import bloated
 
-from onnx_ci.entry.packing import Options, packed_for
+from onnx_ci.build.package import Options, packed_for
 from onnx_ci.errors import BuildStopped, UsageError
 
 ROOT = Path("/project")

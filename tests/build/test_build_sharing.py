@@ -10,7 +10,7 @@ from build_projects import EXACT, POLICY, assert_runs_alike
 from command import onnx_ci
 from small_models import bloated, lean, save_outside
 
-from onnx_ci.entry.packing import Options, packed_for
+from onnx_ci.build.package import Options, packed_for
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12\n"
 

@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass, fields
 from math import inf
 
-from onnx_ci.cache.facts import plain, read
-from onnx_ci.results import Alternative
-from onnx_ci.shown import OutputDelta, Verification
+from onnx_ci.gate.cache import plain, read
+from onnx_ci.results import Alternative, OutputDelta, Verification
 
 
 @dataclass(frozen=True)

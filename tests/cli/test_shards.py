@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from small_models import bloated, lean
 
 from onnx_ci.errors import UsageError
+from onnx_ci.gate.groups import EACH, Unit, joined, split
 from onnx_ci.report.json import render_run
-from onnx_ci.report.merge import merged
+from onnx_ci.report.read import merged
 from onnx_ci.results import GroupSize, RunReport, Shard
-from onnx_ci.split import EACH, Unit, joined, split
 
 WIDTHS = {"a/one.onnx": 128, "a/two.onnx": 112, "b/three.onnx": 32, "b/four.onnx": 24, "five.onnx": 16}
 

@@ -10,7 +10,7 @@ import pytest
 from command import call
 from small_models import lean
 
-from onnx_ci.report.style import one_line
+from onnx_ci.util.text import one_line
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError, PolicyError
 from onnx_ci.methods.catalogue import Catalogue
-from onnx_ci.model.digest import model_digest
 from onnx_ci.model.load import open_model
+from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.load import check_policy
 

@@ -14,12 +14,11 @@ from command import Done, onnx_ci
 from git_repositories import Repository, write_policy
 from small_models import bloated, lean
 
-from onnx_ci.entry.context import open_context
-from onnx_ci.lineage import fingerprint
-from onnx_ci.model.digest import model_digest
+from onnx_ci.gate.attempts import fingerprint
+from onnx_ci.gate.project import open_context
 from onnx_ci.model.load import open_model
-from onnx_ci.model.receipt import Receipt, attach_receipt
-from onnx_ci.policy.match import rule_for
+from onnx_ci.model.receipt import Receipt, attach_receipt, model_digest
+from onnx_ci.policy.load import rule_for
 
 INT8 = "    methods: [int8-weights]\n"
 FP16 = "    methods: [fp16-weights]\n"

@@ -101,7 +101,7 @@ def test_only_one_module_starts_git() -> None:
         for path in (ROOT / "onnx_ci").rglob("*.py")
         if '"git", "-C"' in path.read_text() or '["git"' in path.read_text()
     }
-    assert starting == {"onnx_ci/targets/git.py"}
+    assert starting == {"onnx_ci/repo/git.py"}
     assert not [path for path in (ROOT / "onnx_ci").rglob("*.py") if "shell=True" in path.read_text()]
 
 

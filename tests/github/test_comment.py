@@ -14,9 +14,8 @@ from commenting import comment_step, finished
 from emulated import GitHub
 from example_reports import outcome, run_report
 
-from onnx_ci.entry.github.event import Event
-from onnx_ci.entry.github.inputs import Inputs
-from onnx_ci.entry.github.sticky import LONGEST, mark
+from onnx_ci.action.comment import LONGEST, mark
+from onnx_ci.action.inputs import Event, Inputs
 
 
 def test_the_report_of_a_fork_is_put_into_its_pull_request(github: GitHub, tmp_path: Path) -> None:
@@ -152,7 +151,7 @@ def test_without_the_permission_the_permission_is_named(github: GitHub, tmp_path
 def test_a_run_that_told_everything_only_says_why_there_is_no_comment(
     github: GitHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from onnx_ci.entry.github.comment import post
+    from onnx_ci.action.comment import post
 
     monkeypatch.setenv("GITHUB_API_URL", github.url)
     for event in (

@@ -16,7 +16,7 @@ from example_reports import run_report
 from gfm import CALLS, html, shape, uncoded
 from hostile import EVERYTHING, HOSTILE
 
-from onnx_ci.entry.github.sticky import mark
+from onnx_ci.action.comment import mark
 
 RUN = f"https://github.com/{REPOSITORY}/actions/runs/4711"
 NAMES = (

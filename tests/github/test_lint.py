@@ -15,7 +15,7 @@ import pytest
 import yaml
 from node_tools import node, node_module
 
-from onnx_ci.entry.github.tell import artifact_name
+from onnx_ci.action.tell import artifact_name
 
 ROOT = Path(__file__).parents[2]
 ACTIONS = [ROOT / "action.yml", ROOT / "setup" / "action.yml"]

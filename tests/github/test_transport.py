@@ -9,8 +9,7 @@ import pytest
 from acting import REPOSITORY
 from emulated import Call, GitHub, Reply
 
-from onnx_ci.entry.github.api import Api
-from onnx_ci.entry.github.transport import Transport
+from onnx_ci.action.github import Api, Transport
 from onnx_ci.errors import ApiFault, UsageError
 
 SECRET = "ghs_very-secret-token"

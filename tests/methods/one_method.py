@@ -11,9 +11,8 @@ import onnxruntime
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, run_chain
-from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
-from onnx_ci.model.save import write_model
+from onnx_ci.model.save import lay_out, write_model
 
 
 def run_method(name: str, model: onnx.ModelProto, folder: Path, **options: Any) -> tuple[Path, Path]:

@@ -14,9 +14,8 @@ from traps.base import Array, model, tensor, weight
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
-from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
-from onnx_ci.model.save import write_model
+from onnx_ci.model.save import lay_out, write_model
 
 W = weight(64, 64, seed=1).astype(np.float64)
 TABLE = np.arange(4096, dtype=np.int64).reshape(64, 64)[::-1].copy()

@@ -18,9 +18,8 @@ from traps import Trap, feeds_for
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
 from onnx_ci.model.graph import tensors
-from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
-from onnx_ci.model.save import write_model
+from onnx_ci.model.save import lay_out, write_model
 
 FEEDS = [{"x": np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)}]
 RULE = 'version: 1\nmodels:\n  - path: "*.onnx"\n    methods: [{external-data: {threshold: 1 kB}}]\n'

@@ -25,12 +25,11 @@ from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
 from onnx_ci.methods.restore import restore_file
-from onnx_ci.model.digest import model_digest
-from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.npy import KEY, recorded
+from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.replace import replace_model
-from onnx_ci.model.save import write_model
+from onnx_ci.model.save import lay_out, write_model
 
 FEEDS = [{"x": np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)}]
 

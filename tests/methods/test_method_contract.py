@@ -11,16 +11,15 @@ import pytest
 from running import fed, identical, outputs
 from traps import GOOD_FILES, TRAPS, Trap, feeds_for
 
-from onnx_ci.job import Job, write_in_place
-from onnx_ci.judge import judge
+from onnx_ci.gate.candidates import Job, write_in_place
+from onnx_ci.gate.judge import judge
 from onnx_ci.methods.catalogue import METHODS, Method
 from onnx_ci.methods.chain import Chained, Run, run_chain
-from onnx_ci.model.digest import model_digest
 from onnx_ci.model.interface import contract_breaks
-from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import files_of
-from onnx_ci.model.save import write_model
+from onnx_ci.model.receipt import model_digest
+from onnx_ci.model.save import lay_out, write_model
 from onnx_ci.policy.schema import MethodChoice, Rule, Tolerance
 from onnx_ci.sandbox.runner import Runner
 

@@ -13,9 +13,9 @@ from command import onnx_ci
 from small_models import lean
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.digest import model_digest
 from onnx_ci.model.load import open_model
 from onnx_ci.model.npy import KEY
+from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.replace import replace_model
 
 

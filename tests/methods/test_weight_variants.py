@@ -12,12 +12,11 @@ from traps import TRAPS, Trap, feeds_for
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, run_chain
-from onnx_ci.model.digest import model_digest
 from onnx_ci.model.interface import contract_breaks
-from onnx_ci.model.layout import lay_out
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import files_of
-from onnx_ci.model.save import write_model
+from onnx_ci.model.receipt import model_digest
+from onnx_ci.model.save import lay_out, write_model
 
 VARIANTS: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("int8-weights", {"granularity": "block", "block_size": 32}),

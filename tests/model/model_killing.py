@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onnx_ci.model.digest import model_digest
 from onnx_ci.model.load import open_model
+from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.replace import replace_model
 
 

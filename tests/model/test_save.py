@@ -21,8 +21,8 @@ from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import METHODS
 from onnx_ci.methods.chain import Run, run_chain
 from onnx_ci.model import save
-from onnx_ci.model.digest import model_digest
 from onnx_ci.model.load import open_model
+from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.replace import replace_model
 
 

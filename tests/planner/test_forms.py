@@ -10,12 +10,11 @@ import pytest
 from running import identical, outputs
 from traps.base import model, weight, write
 
+from onnx_ci.gate.planner_trials import Form, Shelf, forms_of
 from onnx_ci.methods.chain import Run, RunPart, run_chain
 from onnx_ci.methods.edit import probe
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
-from onnx_ci.planner.forms import Form, forms_of
-from onnx_ci.planner.shelf import Shelf
 from onnx_ci.policy.schema import MethodChoice
 
 BRANCHES = """g (bool c, float[2,64] x) => (float[2,64] y) { h = MatMul(x, U)

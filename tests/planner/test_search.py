@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from onnx_ci.planner.search import ALONE, MOST, _groups
-from onnx_ci.planner.shelf import Tensor
+from onnx_ci.gate.planner_search import ALONE, MOST, _groups
+from onnx_ci.gate.planner_trials import Tensor
 
 
 def tensors(*scopes: tuple[str, int]) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from policy_bad import BAD, Bad
 from policy_cases import GOOD, Registry, in_rule
 
 from onnx_ci.errors import PolicyError
-from onnx_ci.policy import compose
+from onnx_ci.policy import reader as compose
 from onnx_ci.policy.load import parse_policy
 
 LOADERS = ["CSafeLoader", "SafeLoader"]

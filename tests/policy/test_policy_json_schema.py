@@ -16,11 +16,9 @@ from policy_bad import BAD
 from policy_cases import GOOD, Registry
 
 from onnx_ci.policy import fields, schema
-from onnx_ci.policy.json_schema import json_schema
-from onnx_ci.policy.kinds import COUNT, SIZE, Kind, fraction
-from onnx_ci.policy.nodes import Place, Reading
-from onnx_ci.policy.shapes import Table
-from onnx_ci.sizes import parse_count, parse_fraction, parse_size
+from onnx_ci.policy.fields import json_schema
+from onnx_ci.policy.reader import COUNT, SIZE, Kind, Place, Reading, Table, fraction
+from onnx_ci.util.sizes import parse_count, parse_fraction, parse_size
 
 SCHEMA = json_schema(Registry().schemas())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

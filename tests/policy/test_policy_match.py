@@ -6,7 +6,7 @@ from datetime import date
 
 from policy_cases import SHA
 
-from onnx_ci.policy.match import ended_override, group_members, matching_rules, override_for, rule_for
+from onnx_ci.policy.load import ended_override, group_members, matching_rules, override_for, rule_for
 from onnx_ci.policy.schema import Budget, Group, Override, Policy, Rule
 
 POLICY = Policy(

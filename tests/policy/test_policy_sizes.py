@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_ci.sizes import SIZE_UNITS, format_percent, format_size, parse_count, parse_fraction, parse_size
+from onnx_ci.util.sizes import (
+    SIZE_UNITS,
+    format_percent,
+    format_size,
+    parse_count,
+    parse_fraction,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(

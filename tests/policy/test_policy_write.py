@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_cases import Registry
 
-from onnx_ci.policy.load import parse_policy
-from onnx_ci.policy.match import matching_rules, rule_for
+from onnx_ci.policy.edit import EVERY_MODEL, starter_policy
+from onnx_ci.policy.load import matching_rules, parse_policy, rule_for
 from onnx_ci.policy.schema import MethodChoice, Policy
-from onnx_ci.policy.write import EVERY_MODEL, starter_policy
 
 SPECIAL = [
     "m.onnx",

@@ -6,8 +6,7 @@ import pytest
 from example_reports import points
 from markup_reader import Element, read
 
-from onnx_ci.report.curve import curve
-from onnx_ci.report.scale import Scale
+from onnx_ci.report.html_page import Scale, curve
 from onnx_ci.results import Point
 
 

@@ -14,10 +14,9 @@ from git_repositories import Repository, write_policy
 from hostile import EVERYTHING, HOSTILE
 from small_models import bloated
 
-from onnx_ci.findings import Finding
-from onnx_ci.report.github import LIMIT, render_run
-from onnx_ci.report.style import one_line
-from onnx_ci.results import Outcome, RunReport
+from onnx_ci.report.annotations import LIMIT, render_github
+from onnx_ci.results import Finding, Outcome, RunReport
+from onnx_ci.util.text import one_line
 
 COMMAND = re.compile(r"::(?P<name>[^ :]+)(?: (?P<properties>.*?))?::(?P<data>.*)")
 
@@ -62,7 +61,7 @@ def unescaped(text: str) -> str:
 
 
 def test_findings_are_on_the_model_and_on_the_line_of_the_policy() -> None:
-    commands, shown = runner(render_run(run_report()))
+    commands, shown = runner(render_github(run_report()))
     errors = [command for command in commands if command.name == "error"]
     assert [(c.properties["file"], c.properties["line"]) for c in errors] == [
         ("models/encoder.onnx", "1"),
@@ -77,8 +76,8 @@ def test_findings_are_on_the_model_and_on_the_line_of_the_policy() -> None:
 
 @pytest.mark.parametrize("name", [*HOSTILE, EVERYTHING])
 def test_no_name_becomes_a_command(name: str) -> None:
-    plain, _ = runner(render_run(run_report("plain", "plain")))
-    hostile, shown = runner(render_run(run_report(name, name)))
+    plain, _ = runner(render_github(run_report("plain", "plain")))
+    hostile, shown = runner(render_github(run_report(name, name)))
     assert [(c.name, list(c.properties)) for c in hostile] == [(c.name, list(c.properties)) for c in plain]
     assert hostile[0].properties["file"] == one_line(name)
     assert any(one_line(name) in line for line in shown)
@@ -95,7 +94,7 @@ def many(count: int) -> RunReport:
 
 @pytest.mark.parametrize(("count", "models", "rules", "more"), [(4, 4, 4, 0), (6, 6, 4, 1), (40, 7, 3, 35)])
 def test_no_more_than_github_shows_and_how_many_more(count: int, models: int, rules: int, more: int) -> None:
-    commands, shown = runner(render_run(many(count)))
+    commands, shown = runner(render_github(many(count)))
     files = [command.properties["file"] for command in commands]
     assert len(files) <= LIMIT
     assert files.count("sub/.onnx-ci.yaml") == rules
@@ -108,12 +107,12 @@ def test_no_more_than_github_shows_and_how_many_more(count: int, models: int, ru
 def test_the_largest_model_comes_first() -> None:
     small = Outcome(path="a.onnx", verdict="over_budget", findings=run_report().outcomes[0].findings)
     report = replace(run_report(), outcomes=(small, *run_report().outcomes))
-    commands, _ = runner(render_run(report))
+    commands, _ = runner(render_github(report))
     assert commands[0].properties["file"] == "models/encoder.onnx"
 
 
 def test_the_same_report_gives_the_same_bytes() -> None:
-    assert render_run(run_report()) == render_run(run_report())
+    assert render_github(run_report()) == render_github(run_report())
 
 
 def test_names_go_by_the_top_of_the_repository(tmp_path: Path) -> None:

@@ -14,11 +14,10 @@ from example_reports import model_info, outcome, run_report
 from markup_reader import Element, read
 from small_models import bloated, lean
 
-from onnx_ci.report.html import render_outcome, render_run
-from onnx_ci.report.html_info import render_info
-from onnx_ci.report.style import one_line
+from onnx_ci.report.html import render_info, render_outcome, render_run
 from onnx_ci.report.stylesheet import DARK, LIGHT
 from onnx_ci.results import Outcome, RunReport
+from onnx_ci.util.text import one_line
 
 HOSTILE = '\x00\x1b[31m\u202e</title></style><script>alert(1)</script>"\' onload="x" <!-- &lt; \ud800\n.onnx'
 

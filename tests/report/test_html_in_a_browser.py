@@ -9,8 +9,7 @@ import pytest
 from browser import needs_browser, seen_in
 from example_reports import model_info, outcome, run_report
 
-from onnx_ci.report.html import render_outcome, render_run
-from onnx_ci.report.html_info import render_info
+from onnx_ci.report.html import render_info, render_outcome, render_run
 
 LONG = "model/" + "a_very_long_name_without_any_space." * 6
 PAGES = {

@@ -14,14 +14,15 @@ from hostile import EVERYTHING, HOSTILE
 from onnx import save
 from small_models import bloated
 
-from onnx_ci.entry.output import FORMATS
-from onnx_ci.report import gitlab, junit
-from onnx_ci.report.style import one_line
+from onnx_ci.cli.arguments import FORMATS
+from onnx_ci.report import annotations as gitlab
+from onnx_ci.report import annotations as junit
 from onnx_ci.results import RunReport
+from onnx_ci.util.text import one_line
 
 
 def suite(report: RunReport) -> ElementTree.Element:
-    root = ElementTree.fromstring(junit.render_run(report))  # noqa: S314 - our own
+    root = ElementTree.fromstring(junit.render_junit(report))  # noqa: S314 - our own
     assert [root.tag, *(child.tag for child in root)] == ["testsuites", "testsuite"]
     return root[0]
 
@@ -56,12 +57,12 @@ def test_names_stay_names(name: str) -> None:
     assert [part.tag for part in hostile.iter()] == [part.tag for part in plain.iter()]
     assert hostile[0].attrib["name"] == one_line(name)
     assert hostile.attrib == plain.attrib
-    issues: list[dict[str, Any]] = json.loads(gitlab.render_run(run_report(name, name)))
+    issues: list[dict[str, Any]] = json.loads(gitlab.render_gitlab(run_report(name, name)))
     assert issues[0]["location"]["path"] == one_line(name)
 
 
 def test_issues_as_gitlab_wants_them() -> None:
-    issues: list[dict[str, Any]] = json.loads(gitlab.render_run(run_report()))
+    issues: list[dict[str, Any]] = json.loads(gitlab.render_gitlab(run_report()))
     assert [(i["check_name"], i["severity"]) for i in issues] == [
         ("OCI003", "critical"),
         ("OCI006", "critical"),
@@ -73,7 +74,7 @@ def test_issues_as_gitlab_wants_them() -> None:
         assert issue["location"]["lines"]["begin"] >= 1
         assert not issue["location"]["path"].startswith(("./", "/"))
     assert len({issue["fingerprint"] for issue in issues}) == len(issues)
-    assert json.loads(gitlab.render_run(RunReport(command="check", outcomes=()))) == []
+    assert json.loads(gitlab.render_gitlab(RunReport(command="check", outcomes=()))) == []
 
 
 def test_every_format_of_one_run_and_of_one_model(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from command import call
 from example_reports import outcome, run_report
 from hostile import EVERYTHING, HOSTILE
 
-from onnx_ci.report import gitlab, html, json, junit, markdown, sarif, text
-from onnx_ci.report.style import Style
+from onnx_ci.report import annotations as gitlab
+from onnx_ci.report import annotations as junit
+from onnx_ci.report import html, json, markdown, sarif, text
+from onnx_ci.util.text import Style
 
 COMMAND = re.compile(r"^\s*::|##\w*\[", re.MULTILINE)
 SHOWN: dict[str, Callable[[str], str]] = {
@@ -21,8 +23,8 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "json": lambda name: json.render_run(run_report(name, name)),
     "markdown": lambda name: markdown.render_run(run_report(name, name)),
     "sarif": lambda name: sarif.render_run(run_report(name, name)),
-    "junit": lambda name: junit.render_run(run_report(name, name)),
-    "gitlab": lambda name: gitlab.render_run(run_report(name, name)),
+    "junit": lambda name: junit.render_junit(run_report(name, name)),
+    "gitlab": lambda name: gitlab.render_gitlab(run_report(name, name)),
     "html": lambda name: html.render_run(run_report(name, name)),
 }
 

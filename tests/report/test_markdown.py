@@ -10,10 +10,9 @@ from example_reports import outcome, run_report
 from gfm import CALLS, html, shape, uncoded
 from hostile import EVERYTHING, HOSTILE
 
-from onnx_ci.findings import Finding
 from onnx_ci.report.markdown import COMMENT, render_run
-from onnx_ci.report.style import one_line
-from onnx_ci.results import Outcome, RunReport
+from onnx_ci.results import Finding, Outcome, RunReport
+from onnx_ci.util.text import one_line
 
 WIDTHLESS = "\u200b"
 

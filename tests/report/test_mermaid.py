@@ -15,7 +15,7 @@ from example_reports import outcome
 from hostile import EVERYTHING, HOSTILE
 from node_tools import node_module
 
-from onnx_ci.report.mermaid import SHOWN, picture
+from onnx_ci.report.markdown import SHOWN, picture
 from onnx_ci.results import Measure, Outcome
 
 DRAWN = """<!doctype html><div id="pictures">{pictures}</div><pre id="seen"></pre>

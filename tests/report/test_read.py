@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnx_ci.errors import UsageError
-from onnx_ci.report import github, gitlab, html, junit, markdown, sarif, text
+from onnx_ci.report import annotations as github
+from onnx_ci.report import annotations as gitlab
+from onnx_ci.report import annotations as junit
+from onnx_ci.report import html, markdown, sarif, text
 from onnx_ci.report.json import render_run
 from onnx_ci.report.read import LARGEST_FILE, parse_report, read_report
-from onnx_ci.report.style import Style
-from onnx_ci.results import GroupSize, RunReport, Shard
-from onnx_ci.shown import Noise, OpCount, Optimized, RuntimeRun, Verification
+from onnx_ci.results import GroupSize, Noise, OpCount, Optimized, RunReport, RuntimeRun, Shard, Verification
+from onnx_ci.util.text import Style
 
 
 def document() -> Any:
@@ -138,11 +140,11 @@ def places(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 SHOWN: tuple[Callable[[RunReport], str], ...] = (
     render_run,
     html.render_run,
-    github.render_run,
+    github.render_github,
     markdown.render_run,
     sarif.render_run,
-    junit.render_run,
-    gitlab.render_run,
+    junit.render_junit,
+    gitlab.render_gitlab,
     lambda report: text.render_run(report, Style()),
 )
 ANYTHING = st.recursive(

@@ -14,9 +14,8 @@ from example_reports import run_report
 from hostile import EVERYTHING
 from node_tools import node_module
 
-from onnx_ci.findings import CODES, Finding
 from onnx_ci.report.sarif import render_run
-from onnx_ci.results import RunReport
+from onnx_ci.results import CODES, Finding, RunReport
 
 EVERY_CODE = RunReport(
     command="check",

@@ -13,8 +13,8 @@ from small_models import bloated, lean
 
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import Budget, Rule
+from onnx_ci.results import Latency, Proof
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.shown import Latency, Proof
 from onnx_ci.verify.prove import Prover, Submission, slowness
 
 KEYS = {

@@ -14,8 +14,8 @@ from traps.noisy import TREES, many_trees
 from verify_models import LINEAR, model, save
 
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
+from onnx_ci.results import Verification
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.shown import Verification
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Claim, Verifier
 

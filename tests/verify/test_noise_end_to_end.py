@@ -15,12 +15,12 @@ from traps.running import random_noise_scaled_to_nothing
 from verify_models import save
 
 from onnx_ci import shrink
-from onnx_ci.entry.cli import main
+from onnx_ci.cli.main import main
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, run_chain
 from onnx_ci.methods.external_tools import TOOLS
-from onnx_ci.model.digest import model_digest
 from onnx_ci.model.load import open_model
+from onnx_ci.model.receipt import model_digest
 from onnx_ci.verify.noise import random_nodes
 
 SPEECH = random_noise_scaled_to_nothing()

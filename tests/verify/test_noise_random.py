@@ -17,8 +17,8 @@ from onnx_ci.methods.chain import Run, run_chain
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
+from onnx_ci.results import Verification
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.shown import Verification
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Claim, Verifier
 

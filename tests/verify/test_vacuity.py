@@ -13,8 +13,8 @@ from traps.base import model, weight
 
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import InputSpec, Rule, Tolerance
+from onnx_ci.results import Verification
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.shown import Verification
 from onnx_ci.verify.prove import Prover, Submission
 
 BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.shown import OutputDelta
+from onnx_ci.results import OutputDelta
 from onnx_ci.verify import metrics
 from onnx_ci.verify.compare import compare_outputs
 

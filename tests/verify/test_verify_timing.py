@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from onnx_ci.results import Latency
 from onnx_ci.sandbox import timing
 from onnx_ci.sandbox.timing import Ratio, ratio_of, take_turns
-from onnx_ci.shown import Latency
 
 
 def test_equal_times_are_a_ratio_of_one():

@@ -7,9 +7,9 @@ import onnx
 import pytest
 
 from onnx_ci import compare
+from onnx_ci.gate.single import make_samples
 from onnx_ci.inputs import patterns
 from onnx_ci.policy.schema import InputSpec
-from onnx_ci.sampling import make_samples
 
 
 @pytest.mark.parametrize("index", range(5))

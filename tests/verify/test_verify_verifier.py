@@ -14,8 +14,8 @@ from verify_models import HEAD, LINEAR, LOOP, model, save
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
+from onnx_ci.results import Verification
 from onnx_ci.sandbox.runner import RunFailed, Runner
-from onnx_ci.shown import Verification
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Claim, Verifier
 

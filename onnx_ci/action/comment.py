@@ -1,0 +1,202 @@
+"""Mode `comment`, and the comment of other modes: the report in the pull request, or else in the summary."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx_ci.action.github import Api, Comment, Transport, head_of, pull_of
+from onnx_ci.action.inputs import DEFAULT_KEY, KEY, KEY_WORDS, Event, Inputs, write_outputs, write_summary
+from onnx_ci.errors import ApiFault, UsageError
+from onnx_ci.report import annotations as github
+from onnx_ci.report import markdown
+from onnx_ci.report.annotations import Annotation
+from onnx_ci.report.markdown import name, prose
+from onnx_ci.report.read import read_report
+from onnx_ci.results import RunReport
+
+LONGEST = 65_536  # GitHub counts characters as Python does: what needs 4 bytes is one
+DEFAULT_AUTHOR = "github-actions[bot]"  # whom GITHUB_TOKEN writes as
+SUPERSEDED = "A later comment in this pull request has the report."
+
+
+def mark(key: str) -> str:
+    """The first line of a comment. A key can't hold what would end it."""
+    if not KEY.fullmatch(key):
+        raise UsageError(f"{key[:60]!r} can't be the key of a comment", hint=f"`comment` is {KEY_WORDS}")
+    return f"<!-- onnx-ci: {key} -->"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sticky:
+    """`say` gets one line for each thing that was done."""
+
+    api: Api
+    key: str
+    author: str
+    say: Callable[[str], None]
+
+    def put(self, pull: int, text: str) -> None:
+        body = f"{mark(self.key)}\n{text}"
+        if len(body) > LONGEST:
+            raise ApiFault(f"the comment has {len(body):,} characters, GitHub takes {LONGEST:,}", status=422)
+        try:
+            self._put(pull, body)
+        except ApiFault as fault:
+            if not fault.passing or fault.limited:
+                raise
+            # A comment may have been made although the answer was an error: look before making another.
+            self._put(pull, body)
+
+    def _put(self, pull: int, body: str) -> None:
+        mine = self.mine(pull)
+        if not mine:
+            number = self.api.create_comment(pull, body).number
+            self.say(f"made comment {number} in pull request {pull}")
+            return
+        *older, newest = mine
+        self._change(newest, body, f"comment {newest.number} in pull request {pull}")
+        for comment in older:
+            text = f"{mark(self.key)}\n{SUPERSEDED}\n"
+            self._change(comment, text, f"comment {comment.number}, which has the same key and is older,")
+
+    def _change(self, comment: Comment, body: str, name: str) -> None:
+        if comment.body.replace("\r\n", "\n").rstrip() == body.rstrip():
+            self.say(f"{name} already says this")
+            return
+        self.api.change_comment(comment.number, body)
+        self.say(f"{name} was changed")
+
+    def mine(self, pull: int) -> list[Comment]:
+        """Oldest first. Anyone can write the mark into a comment: it counts only where we are the author."""
+        start = mark(self.key)
+        found = [c for c in self.api.comments(pull) if c.author == self.author and _first(c.body) == start]
+        return sorted(found, key=lambda comment: comment.number)
+
+
+def _first(body: str) -> str:
+    return body.split("\n", 1)[0].rstrip()
+
+
+def about(event: Event, environment: Mapping[str, str]) -> tuple[str, str]:
+    """Lines for before and after the report."""
+    if event.name != "workflow_run":
+        return "", _line(event, environment.get("GITHUB_RUN_ID", ""), environment)
+    after = _line(event, str(event.at("workflow_run", "id") or ""), environment)
+    if not event.is_fork:
+        return "", after
+    where = name(event.text("workflow_run", "head_repository", "full_name"))
+    ended = prose(event.text("workflow_run", "conclusion"))
+    warning = f"made by a run of code from {where}, which could have written anything here. The run: {ended}."
+    return f"> [!NOTE]\n> The report below was {warning}\n\n", after
+
+
+def _line(event: Event, run: str, environment: Mapping[str, str]) -> str:
+    """The commit and the run, of which only hexadecimal digits and a number are taken."""
+    commit = event.head[:12] if re.fullmatch(r"[0-9a-f]{40,64}", event.head) else ""
+    told = [f"commit <code>{commit}</code>"] if commit else []
+    if re.fullmatch(r"[0-9]{1,20}", run) and event.repository:
+        server = environment.get("GITHUB_SERVER_URL") or "https://github.com"
+        told.append(f"[run {run}]({server}/{event.repository}/actions/runs/{run})")
+    return f"\n<sub>{', '.join(told)}</sub>\n" if told else ""
+
+
+FOLDER = "onnx-ci-report"  # where a report is looked for when `paths` names none
+FILE = "report.json"
+FOR_FORKS = (
+    "a pull request from a fork has a token that only reads: a second workflow can write the comment,"
+    " see examples/fork-comment.yml"
+)
+FOR_OTHERS = "the job needs `permissions: {pull-requests: write}`"
+
+
+def run(inputs: Inputs, event: Event) -> int:
+    """Read the report that an earlier job or run left, as data that anyone may have written. Only a call that
+    makes no sense is an error: whether models are well was told by the run that looked at them."""
+    report = read_report(_report_file(inputs.paths))
+    text = body(report, event, inputs.comment or DEFAULT_KEY)
+    write_outputs({"comment-body": text})
+    if not _written(inputs, event, text):
+        write_summary(text)
+        sys.stdout.write(github.render_github(report))
+    return 0
+
+
+def post(inputs: Inputs, event: Event, report: RunReport, before: str = "") -> None:
+    """The comment of a run that has told everything in its summary and annotations already. `before` is
+    Markdown that goes before the report."""
+    _written(inputs, event, body(report, event, inputs.comment, before))
+
+
+def body(report: RunReport, event: Event, key: str, first: str = "") -> str:
+    """What the comment says below its mark, no longer than GitHub takes."""
+    before, after = about(event, os.environ)
+    before += first
+    room = LONGEST - len(f"{mark(key)}\n{before}{after}")
+    return f"{before}{markdown.render_run(report, room)}{after}"
+
+
+def _written(inputs: Inputs, event: Event, text: str) -> bool:
+    """Whether the pull request has the comment; if not, the log says why and what would help."""
+    try:
+        transport = Transport(
+            base=os.environ.get("GITHUB_API_URL") or "https://api.github.com", token=inputs.token
+        )
+        api = Api(transport=transport, repository=event.repository)
+        pull, why = _pull(api, event)
+        if not pull:
+            _notice(f"no comment was written: {why}")
+            return False
+        author = api.login(os.environ.get("GITHUB_GRAPHQL_URL") or f"{transport.base}/graphql")
+        key = inputs.comment or DEFAULT_KEY
+        Sticky(api=api, key=key, author=author or DEFAULT_AUTHOR, say=_say).put(pull, text)
+    except ApiFault as fault:
+        _notice("\n".join(filter(None, [f"no comment was written: {fault.message}", _help(fault, event)])))
+        return False
+    return True
+
+
+def _help(fault: ApiFault, event: Event) -> str:
+    if fault.status not in (401, 403, 404):
+        return ""
+    return FOR_FORKS if event.is_pull and event.is_fork else FOR_OTHERS
+
+
+def _pull(api: Api, event: Event) -> tuple[int, str]:
+    """The number of the pull request, or 0 and why there is none."""
+    if event.name == "workflow_run":
+        if event.text("workflow_run", "event") != "pull_request":
+            return 0, "the run was not of a pull request"
+        head = head_of(event.payload)
+        return pull_of(api, head) if head else (0, "the repository that the branch was in is gone")
+    number = event.at("pull_request", "number") if event.is_pull else 0
+    return (number, "") if isinstance(number, int) and number else (0, "this event is of no pull request")
+
+
+def _report_file(paths: tuple[str, ...]) -> Path:
+    """A file that came with the repository or an artifact: a link in its place could lead anywhere."""
+    if len(paths) > 1:
+        raise UsageError(
+            f"input 'paths': found {len(paths)} names, expected one report in mode comment",
+            hint="`onnx-ci merge` makes one report of several",
+        )
+    named = Path(paths[0] if paths else FOLDER)
+    path = named / FILE if named.is_dir() else named
+    if path.is_symlink() or not path.is_file():
+        raise UsageError(
+            f"there is no report {str(path)!r}",
+            hint="another job or run was to make it: its log says why it did not; `paths` says where it is",
+        )
+    return path
+
+
+def _notice(message: str) -> None:
+    sys.stdout.write(f"{Annotation(kind='notice', file='', line=0, title='onnx-ci', message=message)}\n")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"onnx-ci: {line}\n")

@@ -1,0 +1,385 @@
+"""Mode `commit`: fix the models, commit what that changed, and push it, or say plainly why not."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onnx_ci.action.inputs import Event, Inputs
+from onnx_ci.action.judge import NO_CHECKOUT, judged
+from onnx_ci.action.push import (
+    REMOTE,
+    Branch,
+    branch_of,
+    catch_up,
+    credentials,
+    git_settings,
+    gone,
+    identity,
+    kept_by_lfs,
+    parents_of,
+    push,
+    refusal,
+    require_git,
+    staged_objects,
+    take,
+)
+from onnx_ci.action.tell import Told
+from onnx_ci.cli.check import judge_selection, select_models
+from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
+from onnx_ci.gate.project import open_context
+from onnx_ci.model.replace import data_of
+from onnx_ci.repo.changes import changed_between, changed_since_head
+from onnx_ci.repo.git import (
+    LITERAL,
+    ask_in_parts,
+    commit_of,
+    complaint_of,
+    find_root,
+    git_into,
+    git_or_none,
+    run_git,
+    try_git,
+)
+from onnx_ci.repo.select import Wanted
+from onnx_ci.results import Outcome, RunReport, gain
+from onnx_ci.util.files import scratch_folder
+from onnx_ci.util.sizes import format_size
+from onnx_ci.util.text import one_line
+from onnx_ci.version import __version__
+
+OUTSIDE = "fixed in the work tree and left out of the commit, since the last commit does not have them"
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed:
+    """Models that were fixed: the report, the files that changed, and the commits before and after."""
+
+    report: RunReport
+    names: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()  # models that were fixed and are not for us to commit
+    base: str = ""
+    commit: str = ""
+    refused: str = ""
+
+    @property
+    def committed(self) -> RunReport:
+        """Without the models that stay out."""
+        inside = tuple(outcome for outcome in self.report.outcomes if outcome.file not in self.outside)
+        return replace(self.report, outcomes=inside)
+
+    @property
+    def after_commit(self) -> RunReport:
+        """What a fix leaves to be staged is in the commit by then; not so for models that stay out."""
+        outcomes = []
+        for outcome in self.report.outcomes:
+            left = tuple(finding for finding in outcome.findings if finding.code != "OCI029")
+            outcomes.append(outcome if outcome.file in self.outside else replace(outcome, findings=left))
+        return replace(self.report, outcomes=tuple(outcomes))
+
+    def told(self, *notes: str) -> Told:
+        shown = ", ".join(self.outside[:_MOST_NAMED]) + (", …" if len(self.outside) > _MOST_NAMED else "")
+        left = (f"{OUTSIDE}: {shown}",) if self.outside else ()
+        return Told(report=self.report, changed=bool(self.names or self.outside), notes=(*left, *notes))
+
+
+TRAILER = "Shrunk-by"
+_MOST_MODELS = 100  # models that are named
+# What GitHub or another service acts on wherever it stands: people, issues, links, [skip ci], ***NO_CI***.
+_CALLS = re.compile(r"[@#\[]|\bgh-(?=\d)|:(?=//)|\*(?=\*)|\bwww(?=\.)", re.IGNORECASE)
+_APART = "\u200b"  # a space of no width
+
+
+def commit_message(first: str, report: RunReport) -> str:
+    """`{models}` and `{saved}` in the first part stand for how many models and how many bytes."""
+    written = [outcome for outcome in report.outcomes if outcome.written]
+    before = sum(o.before.size for o in written if o.before)
+    after = sum(o.after.size for o in written if o.after)
+    asked = first.replace("{models}", str(len(written))).replace(
+        "{saved}", format_size(max(0, before - after))
+    )
+    told = [line for outcome in written[:_MOST_MODELS] for line in _lines(outcome)]
+    lines = [asked, "", *told, *_rest(written, before, after)]
+    return "\n".join([*lines, "", f"{TRAILER}: onnx-ci {__version__}", ""])
+
+
+def is_our_own(message: str) -> bool:
+    """Whether a commit was made by us: the mark is in its last paragraph."""
+    last = message.rstrip().rsplit("\n\n", 1)[-1]
+    return any(line.startswith(f"{TRAILER}: onnx-ci ") for line in last.splitlines())
+
+
+def _rest(written: list[Outcome], before: int, after: int) -> Iterator[str]:
+    if len(written) > _MOST_MODELS:
+        yield f"and {len(written) - _MOST_MODELS} more"
+    if len(written) > 1:
+        yield ""
+        yield f"{len(written)} models together: {_change(before, after)}"
+
+
+def _lines(outcome: Outcome) -> Iterator[str]:
+    """Names are on one line, whatever is in them: nobody writes a mark of ours with a file name."""
+    methods = ", ".join(dict.fromkeys(step.method for step in outcome.steps if step.kept))
+    saving = ""
+    if outcome.before and outcome.after:
+        kind, before, after = gain(outcome.before, outcome.after)
+        saving = _change(before, after) + ("" if kind == "size" else f" ({kind})")
+    yield f"- {_inert(outcome.file or outcome.path)}: {saving}{f' with {methods}' if methods else ''}"
+    for finding in outcome.findings:
+        if finding.code == "OCI021":  # data that stays: git has it as before, whatever the model saves
+            yield f"  {_inert(finding.message)}"
+
+
+def _inert(text: str) -> str:
+    """A name is shown, and calls nobody, closes nothing and skips no workflow."""
+    return _CALLS.sub(lambda found: f"{found[0]}{_APART}", one_line(text))
+
+
+def _change(before: int, after: int) -> str:
+    share = f" ({(after - before) / before:+.1%})" if before else ""
+    return f"{format_size(before)} -> {format_size(after)}{share}"
+
+
+PATCH = "changes.patch"
+# Not readable, a pointer without content, data that is missing, content that git would change.
+_BROKEN = ("OCI006", "OCI007", "OCI012", "OCI028")
+
+
+def stage(root: Path, names: Sequence[str]) -> None:
+    _do(root, "add", "--all", "--", *names)
+
+
+def unstage(root: Path, names: Sequence[str]) -> None:
+    git_or_none(root, "reset", "--quiet", "--", *names, also=LITERAL)
+
+
+def commit(root: Path, names: Sequence[str], message: str) -> None:
+    """These files alone, whatever else is staged; signed where the runner's git is set up for it."""
+    with scratch_folder() as folder:
+        file = folder / "message"
+        file.write_text(message, encoding="utf-8", errors="backslashreplace")
+        with git_settings(identity(root)):
+            _do(root, "commit", "--quiet", "--only", "--file", str(file), "--", *names)
+
+
+def problem_with(root: Path, names: Sequence[str], report: RunReport, policy: str) -> str:
+    """Why what is staged must not be committed: a model would lack its data, or not be what was proven."""
+    kept = kept_by_lfs(root, names)
+    plain = sorted(set(kept) - set(staged_objects(root, kept)))
+    if plain:
+        return f"{plain[0]} belongs to Git LFS, which is not installed here: git would add it as it is"
+    models = [outcome.file for outcome in report.outcomes if outcome.written and outcome.file in names]
+    if not models:
+        return ""
+    context = open_context(policy or None)
+    wanted = Wanted(paths=[str(root / model) for model in models], staged=True)
+    staged = judge_selection("check", context, select_models(context, wanted))
+    found = (finding for outcome in staged.outcomes for finding in outcome.findings)
+    return next((f.message for f in found if f.code in _BROKEN and f.severity == "error"), "")
+
+
+def keep_patch(root: Path, names: Sequence[str], base: str, folder: Path) -> None:
+    """What would have been committed, for `git apply`. Of files in Git LFS a patch holds pointers, so these
+    files are kept beside it."""
+    stage(root, names)
+    words = ("--cached", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", base)
+    if not git_into(folder / PATCH, root, "--literal-pathspecs", "diff", *words, "--", *names):
+        raise EnvironmentFault("git could not make a patch of the changes", hint="nothing was pushed")
+    for name in kept_by_lfs(root, names):
+        target = folder / "files" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / name, target)
+    unstage(root, names)
+
+
+def _do(root: Path, *arguments: str) -> None:
+    done, said = try_git(root, *arguments, also=LITERAL)
+    if not done:
+        last = (said.strip().splitlines() or ["it did not say why"])[-1]
+        raise EnvironmentFault(f"git {arguments[0]} failed: {last}", hint="nothing was pushed")
+
+
+State = dict[str, tuple[int, int, int] | None]
+
+
+def work_tree(root: Path) -> State:
+    """The files that differ from the last commit, and what they are at this moment."""
+    return {name: _state(root / name) for name in changed_since_head(root) or ()}
+
+
+def changed_files(before: State, after: State) -> list[str]:
+    """What became different in between; what an earlier step left in the work tree stays there."""
+    return sorted(name for name, state in after.items() if name not in before or before[name] != state)
+
+
+def of_models_in_git(root: Path, names: Sequence[str], models: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The changed files that may be committed, and the models that stay out since the last commit does not
+    have them: what an earlier step downloaded or built is nobody's commit, nor is its data."""
+    there = set(ask_in_parts(root, "ls-tree", "-z", "--name-only", "--full-tree", "HEAD", names=models))
+    outside = [model for model in models if model not in there]
+    kept = _data(root, there)
+    theirs = {*outside, *_data(root, outside)} - kept
+    known = set(ask_in_parts(root, "ls-tree", "-z", "--name-only", "--full-tree", "HEAD", names=names))
+    return [name for name in names if name in known | kept and name not in theirs], outside
+
+
+def _data(root: Path, models: Iterable[str]) -> set[str]:
+    found = set()
+    for model in models:
+        try:
+            found |= {(root / model).parent.joinpath(name) for name in data_of(root / model)}
+        except ModelError:  # changed by somebody else meanwhile: said when what is staged is looked at
+            continue
+    return {path.relative_to(root).as_posix() for path in found}
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+_MOST_COMMITS = 20  # commits of ours, one on top of the other
+
+
+def changed_again(branch: Branch, names: Sequence[str]) -> str:
+    """Why these files may not be committed; empty where they may. What others have pushed below a commit of
+    ours is still to be fixed; only what our own last commits changed has to stay as it is."""
+    commit = commit_of(branch.root, "HEAD") or ""
+    for _ in range(_MOST_COMMITS):
+        if not _is_ours(branch, commit):
+            return ""
+        parent = _parent(branch, commit)
+        if not parent:
+            return "the last commit is one of our own, and it can't be seen what it changed"
+        again = sorted({*names} & {*changed_between(branch.root, parent, commit)})
+        if again:
+            return f"{again[0]} was changed by the last commit, one of our own, and would change once more"
+        commit = parent
+    return f"the last {_MOST_COMMITS} commits are our own"
+
+
+def _is_ours(branch: Branch, commit: str) -> bool:
+    """By the mark and by the author: a squashed pull request has our mark too, and is somebody else's."""
+    found = run_git(branch.root, "log", "-1", "--format=%ae%n%B", commit)
+    address, _, message = found.partition("\n")
+    with git_settings(identity(branch.root)):
+        ours = git_or_none(branch.root, "var", "GIT_AUTHOR_IDENT") or ""
+    return is_our_own(message) and f"<{address}>" in ours
+
+
+def _parent(branch: Branch, commit: str) -> str:
+    """The commit before, fetched where the clone ends here; empty where there is none to be had."""
+    parent = next(iter(parents_of(branch.root, commit)), "")
+    if parent and commit_of(branch.root, parent) is None:
+        complaint_of(
+            branch.root, "fetch", "--quiet", "--no-tags", f"--deepen={_MOST_COMMITS}", REMOTE, branch.ref
+        )
+    return (commit_of(branch.root, parent) or "") if parent else ""
+
+
+NO_NEW_RUN = (
+    "pushed with the workflow's own token: GitHub starts no workflow for such a push, so required checks do"
+    " not run on it; the input `token` takes another one"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committing:
+    """What stays the same however often it has to be done."""
+
+    inputs: Inputs
+    event: Event
+    root: Path
+    folder: Path  # where the report goes, and the patch
+
+    def run(self) -> Told:
+        reason = refusal(self.event, self.root)
+        if reason:
+            return self._refused(self._fix(), reason)
+        branch = branch_of(self.event, self.root)
+        with git_settings(credentials(self.inputs.token)):
+            is_gone = branch.is_gone(self.event, branch.tip())
+            if not is_gone:
+                take(branch)
+        if is_gone:
+            return self._refused(self._fix(), gone(branch.name))
+        return self._push(branch, self._commit(branch))
+
+    def _fix(self) -> Fixed:
+        before = work_tree(self.root)
+        report = judged("fix", self.inputs, self.event)
+        changed = changed_files(before, work_tree(self.root))
+        models = [outcome.file for outcome in report.outcomes if outcome.written and outcome.file in changed]
+        names, outside = of_models_in_git(self.root, changed, models)
+        base = commit_of(self.root, "HEAD") or ""
+        return Fixed(report=report, names=tuple(names), outside=tuple(outside), base=base)
+
+    def _commit(self, branch: Branch) -> Fixed:
+        """Fix, and commit what that changed, if it changed anything."""
+        fixed = self._fix()
+        if not fixed.names:
+            return fixed
+        with git_settings(credentials(self.inputs.token)):
+            again = changed_again(branch, fixed.names)
+        if again:
+            return replace(fixed, refused=again)
+        stage(self.root, fixed.names)
+        problem = problem_with(self.root, fixed.names, fixed.report, self.inputs.policy)
+        if problem:
+            unstage(self.root, fixed.names)
+            return replace(fixed, refused=problem)
+        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.committed))
+        return replace(fixed, commit=commit_of(self.root, "HEAD") or "")
+
+    def _push(self, branch: Branch, fixed: Fixed) -> Told:
+        for attempt in range(1, self.inputs.push_attempts + 1):
+            if not fixed.commit:
+                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.told()
+            with git_settings(credentials(self.inputs.token)):
+                pushed = push(branch, fixed.names, self.event)
+            if pushed.done:
+                notes = () if self.inputs.own_token else (NO_NEW_RUN,)
+                done = replace(fixed, report=fixed.after_commit)
+                return replace(done.told(*notes), commit=fixed.commit)
+            if not pushed.moved:
+                return self._refused(fixed, pushed.refused)
+            if attempt < self.inputs.push_attempts:
+                fixed = self._again(branch, fixed)
+        moved = f"the branch {branch.name} has moved at each of {self.inputs.push_attempts} attempts to push"
+        return self._refused(fixed, moved)
+
+    def _again(self, branch: Branch, fixed: Fixed) -> Fixed:
+        """After others pushed: the same on top of theirs, or anew where they changed what it is about."""
+        with git_settings(credentials(self.inputs.token)):
+            complaint = branch.fetch()
+        if complaint is not None:
+            return replace(
+                fixed, commit="", refused=f"the branch {branch.name} can't be fetched: {complaint}"
+            )
+        rebased = catch_up(branch, fixed.base, fixed.names)
+        if not rebased:
+            return self._commit(branch)
+        return replace(fixed, base=commit_of(self.root, branch.tracking) or "", commit=rebased)
+
+    def _refused(self, fixed: Fixed, reason: str) -> Told:
+        """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
+        if not fixed.names:
+            return fixed.told()
+        keep_patch(self.root, fixed.names, fixed.base, self.folder)
+        told = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
+        return replace(fixed.told(), refused=told)
+
+
+def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> Told:
+    root = find_root(here)
+    if root is None:
+        raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
+    require_git(root)
+    return Committing(inputs=inputs, event=event, root=root, folder=folder).run()

@@ -1,0 +1,400 @@
+"""The few calls to GitHub's API that are made, and nothing of what they are for."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlencode, urljoin, urlsplit
+
+from onnx_ci.errors import ApiFault, UsageError
+from onnx_ci.version import __version__
+
+MOST_TRIES = 4
+LONGEST_WAIT = 60.0
+
+
+@dataclass(kw_only=True)
+class Patience:
+    """One for each call. What creates something is repeated only where GitHub surely did not do it yet."""
+
+    method: str
+    sleep: Callable[[float], None]
+    tries: int = 0
+
+    def wait_or_raise(self, fault: ApiFault) -> None:
+        self.tries += 1
+        repeatable = fault.passing and (self.method != "POST" or fault.limited)
+        seconds = waiting(fault, self.tries)
+        if not repeatable or self.tries >= MOST_TRIES:
+            raise fault
+        if seconds > LONGEST_WAIT:
+            raise ApiFault(
+                f"{fault.message}; it asks to come back in {seconds:.0f} s, which is not waited for",
+                status=fault.status,
+            )
+        self.sleep(seconds)
+
+
+def waiting(fault: ApiFault, tries: int) -> float:
+    """What GitHub asks for, or else 1, 2, 4 seconds."""
+    asked = fault.headers.get("retry-after", "")
+    if asked.isdecimal():
+        return float(asked[:9])
+    renewed = fault.headers.get("x-ratelimit-reset", "")
+    if fault.headers.get("x-ratelimit-remaining") == "0" and renewed.isdecimal():
+        return max(1.0, float(renewed[:12]) - time.time())
+    return float(2 ** (tries - 1))
+
+
+LARGEST_ANSWER = 40 << 20  # a page of 100 comments, each as long as GitHub allows, is 26 MiB
+SECONDS_A_CALL = 30
+MOST_MOVES = 3
+MOVED = (301, 302, 307, 308)
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came back, read to its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            raise ApiFault("GitHub's answer is not JSON", status=self.status) from None
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Moves are followed by `Transport`, which looks where they lead before the token goes there."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transport:
+    base: str
+    token: str = field(repr=False)
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        checked_address(self.base)
+        # Secrets are empty in pull requests of forks. http.client would show a bad one in its message.
+        if not re.fullmatch(r"[\x21-\x7e]+", self.token):
+            raise ApiFault("the token is empty or not one word of plain characters", status=401)
+
+    def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
+        """Faults that pass are waited for, as long as that is short; a refusal is an ApiFault at once."""
+        address = path if "://" in path else self.base.rstrip("/") + path
+        if origin(address) != origin(self.base):
+            raise ApiFault("GitHub's answer leads to another host, which the token is not for")
+        patience = Patience(method=method, sleep=self.sleep)
+        while True:
+            try:
+                return self._followed(method, address, body)
+            except ApiFault as fault:
+                patience.wait_or_raise(fault)
+
+    def _followed(self, method: str, address: str, body: Mapping[str, object] | None) -> Answer:
+        """A repository that was renamed answers with its new address: the same call is made there."""
+        for _ in range(MOST_MOVES + 1):
+            answer = self._once(method, address, body)
+            if answer.status not in MOVED:
+                return answer
+            address = urljoin(address, answer.headers.get("location", ""))
+            if origin(address) != origin(self.base):
+                raise ApiFault("GitHub's answer leads to another host, which the token is not for")
+        raise ApiFault(f"GitHub's answer leads on to another address more than {MOST_MOVES} times")
+
+    def _once(self, method: str, address: str, body: Mapping[str, object] | None) -> Answer:
+        request = urllib.request.Request(  # noqa: S310 - only http and https pass `checked_address`
+            address,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Accept": "application/vnd.github+json",
+                "Authorization": f"Bearer {self.token}",
+                "Content-Type": "application/json",
+                "User-Agent": f"onnx-ci/{__version__}",
+                "X-GitHub-Api-Version": "2022-11-28",
+            },
+        )
+        try:
+            with _opened(request) as response:
+                answer = _read(response)
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise ApiFault(f"GitHub's API could not be reached: {reason}", passing=True) from None
+        if answer.status >= 400:
+            raise refusal(answer)
+        return answer
+
+
+def _opened(request: urllib.request.Request) -> Any:
+    """The answer, whatever it says; an error of HTTP is one too."""
+    try:
+        return urllib.request.build_opener(_Stay).open(request, timeout=SECONDS_A_CALL)
+    except urllib.error.HTTPError as answer:
+        return answer
+
+
+def origin(address: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.hostname, parts.port
+
+
+def checked_address(address: str) -> None:
+    """A token is sent over an encrypted line, or not beyond this machine."""
+    try:
+        scheme, host, _ = origin(address)
+    except ValueError:
+        scheme, host = "", None
+    if not host or not (scheme == "https" or (scheme == "http" and host in LOCAL)):
+        raise ApiFault(f"{address!r} is no address of GitHub's API, such as https://api.github.com")
+
+
+def _read(stream: Any) -> Answer:
+    """In pieces, so that neither a huge answer nor one that never ends is waited for."""
+    ends, pieces, size = time.monotonic() + SECONDS_A_CALL, [], 0
+    while piece := stream.read1(1 << 16):
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST_ANSWER or time.monotonic() > ends:
+            raise ApiFault(f"GitHub's answer is larger than {LARGEST_ANSWER >> 20} MiB or takes too long")
+    if stream.headers.get("content-length", str(size)) != str(size):  # `read1` does not tell
+        raise ApiFault("GitHub's answer ended before its end", passing=True)
+    return Answer(
+        status=stream.status,
+        headers={name.lower(): value for name, value in stream.headers.items()},
+        body=b"".join(pieces),
+    )
+
+
+def refusal(answer: Answer) -> ApiFault:
+    """An answer that is no success, in plain words; what GitHub says of it is shortened and shown as data."""
+    limited = answer.status == 429 or (
+        answer.status == 403
+        and ("retry-after" in answer.headers or answer.headers.get("x-ratelimit-remaining") == "0")
+    )
+    words = {
+        401: "GitHub does not know the token (401)",
+        403: "the token may not do this (403)",
+        404: "there is no such thing, or the token may not see it (404)",
+        422: "GitHub does not take it (422)",
+    }
+    message = words.get(answer.status, f"GitHub answered {answer.status}")
+    return ApiFault(
+        ("GitHub's rate limit is used up" if limited else message) + _said(answer),
+        status=answer.status,
+        limited=limited,
+        passing=limited or answer.status >= 500,
+        headers=answer.headers,
+    )
+
+
+def _said(answer: Answer) -> str:
+    try:
+        said = json.loads(answer.body)
+        return f": {str(said['message'])[:200]!r}"
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return ""
+
+
+PAGE = 100
+MOST_PAGES = 30  # GitHub allows 2,500 comments in a pull request
+NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="next"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comment:
+    number: int
+    body: str
+    author: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pull:
+    """`repository` is the number of the one that the branch is in; 0 where that is gone."""
+
+    number: int
+    sha: str
+    repository: int
+    is_open: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api:
+    """`repository` is OWNER/NAME, of this workflow: the only one that is ever asked about."""
+
+    transport: Transport
+    repository: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9-]+/(?!\.{1,2}$)[A-Za-z0-9._-]+", self.repository):
+            raise UsageError(f"{self.repository!r} is no repository", hint="GITHUB_REPOSITORY is OWNER/NAME")
+
+    def comments(self, pull: int) -> list[Comment]:
+        return [_comment(found) for found in self._pages(f"/issues/{pull:d}/comments", {})]
+
+    def create_comment(self, pull: int, body: str) -> Comment:
+        answer = self._call("POST", f"/issues/{pull:d}/comments", {"body": body})
+        return _comment(answer.json())
+
+    def change_comment(self, number: int, body: str) -> None:
+        self._call("PATCH", f"/issues/comments/{number:d}", {"body": body})
+
+    def pulls_of_branch(self, owner: str, branch: str) -> list[Pull]:
+        """Open ones. The only way that finds those of forks: their commits are not in this repository."""
+        query = {"state": "open", "head": f"{owner}:{branch}"}
+        return [_pull(found) for found in self._pages("/pulls", query)]
+
+    def pulls_of_commit(self, sha: str) -> list[Pull]:
+        if not re.fullmatch(r"[0-9a-f]{40,64}", sha):
+            raise UsageError(f"{sha!r} is no commit")
+        try:
+            return [_pull(found) for found in self._pages(f"/commits/{sha}/pulls", {})]
+        except ApiFault as fault:
+            if fault.status in (404, 422):  # no such commit here: it is a fork's
+                return []
+            raise
+
+    def login(self, graphql: str) -> str:
+        """Who the token is. GraphQL tells every token, REST only those of people; "" where neither does."""
+        for ask in (self._viewer, self._user):
+            try:
+                return ask(graphql)
+            except ApiFault as fault:
+                if fault.status not in (401, 403, 404):
+                    raise
+        return ""
+
+    def _viewer(self, graphql: str) -> str:
+        if origin(graphql) != origin(self.transport.base):
+            raise ApiFault("the address of GraphQL is on another host", status=404)
+        answer = self.transport.call("POST", graphql, {"query": "{viewer{login}}"}).json()
+        try:
+            return str(answer["data"]["viewer"]["login"])
+        except (KeyError, TypeError):
+            raise ApiFault("GraphQL does not tell who the token is", status=404) from None
+
+    def _user(self, _: str) -> str:
+        return _text(self.transport.call("GET", "/user").json(), "login")
+
+    def _call(self, method: str, path: str, body: dict[str, object] | None = None) -> Answer:
+        return self.transport.call(method, f"/repos/{self.repository}{path}", body)
+
+    def _pages(self, path: str, query: dict[str, str]) -> list[Any]:
+        """Everything, page by page; the address of the next page is GitHub's, and has to be on its host."""
+        found: list[Any] = []
+        asked = urlencode({**query, "per_page": PAGE}, errors="replace")  # no name holds half a character
+        address = f"/repos/{self.repository}{path}?{asked}"
+        for _ in range(MOST_PAGES):
+            answer = self.transport.call("GET", address)
+            page = answer.json()
+            if not isinstance(page, list):
+                raise ApiFault("GitHub's answer is not the list that was asked for", status=answer.status)
+            found.extend(page)
+            following = NEXT.search(answer.headers.get("link", ""))
+            if not following:
+                return found
+            address = following[1]
+        raise ApiFault(f"GitHub's list has more than {MOST_PAGES} pages of {PAGE}")
+
+
+def _comment(found: Any) -> Comment:
+    author = found.get("user") if isinstance(found, dict) else None  # None: the account is gone
+    return Comment(
+        number=_number(found, "id"),
+        body=found.get("body") or "",
+        author=_text(author, "login") if author else "",
+    )
+
+
+def _pull(found: Any) -> Pull:
+    head = found.get("head") if isinstance(found, dict) else None
+    repository = head.get("repo") if isinstance(head, dict) else None
+    return Pull(
+        number=_number(found, "number"),
+        sha=_text(head, "sha"),
+        repository=_number(repository, "id") if repository else 0,
+        is_open=_text(found, "state") == "open",
+    )
+
+
+def _number(found: Any, name: str) -> int:
+    value = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ApiFault(f"GitHub's answer has no number {name!r}")
+    return value
+
+
+def _text(found: Any, name: str) -> str:
+    value = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(value, str):
+        raise ApiFault(f"GitHub's answer has no text {name!r}")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What a run was of, as GitHub itself tells in the event. All but the numbers is chosen by the author."""
+
+    sha: str
+    branch: str
+    owner: str
+    repository: int  # the number of the repository that the branch is in
+    pulls: tuple[int, ...] = ()  # GitHub names them for branches of this repository, never for forks
+
+
+def head_of(event: Mapping[str, Any]) -> Head | None:
+    """From the payload of a `workflow_run` event; None where a fork was deleted since."""
+    try:
+        run = event["workflow_run"]
+        source = run["head_repository"]
+        return Head(
+            sha=str(run["head_sha"]),
+            branch=str(run["head_branch"]),
+            owner=str(source["owner"]["login"]),
+            repository=int(source["id"]),
+            pulls=tuple(int(pull["number"]) for pull in run.get("pull_requests") or ()),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def pull_of(api: Api, head: Head) -> tuple[int, str]:
+    """The number of the one open pull request that has this very commit as its head; or 0, and why not."""
+    found = _matching(api.pulls_of_branch(head.owner, head.branch), head)
+    found = found or _matching(api.pulls_of_commit(head.sha), head)
+    if len(found) > 1:
+        found = [number for number in found if number in head.pulls] or found
+    if len(found) == 1:
+        return found[0], ""
+    if found:
+        return (
+            0,
+            f"{len(found)} open pull requests have this head, and it can't be told which the run was for",
+        )
+    return 0, f"no open pull request has {head.sha[:12]} as its head: it was closed, or has moved on since"
+
+
+def _matching(pulls: list[Pull], head: Head) -> list[int]:
+    """Others may have a branch of this name, or this commit: the repository has to be the same too."""
+    return sorted(
+        {
+            pull.number
+            for pull in pulls
+            if pull.is_open and pull.sha == head.sha and pull.repository == head.repository != 0
+        }
+    )

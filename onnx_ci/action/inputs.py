@@ -1,0 +1,267 @@
+"""The inputs of the action, read from the environment and checked: a wrong one is named in the error."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onnx_ci.errors import EnvironmentFault, UsageError
+from onnx_ci.util.scalars import FLAG, Scalar, choice, from_text, whole
+
+MODES = ("check", "fix", "commit", "comment")
+LEVELS = ("error", "warning", "never")
+POLICIES = ("head", "base")
+DEFAULT_KEY = "default"
+MESSAGE = "Shrink ONNX models"
+KEY = re.compile(r"[A-Za-z0-9](?:[ ._-]?[A-Za-z0-9]){0,49}")  # of a comment
+KEY_WORDS = "true, false or a key: up to 50 letters, digits and single ' ', '.', '_', '-'"
+_MOST_ATTEMPTS = 20
+_EXTRA = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What the workflow asked for, one field an input."""
+
+    mode: str = "check"
+    policy: str = ""
+    policy_from: str = "head"
+    paths: tuple[str, ...] = ()
+    since: str = ""
+    all: bool = False
+    fail_on: str = "error"
+    comment: str = ""  # the key of the sticky comment; empty: none
+    commit_message: str = MESSAGE
+    push_attempts: int = 3
+    token: str = field(default="", repr=False)
+    own_token: bool = False  # another than the one that every workflow has
+    python_version: str = ""
+    cache: bool = True
+    extras: tuple[str, ...] = ()
+
+
+def read_inputs(environment: Mapping[str, str]) -> Inputs:
+    """`INPUT_FAIL_ON` is the input `fail-on`; one that is empty or missing has its default."""
+    given = _Given(environment)
+    inputs = Inputs(
+        mode=given.scalar("mode", choice(MODES), MODES[0]),
+        policy=given.text("policy"),
+        policy_from=given.scalar("policy-from", choice(POLICIES), POLICIES[0]),
+        paths=given.lines("paths"),
+        since=given.text("since"),
+        all=given.scalar("all", FLAG, False),
+        fail_on=given.scalar("fail-on", choice(LEVELS), LEVELS[0]),
+        comment=given.key("comment"),
+        commit_message=given.text("commit-message") or MESSAGE,
+        push_attempts=given.scalar("push-attempts", whole(1, _MOST_ATTEMPTS), 3),
+        token=given.text("token"),
+        own_token=given.text("token") not in ("", environment.get("ONNX_CI_JOB_TOKEN", "")),
+        python_version=given.text("python-version"),
+        cache=given.scalar("cache", FLAG, True),
+        extras=read_extras(given.text("extras")),
+    )
+    _refuse_two_selections(inputs)
+    return inputs
+
+
+def comment_key(environment: Mapping[str, str]) -> str:
+    """The input `comment` alone, where another one is wrong."""
+    return _Given(environment).key("comment")
+
+
+def read_extras(text: str) -> tuple[str, ...]:
+    """Names of optional dependencies, separated by commas or white space."""
+    names = tuple(dict.fromkeys(re.split(r"[\s,]+", text.strip()))) if text.strip() else ()
+    for name in names:
+        if not _EXTRA.fullmatch(name):
+            raise wrong("extras", name, "names such as: simplify, compression")
+    return names
+
+
+def wrong(name: str, found: str, expected: str) -> UsageError:
+    return UsageError(
+        f"input {name!r}: found {found!r}, expected {expected}", hint=f"in the workflow: {name}: …"
+    )
+
+
+class _Given:
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+
+    def text(self, name: str) -> str:
+        return self.environment.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip()
+
+    def lines(self, name: str) -> tuple[str, ...]:
+        """One a line: a name may have spaces in it."""
+        found = self.environment.get(f"INPUT_{name.upper().replace('-', '_')}", "").splitlines()
+        return tuple(line.strip() for line in found if line.strip())
+
+    def scalar(self, name: str, scalar: Scalar, default: Any) -> Any:
+        text = self.text(name)
+        value = from_text(text)
+        if text and not scalar.fits(value):
+            raise wrong(name, text, scalar.expected)
+        return value if text else default
+
+    def key(self, name: str) -> str:
+        """`true` is the usual comment; any other word is the key of one of its own."""
+        found = self.text(name)
+        key = {"": "", "false": "", "true": DEFAULT_KEY}.get(found.lower(), found)
+        if key and not KEY.fullmatch(key):
+            raise wrong(name, found[:60], KEY_WORDS)
+        return key
+
+
+def _refuse_two_selections(inputs: Inputs) -> None:
+    given = [name for name in ("paths", "since", "all") if getattr(inputs, name)]
+    if len(given) > 1:
+        raise UsageError(
+            f"inputs {' and '.join(map(repr, given))} can't be given together",
+            hint="choose one of them; with none, the models that differ from the base are looked at",
+        )
+
+
+PULLS = ("pull_request", "pull_request_target")
+# These run with the rights of the default branch, whoever set them off.
+PRIVILEGED = ("pull_request_target", "workflow_run", "issue_comment")
+_NO_COMMIT = "0" * 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One event; everything in the payload was written by somebody else."""
+
+    name: str
+    repository: str = ""  # owner/name
+    ref: str = ""  # refs/heads/…, refs/tags/…, refs/pull/N/merge
+    sha: str = ""
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+    def at(self, *keys: str) -> Any:
+        """A value deep in the payload; None where something on the way is missing."""
+        found: Any = self.payload
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+    def text(self, *keys: str) -> str:
+        found = self.at(*keys)
+        return found if isinstance(found, str) else ""
+
+    @property
+    def is_pull(self) -> bool:
+        return self.name in PULLS
+
+    @property
+    def is_fork(self) -> bool:
+        """Whether the code comes from another repository, or from one that is gone."""
+        if self.is_pull:
+            return self.text("pull_request", "head", "repo", "full_name") != self.repository
+        if self.name == "workflow_run":
+            return self.text("workflow_run", "head_repository", "full_name") != self.repository
+        return False
+
+    @property
+    def branch(self) -> str:
+        """The branch that commits go to; empty where there is none."""
+        if self.is_pull:
+            return self.text("pull_request", "head", "ref")
+        if self.name == "workflow_run":
+            return self.text("workflow_run", "head_branch")
+        return self.ref.removeprefix("refs/heads/") if self.ref.startswith("refs/heads/") else ""
+
+    @property
+    def base(self) -> str:
+        """The branch that the event's branch is to be merged into, or that its workflow was taken from."""
+        if self.is_pull:
+            return self.text("pull_request", "base", "ref")
+        return self.text("repository", "default_branch") if self.name == "workflow_run" else ""
+
+    @property
+    def head(self) -> str:
+        """The commit the branch was at."""
+        if self.is_pull:
+            return self.text("pull_request", "head", "sha")
+        return self.text("workflow_run", "head_sha") if self.name == "workflow_run" else self.sha
+
+    @property
+    def since(self) -> str:
+        """What to compare with, where git alone can't tell; empty: what onnx-ci finds by itself."""
+        if self.name == "merge_group":
+            return self.text("merge_group", "base_sha")
+        before = self.text("before") if self.name == "push" else ""
+        return "" if before == _NO_COMMIT else before
+
+    @property
+    def everything(self) -> bool:
+        """On a clean checkout nothing differs from the last commit, so all models are looked at."""
+        return not (self.is_pull or self.since)
+
+    @property
+    def trusts_cache(self) -> bool:
+        """Whether only people who may write to the repository can have filled the cache this run would get.
+        The cache of a pull request can be written by its code, and read by its later runs."""
+        return not self.is_fork and self.name not in PRIVILEGED
+
+
+def read_event(environment: Mapping[str, str]) -> Event:
+    return Event(
+        name=environment.get("GITHUB_EVENT_NAME", ""),
+        repository=environment.get("GITHUB_REPOSITORY", ""),
+        ref=environment.get("GITHUB_REF", ""),
+        sha=environment.get("GITHUB_SHA", ""),
+        payload=_payload(environment.get("GITHUB_EVENT_PATH", "")),
+    )
+
+
+def _payload(path: str) -> Mapping[str, Any]:
+    if not path:
+        return {}
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise EnvironmentFault(f"the event can't be read from GITHUB_EVENT_PATH: {error}") from None
+    return found if isinstance(found, dict) else {}
+
+
+SUMMARY_LIMIT = 1 << 20  # bytes; GitHub drops a summary that is larger
+_CUT = "\n\n… cut here: the whole report is in the artifact.\n"
+
+
+def write_outputs(values: Mapping[str, str]) -> None:
+    """Each value between delimiters nobody can guess: a value with line ends can't add outputs of its own."""
+    _append("GITHUB_OUTPUT", "".join(_output(name, value) for name, value in values.items()))
+
+
+def _output(name: str, value: str) -> str:
+    mark = f"onnx-ci-{secrets.token_hex(16)}"
+    return f"{name}<<{mark}\n{value}\n{mark}\n"
+
+
+def write_summary(markdown: str) -> None:
+    """Added to what the step has said already, within the limit for all of it."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY", "")
+    there = Path(path).stat().st_size if path and Path(path).exists() else 0
+    _append("GITHUB_STEP_SUMMARY", cut(markdown, SUMMARY_LIMIT - there))
+
+
+def cut(text: str, most: int) -> str:
+    """As much as fits, at the end of a line."""
+    data = text.encode(errors="backslashreplace")
+    if len(data) <= most:
+        return data.decode()
+    kept = data[: max(0, most - len(_CUT.encode()))]
+    return kept[: kept.rfind(b"\n") + 1].decode() + _CUT if most > len(_CUT) else ""
+
+
+def _append(variable: str, text: str) -> None:
+    path = os.environ.get(variable)
+    if path and text:
+        with Path(path).open("a", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            file.write(text)

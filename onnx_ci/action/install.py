@@ -1,0 +1,200 @@
+"""An environment of our own for the action: named after all that went into it, and made once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from onnx_ci.action.inputs import Event, Inputs, write_outputs, wrong
+from onnx_ci.errors import EnvironmentFault
+from onnx_ci.util.files import HeldFolder, scratch_folder, sweep_folders
+from onnx_ci.version import __version__
+
+HOME = Path(__file__).resolve().parents[3]  # where the action is: our own source
+MARKER = "complete"
+_NEW = "new-"  # starts the name of an environment that is being made
+_UNUSED_SECONDS = 60 * 24 * 3600
+_LAUNCHER = '#!/bin/sh\nexec "$(dirname "$0")/../{python}" -I -m onnx_ci "$@"\n'
+_LAUNCHER_WINDOWS = '@"%~dp0..\\Scripts\\python.exe" -I -m onnx_ci %*\r\n'
+
+
+def prepare(inputs: Inputs, event: Event, environment: Mapping[str, str]) -> None:
+    """Tell the next steps where the environment belongs, whether it is there, and what to cache how."""
+    key = _key(inputs.extras)
+    folder = _tools(environment) / key
+    cached = inputs.cache and event.trusts_cache
+    light = inputs.mode == "comment"  # needs no model library, so nothing is installed
+    write_outputs(
+        {
+            "python": sys.executable if light else str(_python(folder)),
+            "folder": str(folder),
+            "key": key,
+            "install": str(not light and not is_complete(folder)).lower(),
+            "cache": str(cached and not light).lower(),
+            "results": str(results_folder(environment)),
+            "results-key": f"onnx-ci-results-{key.removeprefix('onnx-ci-')}",
+        }
+    )
+    if inputs.cache and not cached:
+        sys.stdout.write(
+            "onnx-ci: no cache is used, since strangers may have written what this event would get\n"
+        )
+
+
+def install(inputs: Inputs, environment: Mapping[str, str]) -> None:
+    """Make the environment aside and put it in place in one step: other jobs may do the same now."""
+    folder = _tools(environment) / _key(inputs.extras)
+    if not is_complete(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        sweep_folders(folder.parent, _NEW)
+        scratch = HeldFolder(folder.parent, _NEW)
+        try:
+            made = scratch.path / "env"
+            _fill(made, inputs.extras)
+            shutil.rmtree(folder, ignore_errors=True)
+            _take_place(made, folder)
+        finally:
+            scratch.remove()
+    os.utime(folder / MARKER)
+    _forget_unused(folder.parent)
+    _add_to_path(folder, environment)
+
+
+def results_folder(environment: Mapping[str, str]) -> Path:
+    """Gone after the job: what is in it came from this job or from the cache of this repository."""
+    given = environment.get("ONNX_CI_CACHE")
+    temporary = environment.get("RUNNER_TEMP") or tempfile.gettempdir()
+    return Path(given).absolute() if given else Path(temporary) / "onnx-ci" / "results"
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether everything was installed, and the Python it was made with is still there."""
+    if not (folder / MARKER).is_file():
+        return False
+    tried = [str(_python(folder)), "-I", "-c", "import onnx_ci"]
+    try:
+        return subprocess.run(tried, check=False, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _key(extras: Sequence[str]) -> str:
+    """All that decides what is installed: Python, system, architecture, our own source, extras."""
+    system = f"{platform.system()}-{platform.machine()}".lower()
+    parts = [sys.version, sys.base_prefix, sysconfig.get_platform(), ",".join(sorted(extras)), _source()]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return f"onnx-ci-{__version__}-py{platform.python_version()}-{system}-{digest}"
+
+
+def _source() -> str:
+    digest = hashlib.sha256()
+    files = [HOME / "pyproject.toml", *sorted((HOME / "onnx_ci").rglob("*.py"))]
+    for file in files:
+        digest.update(f"{file.relative_to(HOME).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _tools(environment: Mapping[str, str]) -> Path:
+    """The runner's folder for tools, which stays on machines of one's own; or a temporary one."""
+    for name in ("RUNNER_TOOL_CACHE", "RUNNER_TEMP"):
+        folder = environment.get(name)
+        if folder and _is_writable(Path(folder)):
+            return Path(folder) / "onnx-ci"
+    return Path(tempfile.gettempdir()) / "onnx-ci"
+
+
+def _is_writable(folder: Path) -> bool:
+    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    return os.access(there, os.W_OK)
+
+
+def _python(folder: Path) -> Path:
+    return folder / "Scripts" / "python.exe" if os.name == "nt" else folder / "bin" / "python"
+
+
+def _fill(folder: Path, extras: Sequence[str]) -> None:
+    for name in extras:
+        if name not in _known_extras():
+            raise wrong("extras", name, "one that onnx-ci has: compression, fuse, simplify")
+    _run([sys.executable, "-I", "-m", "venv", "--without-pip", str(folder)], "make a virtual environment")
+    wanted = f"{HOME}[{','.join(extras)}]" if extras else str(HOME)
+    python = str(_python(folder))
+    uv = shutil.which("uv")
+    if not (uv and _goes_well([uv, "pip", "install", "--quiet", "--python", python, wanted])):
+        quiet = ("--quiet", "--disable-pip-version-check", "--no-compile", "--no-input")
+        pip = [sys.executable, "-I", "-m", "pip", "--python", python, "install", *quiet, wanted]
+        _run(pip, "install onnx-ci with pip")
+    _write_launcher(folder)
+    (folder / MARKER).write_text(f"{__version__}\n", encoding="utf-8")
+
+
+def _known_extras() -> list[str]:
+    """Python 3.10 has no TOML: the lines of one section are read."""
+    text = (HOME / "pyproject.toml").read_text(encoding="utf-8")
+    section = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    return re.findall(r"^([a-z0-9-]+) = \[", section, re.MULTILINE)
+
+
+def _goes_well(command: Sequence[str]) -> bool:
+    return _started(command).returncode == 0
+
+
+def _run(command: Sequence[str], purpose: str) -> None:
+    done = _started(command)
+    if done.returncode:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise EnvironmentFault(
+            f"could not {purpose}: {said.splitlines()[-1] if said else f'it ended with {done.returncode}'}",
+            hint="the runner needs Python 3.10 or later with pip 22.3 or later, or uv, and a package index",
+        )
+
+
+def _started(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Outside of the repository: neither pip nor uv reads a configuration that came with it."""
+    with scratch_folder() as empty:
+        return subprocess.run(command, cwd=empty, check=False, capture_output=True, text=True)
+
+
+def _take_place(made: Path, folder: Path) -> None:
+    try:
+        made.rename(folder)
+    except OSError:
+        if not is_complete(folder):  # another job was faster, and then it is
+            raise
+
+
+def _forget_unused(home: Path) -> None:
+    """On a machine that is kept, every version would leave an environment behind."""
+    for marker in home.glob(f"onnx-ci-*/{MARKER}"):
+        if time.time() - marker.stat().st_mtime > _UNUSED_SECONDS:
+            shutil.rmtree(marker.parent, ignore_errors=True)
+
+
+def _write_launcher(folder: Path) -> None:
+    """A command for later steps that brings neither our Python nor our packages with it."""
+    place = folder / "command"
+    place.mkdir()
+    if os.name == "nt":
+        (place / "onnx-ci.cmd").write_text(_LAUNCHER_WINDOWS, encoding="utf-8")
+    script = place / "onnx-ci"
+    python = _python(folder).relative_to(folder).as_posix()
+    script.write_text(_LAUNCHER.format(python=python), encoding="utf-8", newline="\n")
+    script.chmod(0o755)
+
+
+def _add_to_path(folder: Path, environment: Mapping[str, str]) -> None:
+    path = environment.get("GITHUB_PATH")
+    if path:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{folder / 'command'}\n")

@@ -1,0 +1,303 @@
+"""The branch that a commit goes to: the one that is checked out, or the one the event is about."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from onnx_ci.action.inputs import Event
+from onnx_ci.errors import EnvironmentFault, UsageError
+from onnx_ci.model.locations import LARGEST, read_pointer
+from onnx_ci.policy.load import FILE_NAMES
+from onnx_ci.repo.changes import changed_between, is_shallow
+from onnx_ci.repo.git import ask_git, ask_in_parts, commit_of, complaint_of, git_or_none, run_git, try_git
+from onnx_ci.repo.tree import Tree
+from onnx_ci.util.text import one_line
+
+REMOTE = "origin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """A branch of the remote; `root` is where it is checked out."""
+
+    root: Path
+    name: str
+
+    @property
+    def ref(self) -> str:
+        return f"refs/heads/{self.name}"
+
+    @property
+    def tracking(self) -> str:
+        return f"refs/remotes/{REMOTE}/{self.name}"
+
+    def fetch(self) -> str | None:
+        """Get its tip; None where that went well, or else why not."""
+        depth = ("--depth=1",) if is_shallow(self.root) else ()
+        wanted = f"+{self.ref}:{self.tracking}"
+        return complaint_of(self.root, "fetch", "--quiet", "--no-tags", *depth, REMOTE, wanted)
+
+    def tip(self) -> str | None:
+        """Where the remote has it at this moment; empty: it has none of that name; None: it did not say."""
+        found = git_or_none(self.root, "ls-remote", REMOTE, self.ref)
+        return None if found is None else found.partition("\t")[0].strip()
+
+    def is_gone(self, event: Event, tip: str | None) -> bool:
+        """Whether the remote had it, and has it no more. One that was made in this job is only new."""
+        known = self.name == event.branch or commit_of(self.root, self.tracking) is not None
+        return known and tip == ""
+
+
+def gone(name: str) -> str:
+    return f"the branch {name} is not there any more: it was deleted, perhaps after a merge"
+
+
+def parents_of(root: Path, commit: str = "HEAD") -> list[str]:
+    """As the commit itself names them: a shallow clone pretends that there are none."""
+    top = (git_or_none(root, "cat-file", "commit", commit) or "").partition("\n\n")[0]
+    return [line.removeprefix("parent ") for line in top.splitlines() if line.startswith("parent ")]
+
+
+def checked_out(root: Path) -> str:
+    """The name of the branch that is checked out; empty where HEAD is detached."""
+    return (ask_git(root, "symbolic-ref", "--quiet", "--short", "HEAD") or "").strip()
+
+
+def refusal(event: Event, root: Path) -> str:
+    """Why nothing can be committed for this event; empty: nothing is known against it."""
+    if event.is_fork:
+        return "the branch is in a fork, where this workflow may not write"
+    if event.name == "merge_group":
+        return "this is a merge queue: its branch is merged as it is, and a commit would not get anywhere"
+    if event.ref.startswith("refs/tags/") and not checked_out(root):
+        return f"this run is for the tag {event.ref.removeprefix('refs/tags/')}, and a tag stays what it is"
+    if checked_out(root) == event.base != event.branch and event.base:
+        return f"{event.base} is checked out, and this run is about {event.branch}: set `ref` of the checkout"
+    if not checked_out(root) and not _belongs(event, root):
+        return (
+            "no branch is checked out (HEAD is detached), and the event names none: set `ref` of the checkout"
+        )
+    return ""
+
+
+def _belongs(event: Event, root: Path) -> bool:
+    """Whether what is checked out stands for the event's branch: its commit, or a merge made for it."""
+    return bool(event.branch) and (event.is_pull or commit_of(root, "HEAD") in (event.sha, event.head))
+
+
+def branch_of(event: Event, root: Path) -> Branch:
+    """The branch that is checked out, or else the one that the event is about."""
+    name = checked_out(root) or event.branch
+    if name.startswith("-") or ask_git(root, "check-ref-format", f"refs/heads/{name}") is None:
+        raise UsageError(f"the event names a branch {name!r}, which can't be the name of one")
+    return Branch(root=root, name=name)
+
+
+def take(branch: Branch) -> None:
+    """Be on the branch. A pull request is checked out as a merge on no branch: its head is fetched then."""
+    if checked_out(branch.root):
+        return
+    complaint = branch.fetch()
+    if complaint is None:
+        complaint = complaint_of(branch.root, "checkout", "--quiet", "-B", branch.name, branch.tracking)
+    if complaint is not None:
+        raise UsageError(
+            f"the branch {branch.name!r} could not be checked out: {complaint}",
+            hint="check it out first, with `ref: ${{ github.head_ref }}` of actions/checkout",
+        )
+
+
+def kept_by_lfs(root: Path, names: Sequence[str]) -> list[str]:
+    """The files that .gitattributes gives to Git LFS; those that are gone need nothing."""
+    found = ask_in_parts(root, "check-attr", "-z", "filter", names=names)
+    told = zip(found[::3], found[2::3], strict=True)
+    return [name for name, value in told if value == "lfs" and (root / name).exists()]
+
+
+def staged_objects(root: Path, names: Sequence[str]) -> dict[str, str]:
+    """The files among these that are staged as pointers, with the name of the content each stands for."""
+    tree = Tree(root)
+    try:
+        tree.look_up(names)
+        entries = {name: entry for name in names if (entry := tree.entry(name)) is not None}
+        texts = {name: tree.read(entry) for name, entry in entries.items() if tree.size(entry) <= LARGEST}
+    finally:
+        tree.close()
+    found = {name: read_pointer(text) for name, text in texts.items()}
+    return {name: p.digest for name, p in found.items() if p is not None and p.keeper == "Git LFS"}
+
+
+def send(root: Path, names: Sequence[str]) -> str | None:
+    """The contents themselves: the hook that would send them is not there in every clone. What went wrong."""
+    objects = staged_objects(root, kept_by_lfs(root, names))
+    if not objects:
+        return None
+    return complaint_of(root, "lfs", "push", "--object-id", REMOTE, *dict.fromkeys(objects.values()))
+
+
+_MOVED = re.compile(
+    r"\[rejected\]|fetch first|non-fast-forward|cannot lock ref|\bstale info\b", re.IGNORECASE
+)
+_PROTECTED = re.compile(r"GH006|GH013|protected branch|rule violations", re.IGNORECASE)
+_DENIED = re.compile(
+    r"\b40[13]\b|permission .* denied|write access .* not granted|authentication failed"
+    r"|could not read username|resource not accessible",
+    re.IGNORECASE,
+)
+_LONGEST = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pushed:
+    """`moved`: the branch has commits that we do not have. `refused`: trying again would not help."""
+
+    done: bool = False
+    moved: bool = False
+    refused: str = ""
+
+
+def push(branch: Branch, names: Sequence[str], event: Event) -> Pushed:
+    """Only onto the very tip that our commit was made for: a branch that goes away is not made anew."""
+    tip = branch.tip()
+    if branch.is_gone(event, tip):
+        return Pushed(refused=gone(branch.name))
+    if tip and not _is_below(branch, tip):
+        return Pushed(moved=True)
+    complaint = send(branch.root, names)
+    if complaint is not None:
+        return Pushed(refused=f"Git LFS could not send the models: {_short(complaint)}")
+    expected = () if tip is None else (f"--force-with-lease={branch.ref}:{tip}",)
+    done, said = try_git(branch.root, "push", "--porcelain", *expected, REMOTE, f"HEAD:{branch.ref}")
+    return Pushed(done=True) if done else read_refusal(branch.name, said)
+
+
+def _is_below(branch: Branch, tip: str) -> bool:
+    """Whether our commit has the tip below it: with a lease git itself would not ask."""
+    known = commit_of(branch.root, tip) is not None
+    return known and ask_git(branch.root, "merge-base", "--is-ancestor", tip, "HEAD") is not None
+
+
+def read_refusal(name: str, said: str) -> Pushed:
+    """What GitHub, or git, says about a push that did not go through."""
+    if _PROTECTED.search(said):
+        why = f"the branch {name} is protected, and this token may not push to it"
+        return Pushed(refused=f"{why} ({_remote(said)})")
+    if re.search("hook declined", said):
+        return Pushed(refused=f"the repository does not take this push ({_remote(said)})")
+    if _MOVED.search(said):
+        return Pushed(moved=True)
+    if _DENIED.search(said):
+        why = "the token may not write to this repository: the job needs `permissions: contents: write`"
+        return Pushed(refused=f"{why} ({_remote(said)})")
+    return Pushed(refused=f"git push failed: {_remote(said)}")
+
+
+def _remote(said: str) -> str:
+    """The line that says most: an error of the other side, or else git's own."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    told = [line for line in lines if re.match(r"remote: .*\w", line)] or [
+        line for line in lines if line.startswith(("fatal:", "error:", "!"))
+    ]
+    errors = [line for line in told if "error" in line.lower()] or told or lines or ["it did not say why"]
+    return _short(errors[0])
+
+
+def _short(text: str) -> str:
+    return one_line(text.replace("\t", " ")).removeprefix("remote: ")[:_LONGEST]
+
+
+Settings = Sequence[tuple[str, str]]
+LEAST_GIT = (2, 31)
+BOT = "github-actions[bot]"
+BOT_ADDRESS = "41898282+github-actions[bot]@users.noreply.github.com"
+
+
+@contextlib.contextmanager
+def git_settings(settings: Settings) -> Iterator[None]:
+    """Added to those that are in the environment already, and taken away again."""
+    before = dict(os.environ)
+    count = int(before.get("GIT_CONFIG_COUNT") or 0)
+    for number, (key, value) in enumerate(settings, count):
+        os.environ[f"GIT_CONFIG_KEY_{number}"] = key
+        os.environ[f"GIT_CONFIG_VALUE_{number}"] = value
+    os.environ["GIT_CONFIG_COUNT"] = str(count + len(settings))
+    try:
+        yield
+    finally:
+        for name in [name for name in os.environ if name.startswith("GIT_CONFIG_")]:
+            del os.environ[name]
+        os.environ.update({k: v for k, v in before.items() if k.startswith("GIT_CONFIG_")})
+
+
+def credentials(token: str) -> Settings:
+    """The token for GitHub's own host, as a header. The empty one before drops what a checkout has left:
+    two of them would be refused."""
+    if not token:
+        return ()
+    server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
+    key = f"http.{server.rstrip('/')}/.extraheader"
+    secret = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+    return ((key, ""), (key, f"AUTHORIZATION: basic {secret}"))
+
+
+def require_git(root: Path) -> None:
+    """Older ones do not look for settings in the environment, and would push without the token."""
+    found = re.search(r"(\d+)\.(\d+)", run_git(root, "version"))
+    if found and (int(found[1]), int(found[2])) < LEAST_GIT:
+        raise EnvironmentFault(
+            f"this runner has git {found[0]}, and mode commit needs 2.31 or later", hint="install a newer git"
+        )
+
+
+def ownership(root: Path) -> Settings:
+    """In a container the checkout belongs to another user, and git would refuse to look at it."""
+    return (("safe.directory", str(root)),)
+
+
+def identity(root: Path) -> Settings:
+    """Who commits: whoever is set up on the runner, or else GitHub's own bot."""
+    wanted = (("user.name", BOT), ("user.email", BOT_ADDRESS))
+    return tuple((key, value) for key, value in wanted if not _is_set(root, key))
+
+
+def _is_set(root: Path, key: str) -> bool:
+    name = {"user.name": "GIT_COMMITTER_NAME", "user.email": "GIT_COMMITTER_EMAIL"}[key]
+    return bool(os.environ.get(name) or (ask_git(root, "config", "--get", key) or "").strip())
+
+
+def lfs_filter(root: Path) -> Settings:
+    """Git LFS as `git lfs install` sets it up, where nobody did: else models would be added as they are."""
+    if ask_git(root, "config", "--get", "filter.lfs.clean") or git_or_none(root, "lfs", "version") is None:
+        return ()
+    return (
+        ("filter.lfs.clean", "git-lfs clean -- %f"),
+        ("filter.lfs.smudge", "git-lfs smudge --skip -- %f"),
+        ("filter.lfs.process", "git-lfs filter-process --skip"),
+        ("filter.lfs.required", "true"),
+    )
+
+
+def catch_up(branch: Branch, base: str, names: Sequence[str]) -> str:
+    """Be on the fetched tip. The rebased commit; empty where it was dropped, and the models are to be fixed
+    anew: they, or a policy, are not what they were when the fix was proven."""
+    tip = commit_of(branch.root, branch.tracking) or ""
+    theirs = changed_between(branch.root, base, tip)
+    if not any(name in names or PurePosixPath(name).name in FILE_NAMES for name in theirs):
+        with git_settings(identity(branch.root)):
+            words = ("--quiet", "--autostash", "--onto", tip, base)
+            if complaint_of(branch.root, "rebase", *words) is None:
+                return commit_of(branch.root, "HEAD") or ""
+        git_or_none(branch.root, "rebase", "--abort")
+    complaint = complaint_of(branch.root, "reset", "--quiet", "--keep", tip)
+    if complaint is not None:
+        raise EnvironmentFault(
+            f"the branch {branch.name} has moved, and its new state can't be checked out: {complaint}",
+            hint="leave no changes in the work tree before mode commit, or commit them first",
+        )
+    return ""

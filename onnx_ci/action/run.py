@@ -1,0 +1,123 @@
+"""One call of the action: what its step asks for, done, and whatever goes wrong as an annotation."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from onnx_ci.action.commit import run_commit
+from onnx_ci.action.inputs import Event, Inputs, read_event, read_inputs, write_outputs
+from onnx_ci.action.judge import judged, refuse_other_checkout
+from onnx_ci.action.push import credentials, git_settings, lfs_filter, ownership
+from onnx_ci.action.tell import Told, report_folder, tell
+from onnx_ci.cli.main import guarded
+from onnx_ci.errors import OnnxCiError, PolicyError, UsageError
+from onnx_ci.repo.git import find_root
+
+STEPS = ("prepare", "install", "run")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`prepare` and `install` stop the job where they fail; `run` leaves that to the last step of the action,
+    so that reports are kept and caches saved before."""
+    given, errors = dict(os.environ), list[OnnxCiError]()
+    code = guarded(lambda: _step(list(arguments)), errors.append)
+    for error in errors:
+        _complain(error, list(arguments), given)
+    if code:
+        write_outputs({"exit-code": str(code), "verdict": str(code)})
+    return 0 if list(arguments) == ["run"] else code
+
+
+def _step(arguments: list[str]) -> int:
+    if len(arguments) != 1 or arguments[0] not in STEPS:
+        raise UsageError(f"found {arguments}, expected one of {', '.join(STEPS)}")
+    inputs, event = read_inputs(os.environ), read_event(os.environ)
+    for name in ("INPUT_TOKEN", "ONNX_CI_JOB_TOKEN"):  # nobody we start needs them
+        os.environ.pop(name, None)
+    if arguments[0] == "run":
+        return _run(inputs, event)
+    from onnx_ci.action import install
+
+    if arguments[0] == "prepare":
+        install.prepare(inputs, event, os.environ)
+    else:
+        install.install(inputs, os.environ)
+    return 0
+
+
+def _run(inputs: Inputs, event: Event) -> int:
+    if inputs.mode == "comment":
+        from onnx_ci.action import comment
+
+        code = comment.run(inputs, event)
+        write_outputs({"exit-code": str(code), "verdict": str(code)})
+        return 0
+
+    run_mode(inputs, event)
+    return 0
+
+
+def _complain(error: OnnxCiError, arguments: list[str], given: dict[str, str]) -> None:
+    """First in the log, which always works; then wherever else somebody may look."""
+
+    def told() -> int:
+        from onnx_ci.action.tell import tell_of
+
+        tell_of(error, " ".join(arguments), given)
+        return 0
+
+    annotate(error)
+    guarded(told, annotate)
+
+
+def annotate(error: OnnxCiError) -> None:
+    """As an annotation, on the line of the policy where it is about that."""
+    from onnx_ci.report.annotations import Annotation
+    from onnx_ci.util.text import one_line
+
+    file, line = (error.file, error.line) if isinstance(error, PolicyError) else ("", 0)
+    message = "\n".join(filter(None, [error.message, error.hint]))
+    shown = Annotation(kind="error", file=file, line=line, title="onnx-ci", message=message)
+    sys.stdout.write(f"{shown}\n")
+    sys.stderr.write(f"onnx-ci: {one_line(error.message)}\n")
+
+
+def run_mode(inputs: Inputs, event: Event) -> None:
+    _give_cache_a_key(event)
+    inputs = _in_its_repository(inputs)
+    here, folder = Path.cwd(), report_folder()
+    root = find_root(here) or here
+    with git_settings(ownership(root)), git_settings(lfs_filter(root)):
+        if find_root(here) is not None:
+            with git_settings(credentials(inputs.token)):
+                refuse_other_checkout(event, root)
+        if inputs.mode == "commit":
+            told = run_commit(inputs, event, here, folder)
+        else:
+            report = judged(inputs.mode, inputs, event)
+            told = Told(report=report, changed=any(outcome.written for outcome in report.outcomes))
+    tell(told, inputs, event, folder)
+
+
+def _in_its_repository(inputs: Inputs) -> Inputs:
+    """With `path` of the checkout the repository is in a folder below: that of the policy or the paths."""
+    here = Path.cwd().resolve()
+    named = [(here / name).resolve() for name in (inputs.policy, *inputs.paths) if name]
+    roots = {find_root(path if path.is_dir() else path.parent) for path in named}
+    root = roots.pop() if len(roots) == 1 else None
+    if find_root(here) is not None or root is None or not root.is_relative_to(here):
+        return inputs
+    os.chdir(root)
+    policy = str(here / inputs.policy) if inputs.policy else ""
+    return replace(inputs, policy=policy, paths=tuple(str(here / name) for name in inputs.paths))
+
+
+def _give_cache_a_key(event: Event) -> None:
+    """Entries are believed if they are signed. Without a secret the repository's name signs them, and only
+    where GitHub itself keeps strangers from writing to the cache that is restored."""
+    if event.trusts_cache and event.repository and os.environ.get("GITHUB_ACTIONS") == "true":
+        os.environ.setdefault("ONNX_CI_CACHE_KEY", f"github-actions:{event.repository}")

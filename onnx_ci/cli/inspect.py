@@ -1,0 +1,223 @@
+"""`onnx-ci info`: what the bytes of a model are."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnx_ci.cli.arguments import PLAIN, add_cache_argument, add_format_arguments, write_each
+from onnx_ci.cli.check import Judging, judge_selection, select_models
+from onnx_ci.errors import ModelError, UsageError
+from onnx_ci.gate.project import Context, context_for, open_context, policy_for
+from onnx_ci.policy.load import matching_rules, rule_for
+from onnx_ci.policy.schema import Rule
+from onnx_ci.repo.select import Wanted
+from onnx_ci.util.sizes import format_percent, format_size
+from onnx_ci.util.text import Style, one_line
+
+if TYPE_CHECKING:
+    from onnx_ci.results import ModelInfo, TensorInfo
+
+
+TOP = 20
+
+
+def add_info_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL")
+    add_format_arguments(parser, PLAIN)
+
+
+def run_info(options: argparse.Namespace) -> int:
+    path = Path(options.model)
+    if not path.exists():
+        raise UsageError(f"there is no file {options.model!r}", hint="usage: onnx-ci info MODEL")
+    from onnx_ci.model.measure import inspect_model
+    from onnx_ci.report.html import render_info
+    from onnx_ci.report.json import dumps
+
+    info = inspect_model(path, options.model)
+    write_each(
+        options.formats,
+        lambda style: "\n".join(_text(info, style)) + "\n",
+        json=lambda: dumps(asdict(info)),
+        html=lambda: render_info(info),
+    )
+    return 0
+
+
+def _text(info: ModelInfo, style: Style) -> Iterator[str]:
+    yield style.paint(one_line(info.path), "bold")
+    yield from _head(info)
+    yield ""
+    yield style.paint("  bytes by type", "bold")
+    for name, size in [*info.types.items(), ("graph, names", info.other_bytes)]:
+        yield f"    {name:<12} {format_size(size):>9}  {size / info.measure.size:6.1%}"
+    if info.duplicate_bytes:
+        share = format_percent(info.duplicate_bytes / info.measure.size)
+        yield f"  {format_size(info.duplicate_bytes)} ({share}) are copies that dedupe would drop"
+    yield ""
+    yield style.paint("  largest tensors", "bold")
+    yield from map(_tensor_line, info.tensors[:TOP])
+    if len(info.tensors) > TOP:
+        yield f"    and {len(info.tensors) - TOP} more (--format json lists all)"
+
+
+def _head(info: ModelInfo) -> Iterator[str]:
+    gzip = f", {format_size(info.measure.gzip)} as gzip" if info.measure.gzip is not None else ""
+    yield f"  {format_size(info.measure.size)} on disk{gzip}, {info.measure.params or 0:,} parameters"
+    producer = one_line(info.producer) or "an unnamed exporter"
+    yield f"  opset {info.opset}, IR {info.ir_version}, {info.nodes:,} nodes, by {producer}"
+    ops = (f"{one_line(op)} {count}" for op, count in list(info.ops.items())[:8])
+    yield f"  most used ops: {', '.join(ops)}"
+    if info.shrunk_by:
+        yield f"  shrunk by onnx-ci with {', '.join(map(one_line, info.shrunk_by))}"
+
+
+def _tensor_line(tensor: TensorInfo) -> str:
+    shape = "x".join(map(str, tensor.shape)) or "scalar"
+    name = one_line(tensor.name) or "(unnamed)"
+    copies = f"  x{tensor.copies}" if tensor.copies > 1 else ""
+    size = f"{format_size(tensor.size):>9} {tensor.share:6.1%}"
+    return f"    {size}  {tensor.dtype:<8} {shape:<16} {name}{copies}"
+
+
+def add_files_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="models, their data files, or folders")
+    parser.add_argument("--all", action="store_true", help="of every model")
+    parser.add_argument("--null", action="store_true", help="end each name with a NUL, for tar and xargs")
+    parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
+
+
+def run_files(options: argparse.Namespace) -> int:
+    """All or nothing: nobody is to pack half a model because the list broke off."""
+    if bool(options.paths) == options.all:
+        raise UsageError("expected PATH or --all, and not both", hint="for example: onnx-ci files --all")
+    context = open_context(options.policy)
+    selection = select_models(context, Wanted(paths=options.paths, everything=options.all))
+    if options.paths and selection.note:
+        raise UsageError(selection.note)
+    files = dict.fromkeys(file for model in selection.models for file in _files(context, model))
+    names = [os.path.relpath(file) for file in files]
+    if not options.null and not all("\n" not in name for name in names):
+        raise UsageError("a file has a line end in its name", hint="onnx-ci files --null")
+    end = b"\0" if options.null else b"\n"
+    sys.stdout.flush()
+    sys.stdout.buffer.write(b"".join(os.fsencode(name) + end for name in names))
+    return 0
+
+
+def _files(context: Context, model: Path) -> list[Path]:
+    """The model and its data, each there and inside the repository. What a rule ignores need be no model."""
+    from onnx_ci.model.load import data_files, open_model, opened_files
+
+    try:
+        with open_model(model, root=context.root) as opened:
+            names, there = data_files(opened.proto), set(opened_files(opened))
+    except ModelError:
+        if not _is_ignored(context, model):
+            raise
+        return [model]
+    for name in names:
+        if name not in there:
+            raise ModelError(
+                f"{os.path.relpath(model)}: {name!r} belongs to it, and is missing or not what it should be",
+                hint="restore it: git checkout; git lfs pull; or dvc pull",
+            )
+    return [model, *(model.parent / name for name in names)]
+
+
+def _is_ignored(context: Context, model: Path) -> bool:
+    ruled = context_for(context, policy_for(context, model.parent))
+    inside = model.is_relative_to(ruled.folder)
+    rule = rule_for(ruled.policy, model.relative_to(ruled.folder).as_posix()) if inside else None
+    return rule is not None and rule.ignore
+
+
+def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="a model")
+    parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
+    add_cache_argument(parser)
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    context = open_context(options.policy)
+    selection = select_models(context, Wanted(paths=(options.path,)))
+    style = Style.of(sys.stdout)
+    for path in selection.models:
+        _write(style.paint(one_line(_name(context, path)), "bold"))
+        for line in _rules(context_for(context, policy_for(context, path.parent)), path):
+            _write(line)
+    from onnx_ci.report.text import render_outcome, verdict_word
+
+    report = judge_selection("check", context, selection, Judging(cache=options.cache))
+    for outcome in report.outcomes:
+        _write("")
+        sys.stdout.write(render_outcome(outcome, style, title=f"what a check says: {verdict_word(outcome)}"))
+    return 0
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def _name(context: Context, path: Path) -> str:
+    inside = path.is_relative_to(context.folder)
+    return path.relative_to(context.folder).as_posix() if inside else str(path)
+
+
+def _rules(context: Context, path: Path) -> Iterator[str]:
+    file = context.policy.file
+    rules = matching_rules(context.policy, _name(context, path))
+    if not rules:
+        said = {"error": "which is an error", "warning": "which is a warning"}
+        meant = said.get(context.policy.unmatched, "and that is allowed")
+        yield f"  no rule of {file} matches it, so it is not checked, {meant} (unmatched)"
+        return
+    for rule in rules[:-1]:
+        yield f"  {file}:{rule.line}: {rule.pattern!r} matches too, but a later rule wins"
+    yield f"  {file}:{rules[-1].line}: {rules[-1].pattern!r} is the rule (the last match wins)"
+    yield from _described(rules[-1])
+
+
+def _described(rule: Rule) -> Iterator[str]:
+    if rule.ignore:
+        yield "    ignore: true, so it is not checked"
+        return
+    for item in fields(rule.budget):
+        value = getattr(rule.budget, item.name)
+        if value is not None:
+            yield f"    budget {item.name}: {_limit(item.name, value)}"
+    methods = (f"{m.name} {dict(m.options)}" if m.options else m.name for m in rule.methods)
+    yield f"    methods, mildest first: {', '.join(methods) or 'none'}"
+    yield f"    shrink: {rule.mode} ({MODES[rule.mode]})"
+    given = ((item.name, getattr(rule.tolerance, item.name)) for item in fields(rule.tolerance))
+    yield f"    tolerance, all must hold: {', '.join(f'{n} {v}' for n, v in given if v not in (None, False))}"
+    source = f"samples {', '.join(rule.inputs.samples)}" if rule.inputs.samples else "derived from the graph"
+    yield f"    inputs: {source}"
+    if rule.runtimes:
+        yield f"    onnxruntime: the installed one, and {', '.join(rule.runtimes)}"
+    if rule.libraries:
+        yield f"    libraries of operators: {', '.join(rule.libraries)}"
+    if rule.only_new:
+        yield "    only_new: what is wrong with a model that did not change is a warning"
+    yield f"    savings under {rule.minimum_gain:.1%} are left alone; severity {rule.severity}"
+
+
+def _limit(name: str, value: float) -> str:
+    if name == "params":
+        return f"{value:,}"
+    if name in ("growth", "latency"):
+        return format_percent(value)
+    return f"{format_size(int(value))} ({value:,} bytes)"
+
+
+MODES = {
+    "to-budget": "exact methods always, approximate ones only as far as the budget needs",
+    "smallest": "the smallest candidate within tolerance",
+    "exact-only": "no approximate method",
+}

@@ -1,0 +1,228 @@
+"""The command line: finds the command, runs it, and turns whatever happens into an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from onnx_ci.errors import OnnxCiError, UsageError
+from onnx_ci.util.text import one_line
+from onnx_ci.version import __version__
+
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    Complain = Callable[[OnnxCiError], None]
+    from typing import NoReturn
+
+
+INTERRUPTED = "interrupted; no model was left half written"
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal that asks us to end; whatever cleans up after Ctrl-C does so after this."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end us as Ctrl-C does; where they are ignored, as under nohup, they stay so."""
+
+    def stop(number: int, _: object) -> None:
+        for each in ours:  # once is enough: cleaning up is not to be cut short
+            signal.signal(each, signal.SIG_IGN)
+        raise Stopped(number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []  # only the main thread may
+    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def guarded(work: Callable[[], int], complain: Complain) -> int:
+    """Run something; everything it raises ends here."""
+    _open_closed_streams()
+    try:
+        with _stopped_by_signals():
+            return work()
+    except OnnxCiError as error:
+        complain(error)
+        return error.exit_code
+    except Stopped as stop:
+        complain(OnnxCiError(INTERRUPTED))
+        return 128 + stop.number
+    except KeyboardInterrupt:
+        complain(OnnxCiError(INTERRUPTED))
+        return 130
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        hint = "check the disk, the folder and its permissions"
+        complain(OnnxCiError(f"{error.strerror or error}{where}", hint=hint))
+        return 3
+    except Exception as error:  # noqa: BLE001 - the one place: a bug of ours must not look like a verdict
+        from onnx_ci.util.crash import keep_traceback
+
+        message, hint = keep_traceback(error)
+        complain(OnnxCiError(f"{message}; the run ended there", hint=hint))
+        return 4
+
+
+def _open_closed_streams() -> None:
+    """Whoever started us may have closed them (`2>&-`). Nothing else may get their numbers: what a process of
+    ours prints would go there."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w", encoding="utf-8"))
+
+
+# Each command is a module of entry.commands, loaded only when it is called.
+COMMANDS = {
+    "check": "look at changed models, change nothing; exit 1 if a rule is broken",
+    "fix": "shrink models in place, each only after its outputs were verified",
+    "shrink": "shrink one model to a new file, without a policy or by its rule",
+    "restore": "external data back into one file; --original: the model before it was shrunk",
+    "embed": "write a model as a C array",
+    "compare": "run two models side by side: outputs, size, parameters, latency",
+    "samples": "write the inputs that would be made up for a model, to start from",
+    "info": "what the bytes of a model are: tensors, types, duplicates",
+    "files": "list every file that belongs to models: themselves and all their data",
+    "init": "write a policy from the models found",
+    "ratchet": "lower budgets to what the models weigh now; never raise one",
+    "plan": "spread a run over several CI jobs",
+    "merge": "make one report and one verdict of several JSON reports",
+    "explain": "which rule holds for a model, why, and what would be done",
+    "methods": "list the methods and their options",
+    "schema": "print the JSON schema of the policy file",
+    "cmake-dir": "print the folder of the CMake module",
+    "demo": "see it work on a small bloated model in a scratch repository",
+}
+
+
+def run() -> NoReturn:
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """One call of the program. Everything it raises ends here."""
+    return guarded(lambda: _dispatch(list(map(_named_like_an_option, arguments))), _complain)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        sys.stdout.write(_help())
+        return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
+        sys.stdout.write(f"onnx-ci {__version__}\n")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        raise UsageError(*_unknown(name))
+    import argparse
+
+    module = importlib.import_module(f"onnx_ci.entry.commands.{name.replace('-', '_')}")
+    parser = argparse.ArgumentParser(
+        prog=f"onnx-ci {name}",
+        description=COMMANDS[name],
+        allow_abbrev=False,
+        # A width of its own: asking for the terminal's loads shutil and five compressors.
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+    )
+    module.add_arguments(parser)
+    try:
+        options = parser.parse_args(arguments[1:])
+    except SystemExit as done:
+        return int(done.code or 0)
+    return int(module.run(options))
+
+
+def _unknown(name: str) -> tuple[str]:
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, 1)
+    guess = f"; did you mean {near[0]!r}?" if near else ""
+    return (f"there is no command {name!r}{guess}\n  commands: {', '.join(COMMANDS)}",)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "onnx-ci keeps the ONNX models in a repository small and correct.",
+            "",
+            "usage: onnx-ci COMMAND [options]   (onnx-ci COMMAND --help tells more)",
+            "",
+            *lines,
+            "",
+            "exit: 0 all well, 1 a rule is broken, 2 usage or policy, 3 environment, 4 a bug in onnx-ci;",
+            "130, 143, 129: stopped by Ctrl-C, SIGTERM, SIGHUP",
+            "",
+        ]
+    )
+
+
+def _complain(error: OnnxCiError) -> None:
+    from onnx_ci.util.text import Style, complaint
+
+    mark = Style.of(sys.stderr).paint("onnx-ci:", "red")
+    try:
+        sys.stderr.write(f"{mark} {complaint(error.message, error.hint)}\n")
+        sys.stderr.flush()
+    except OSError:
+        # Nobody reads it any more; the exit code says as much.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def _named_like_an_option(argument: str) -> str:
+    """A hook passes file names as they are, `-x.onnx` too."""
+    is_file = (
+        argument.startswith("-") and argument.lower().endswith((".onnx", "data")) and Path(argument).exists()
+    )
+    return f"./{argument}" if is_file else argument
+
+
+WIDTH = 20
+QUIET_SECONDS = 0.5  # short work needs no bar
+
+
+class ProgressLine:
+    """Draws over itself on standard error; `clear` leaves no trace."""
+
+    def __init__(self) -> None:
+        self.enabled = sys.stderr.isatty()
+        self.began = time.monotonic()
+        self.lock = threading.Lock()
+        self.drawn = False
+
+    def __call__(self, done: int, total: int, name: str, doing: str) -> None:
+        if not self.enabled or time.monotonic() - self.began < QUIET_SECONDS:
+            return
+        filled = WIDTH * done // max(total, 1)
+        bar = "#" * filled + "-" * (WIDTH - filled)
+        with self.lock:
+            sys.stderr.write(f"\r\x1b[K[{bar}] {done}/{total} {one_line(name)}: {one_line(doing)}"[:200])
+            sys.stderr.flush()
+            self.drawn = True
+
+    def clear(self) -> None:
+        if self.drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,210 @@
+"""`onnx-ci init`: write a policy from the models that are there."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, fields
+from functools import cache
+from pathlib import Path
+
+from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
+from onnx_ci.gate.project import Context, open_context, policy_for
+from onnx_ci.methods.catalogue import METHODS, Catalogue, Method
+from onnx_ci.model.load import read_skeleton
+from onnx_ci.model.measure import compressed_size, parameters
+from onnx_ci.policy.edit import Holder, Lowered, lower, starter_policy, with_rules
+from onnx_ci.policy.load import FILE_NAMES, group_members, rule_for
+from onnx_ci.policy.schema import Policy
+from onnx_ci.repo.content import Part, Sources
+from onnx_ci.repo.git import find_root
+from onnx_ci.repo.select import all_models
+from onnx_ci.util.files import whole
+from onnx_ci.util.sizes import format_size
+from onnx_ci.util.text import one_line
+
+
+def add_init_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ratchet",
+        action="store_true",
+        help="a rule a model, at its size to the byte; then: onnx-ci ratchet",
+    )
+    parser.add_argument("--force", action="store_true", help="replace a policy file that is already there")
+
+
+def run_init(options: argparse.Namespace) -> int:
+    repository = find_root(Path.cwd())
+    folder = repository or Path.cwd()
+    target = folder / FILE_NAMES[0]
+    existing = next((folder / name for name in FILE_NAMES if (folder / name).exists()), None)
+    if existing is not None and not options.force:
+        instead = "onnx-ci ratchet" if options.ratchet else "onnx-ci init --force"
+        raise UsageError(f"{existing.name} is already there", hint=f"edit it, or run: {instead}")
+    found = all_models(folder, repository)
+    with Sources(folder) as sources:  # of what is not here, the size that its pointer names
+        models = [(path.relative_to(folder).as_posix(), sources.of(path).size) for path in found]
+    try:
+        (existing or target).write_text(starter_policy(models, exact=options.ratchet), encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentFault(f"{target.name} could not be written: {error.strerror}") from None
+    sys.stdout.write(f"wrote {(existing or target).name} for {len(models)} models\n")
+    sys.stdout.write("next: read it, then run: onnx-ci check --all\n")
+    return 0
+
+
+def add_ratchet_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
+
+
+def run_ratchet(options: argparse.Namespace) -> int:
+    context = open_context(options.policy)
+    path = context.policy_path
+    if path is None:
+        raise UsageError("there is no policy to lower budgets in", hint="run: onnx-ci init --ratchet")
+    data = path.read_bytes()
+    with Sources(context.root) as sources:
+        present = Present(context, sources)
+        text, lowered = lower(data.decode("utf-8-sig"), present.value, Catalogue())
+        uncovered = present.uncovered()
+    added = with_rules(text, uncovered, Catalogue()) if uncovered else None
+    if lowered or added:
+        _write(path, data[:3] if data.startswith(b"\xef\xbb\xbf") else b"", added or text)
+    name = one_line(context.checked.file)
+    for line in (*_changes(name, lowered), *_additions(name, uncovered, done=added is not None)):
+        sys.stdout.write(f"{line}\n")
+    return 0
+
+
+def _changes(name: str, lowered: Sequence[Lowered]) -> Iterator[str]:
+    yield from (f"{name}:{change.line}: {_said(change)}" for change in lowered)
+    if not lowered:
+        yield f"{name}: no budget is above what the models weigh now"
+
+
+def _additions(name: str, models: Sequence[tuple[str, int]], *, done: bool) -> Iterator[str]:
+    for path, size in models:
+        said = f"a rule for {one_line(path)}, at {format_size(size)}"
+        yield f"{name}: {'added' if done else 'could not add'} {said}{'' if done else ': add it by hand'}"
+
+
+def _said(change: Lowered) -> str:
+    if change.key == "params":
+        return f"params {change.before:,} -> {change.after:,}"
+    return (
+        f"{change.key} {format_size(change.before)} -> {format_size(change.after)} ({change.after:,} bytes)"
+    )
+
+
+def _write(path: Path, mark: bytes, text: str) -> None:
+    """In one step: a policy that is half written would stop everybody."""
+    with whole(path) as temporary:
+        temporary.write_bytes(mark + text.encode())
+        temporary.chmod(path.stat().st_mode)
+
+
+class Present:
+    """What the models weigh now, by the rule or group that a budget holds for."""
+
+    def __init__(self, context: Context, sources: Sources) -> None:
+        self.sources = sources
+        self.policy: Policy = context.policy
+        found = (
+            path for path in all_models(context.folder, context.repository) if self._is_ruled(context, path)
+        )
+        self.models = {path.relative_to(context.folder).as_posix(): path for path in found}
+        self.measured = cache(self._measured)
+
+    @staticmethod
+    def _is_ruled(context: Context, path: Path) -> bool:
+        return policy_for(context, path.parent) == context.policy_path
+
+    def uncovered(self) -> list[tuple[str, int]]:
+        """Models that no rule matches, with what they weigh: nothing would stop them from growing."""
+        names = [name for name in self.models if rule_for(self.policy, name) is None]
+        sizes = {name: self.measured("size", self.models[name]) for name in names}
+        return [(name, size) for name, size in sizes.items() if size]
+
+    def value(self, holder: Holder, key: str) -> int | None:
+        section, number = holder
+        if section == "groups":
+            members = group_members(self.policy.groups[number], self.models)
+            return self._together(key, [self.models[name] for name in members])
+        rule = self.policy.rules[number]
+        names = [name for name in self.models if rule_for(self.policy, name) is rule and not rule.ignore]
+        values = [self.measured(key, self.models[name]) for name in names]
+        known = [value for value in values if value is not None]
+        return max(known, default=0) if len(known) == len(values) else None
+
+    def _together(self, key: str, members: list[Path]) -> int | None:
+        if key == "params":
+            return None
+        parts = {part.path: part for path in members for part in self.sources.of(path).parts}
+        sizes = [_size(key, part) for part in parts.values()]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if len(known) == len(sizes) else None
+
+    def _measured(self, key: str, path: Path) -> int | None:
+        if key != "params":
+            return self._together(key, [path])
+        source = self.sources.of(path)
+        if source.absent:
+            return None
+        try:
+            return parameters(read_skeleton(source.path))
+        except ModelError:
+            return None
+
+
+def _size(key: str, part: Part) -> int | None:
+    """None where it can't be known: data that is missing weighs nothing only today."""
+    if part.content is not None and not part.content.is_file():
+        return None
+    if key == "size":
+        return part.size
+    return compressed_size(key, [part.content]) if part.content else None
+
+
+def add_methods_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run_methods(options: argparse.Namespace) -> int:
+    if options.format == "json":
+        from onnx_ci.report.json import dumps
+
+        sys.stdout.write(dumps({"methods": [_described(method) for method in METHODS]}))
+        return 0
+    width = max(len(method.name) for method in METHODS)
+    for method in METHODS:
+        sys.stdout.write(f"{method.name:<{width}}  {method.fidelity:<14}  {method.summary}\n")
+        for name, default in _options(method).items():
+            sys.stdout.write(f"{'':<{width}}                  {name}: {default}\n")
+    return 0
+
+
+def _described(method: Method) -> dict[str, object]:
+    return {
+        "name": method.name,
+        "fidelity": method.fidelity,
+        "summary": method.summary,
+        "options": _options(method),
+    }
+
+
+def _options(method: Method) -> dict[str, object]:
+    return {item.name: item.default for item in fields(method.option_class) if item.default is not MISSING}
+
+
+def add_schema_arguments(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def run_schema(_: argparse.Namespace) -> int:
+    from onnx_ci.methods.catalogue import option_schemas
+    from onnx_ci.policy.fields import json_schema
+    from onnx_ci.report.json import dumps
+
+    sys.stdout.write(dumps(json_schema(option_schemas())))
+    return 0

@@ -1,0 +1,86 @@
+"""`onnx-ci plan`: spread a run over several CI jobs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnx_ci.cli.arguments import add_format_arguments, write_each, write_run
+from onnx_ci.cli.check import add_selection_arguments, select_asked
+from onnx_ci.gate.project import open_context
+from onnx_ci.gate.run import relative
+from onnx_ci.report.text import counted
+from onnx_ci.util.sizes import format_size
+from onnx_ci.util.text import one_line
+
+if TYPE_CHECKING:
+    from onnx_ci.gate.shards import Parts
+
+
+FORMATS = ("text", "json", "github-matrix")
+
+
+def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shards", type=_count, required=True, metavar="N", help="at most so many jobs")
+    add_selection_arguments(parser)
+    add_format_arguments(parser, FORMATS)
+
+
+def _count(text: str) -> int:
+    from onnx_ci.gate.shards import MOST
+
+    if not text.isdigit() or not 1 <= int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {MOST}, found {text!r}")
+    return int(text)
+
+
+def run_plan(options: argparse.Namespace) -> int:
+    from onnx_ci.gate.shards import Parts
+
+    context = open_context(options.policy)
+    selection = select_asked(context, options)
+    parts = Parts(context, selection, options.shards)
+    filled = sum(map(bool, parts.parts))
+    if filled < options.shards:  # no job for nothing, and one at least: a matrix can't be empty
+        parts = Parts(context, selection, max(1, filled))
+    shards = [_described(parts, index, context.root) for index in range(1, parts.count + 1)]
+    matrix = {"include": [{"shard": shard["shard"]} for shard in shards]}
+    write_each(
+        options.formats,
+        lambda _: "".join(f"{line}\n" for line in _text(shards)),
+        **{
+            "json": lambda: json.dumps({"version": 1, "shards": shards}, indent=2) + "\n",
+            "github-matrix": lambda: json.dumps(matrix, separators=(",", ":")) + "\n",
+        },
+    )
+    return 0
+
+
+def _described(parts: Parts, index: int, root: Path) -> dict[str, Any]:
+    return {
+        "shard": str(parts.shard(index)),
+        "size": parts.size(index),
+        "models": [relative(path, root) for path in parts.models(index)],
+    }
+
+
+def _text(shards: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for shard in shards:
+        yield f"{shard['shard']}  {counted(len(shard['models']), 'model')}, {format_size(shard['size'])}"
+        yield from (f"  {one_line(name)}" for name in shard["models"])
+
+
+def add_merge_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("reports", nargs="+", metavar="REPORT", help="written with --format json")
+    add_format_arguments(parser)
+
+
+def run_merge(options: argparse.Namespace) -> int:
+    from onnx_ci.report.read import merged, read_report
+
+    report = merged([(name, read_report(Path(name), name)) for name in options.reports])
+    write_run(report, options)
+    return report.exit_code

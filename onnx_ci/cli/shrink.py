@@ -1,0 +1,277 @@
+"""`onnx-ci shrink`: one model to a new file, without a policy, or by the rule that one has for it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from onnx_ci.cli.arguments import (
+    add_cache_argument,
+    add_format_arguments,
+    add_library_argument,
+    add_runtime_argument,
+    read_budget,
+    read_dims,
+    read_libraries,
+    read_methods,
+    read_runtimes,
+    read_samples,
+    read_tolerance,
+    write_outcome,
+    write_run,
+)
+from onnx_ci.errors import EnvironmentFault, ModelError, OnnxCiError, UsageError
+from onnx_ci.gate.single import Request
+from onnx_ci.model.load import own_data
+from onnx_ci.model.replace import data_of
+from onnx_ci.model.store import BackgroundHash
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS
+from onnx_ci.results import Outcome
+from onnx_ci.util.files import whole
+
+
+def add_shrink_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="IN", help="the model to shrink; it is left as it is")
+    parser.add_argument("target", metavar="OUT", help="the file to write")
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="do what its rule for IN says, as a build does, and copy IN if it is right",
+    )
+    parser.add_argument(
+        "--depfile", metavar="FILE", help="write which files OUT was made from, for Make, Ninja and CMake"
+    )
+    parser.add_argument(
+        "--methods",
+        default="",
+        metavar="a,b",
+        help="methods, mildest first, options after colons: dedupe,int8-weights:min_elements=4096"
+        " (default: the exact ones; with --budget those that encode weights too)",
+    )
+    parser.add_argument("--budget", metavar="SIZE", help="no more loss than this size needs: 25MB")
+    parser.add_argument("--tolerance", metavar="T", help="cosine=0.999,max_abs=1e-2 (default: cosine=0.999)")
+    parser.add_argument(
+        "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
+    )
+    parser.add_argument("--dims", metavar="D", help="sizes of symbolic dims: batch=1,sequence=64")
+    parser.add_argument(
+        "--plan-seconds",
+        type=_seconds,
+        default=PLAN_SECONDS,
+        metavar="S",
+        help="how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
+    )
+    add_library_argument(parser)
+    add_runtime_argument(parser)
+    parser.add_argument("--no-verify", action="store_true", help="write without running the models")
+    add_cache_argument(parser)
+    add_format_arguments(parser)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds from 0, found {text!r}")
+    return seconds
+
+
+def run_shrink(options: argparse.Namespace) -> int:
+    source, target = Path(options.source), Path(options.target)
+    if not source.exists():
+        raise UsageError(f"there is no file {options.source!r}", hint="usage: onnx-ci shrink IN OUT")
+    _check_other_files(options, source, target)
+    return _by_rule(options, source, target) if options.policy else _as_asked(options, source, target)
+
+
+def _check_other_files(options: argparse.Namespace, source: Path, target: Path) -> None:
+    """Before any work is done, and before OUT is there: a build takes an OUT without depfile for current."""
+    written = {f"--format {name} --output": Path(output) for name, output in options.formats if output}
+    if options.depfile:
+        written["--depfile"] = Path(options.depfile)
+        check_depfile(Path(options.depfile), options.target, source)
+    if written or options.policy:
+        refuse_same(written, source, target, Path(options.policy) if options.policy else None)
+
+
+def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
+    if options.no_verify and options.runtimes:
+        told = "--no-verify and --runtime can't be given together: nothing would be run in them"
+        raise UsageError(told, hint="leave one of them out")
+    request = Request(
+        source=source,
+        target=target,
+        methods=read_methods(options.methods),
+        budget=read_budget(options.budget) if options.budget else None,
+        tolerance=read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
+        samples=read_samples(options.samples),
+        dims=read_dims(options.dims or ""),
+        verify=not options.no_verify,
+        plan_seconds=options.plan_seconds,
+        cache=options.cache,
+        runtimes=read_runtimes(options.runtimes),
+        libraries=read_libraries(options.libraries),
+    )
+    # Hashing a large file takes as long as loading all the rest: let them run side by side.
+    hashing = BackgroundHash(source) if request.identify else None
+
+    outcome = in_flags(_shrink(request, hashing), options.samples)
+    write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
+    if any(finding.severity == "error" for finding in outcome.findings):
+        return 1
+    if options.depfile:
+        from onnx_ci.gate.single import home_of, inputs_from
+        from onnx_ci.inputs.sample_paths import sample_files
+
+        samples = sample_files(inputs_from(options.samples).samples, home_of(source))
+        _write_depfile(options, [*samples, *map(Path, options.libraries)])
+    return 0
+
+
+def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
+    both = {"runtimes": "runtime", "libraries": "library"}
+    for name in ("methods", "budget", "tolerance", "samples", "dims", "no_verify", *both):
+        if getattr(options, name):
+            told = f"--{both.get(name, name).replace('_', '-')} and --policy can't be given together"
+            raise UsageError(told, hint="say it in the rule, or leave --policy out")
+    from onnx_ci.build.package import ByRule
+
+    work = ByRule(source, target, options.policy)
+    report = work.run(cache=options.cache)
+    if any(name == "json" for name, _ in options.formats):
+        write_outcome(report.outcomes[0], options, title=f"{options.source} -> {options.target}")
+    else:
+        write_run(report, options)
+    if options.depfile and not report.exit_code:
+        _write_depfile(options, [work.policy, *work.samples()])
+    return report.exit_code
+
+
+def _write_depfile(options: argparse.Namespace, more: Sequence[Path]) -> None:
+    """Names as they were given: relative ones are relative to here, where the build runs."""
+
+    from onnx_ci.model.replace import data_of
+
+    source = Path(options.source)
+    data = [source.parent / name for name in data_of(source)]
+    try:
+        write_depfile(Path(options.depfile), options.target, [source, *data, *more])
+    except OnnxCiError:
+        Path(options.target).unlink()  # with it and no depfile the next build would have nothing to do
+        raise
+
+
+def _shrink(request: Request, hashing: BackgroundHash | None) -> Outcome:
+    from onnx_ci.cli.main import ProgressLine
+    from onnx_ci.gate.single import shrink_file
+
+    progress = ProgressLine()
+    try:
+        return shrink_file(request, lambda doing: progress(0, 1, str(request.source), doing), hashing)
+    finally:
+        progress.clear()
+
+
+def refuse_same(written: Mapping[str, Path], source: Path, target: Path, policy: Path | None) -> None:
+    """`written` are the other files to write, by the option that names each."""
+    needed = {"the model": source, **{f"data of {source}": file for file in _data(source)}}
+    if policy is not None:
+        needed["the policy"] = policy
+        _refuse("OUT", target, {"the policy": policy})
+    made = {"OUT": target, "the data of OUT": target.with_name(own_data(target))}
+    earlier: dict[str, Path] = {}
+    for option, path in written.items():
+        _refuse(option, path, {**needed, **made, **earlier})
+        earlier[f"the file of {option}"] = path
+
+
+def _refuse(option: str, path: Path, others: Mapping[str, Path]) -> None:
+    for what, other in others.items():
+        linked = path.exists() and other.exists() and path.samefile(other)
+        if linked or path.resolve() == other.resolve():
+            raise UsageError(f"{option} {path} is {what}, which it would replace", hint="name another file")
+
+
+def _data(source: Path) -> list[Path]:
+    try:
+        return [source.parent / name for name in data_of(source)]
+    except ModelError:
+        return []  # what is wrong with it is said later
+
+
+UNWRITABLE_NAMES = {"\n": "a line break", "\r": "a line break", "\t": "a tab"}
+# They make a rule, a command, a variable or a pattern of a line; no way to write them is read by all.
+UNWRITABLE = {*UNWRITABLE_NAMES, *":;=%|"}
+
+
+def write_depfile(depfile: Path, target: str, needed: Iterable[Path | str]) -> None:
+    """Every needed file gets an empty rule as well: one that is gone tomorrow then means "build again"."""
+    names = [_escaped(os.fspath(path)) for path in dict.fromkeys(needed)]
+    lines = [f"{_escaped(target)}: \\\n  " + " \\\n  ".join(names), *(f"{name}:" for name in names), ""]
+    with whole(depfile) as temporary:
+        temporary.write_bytes(os.fsencode("\n".join(lines)))
+
+
+def check_depfile(depfile: Path, *named: str | Path) -> None:
+    """Whether it can be written, as far as that can be told before."""
+    for name in named:
+        _escaped(os.fspath(name))
+    if depfile.is_dir() or not depfile.parent.is_dir():
+        what = "it is a folder" if depfile.is_dir() else "its folder does not exist"
+        raise EnvironmentFault(f"the depfile {str(depfile)!r} can't be written: {what}")
+
+
+def _escaped(path: str) -> str:
+    _, rest = os.path.splitdrive(path)
+    if odd := sorted(set(rest) & UNWRITABLE):
+        told = " and ".join(UNWRITABLE_NAMES.get(character, repr(character)) for character in odd)
+        raise UsageError(
+            f"{path!r} has {told} in it, which Make would read otherwise in a dependency file",
+            hint="give the file or its folder another name, or leave --depfile out",
+        )
+    for character, written in (("$", "$$"), ("#", "\\#"), (" ", "\\ ")):
+        path = path.replace(character, written)
+    return path
+
+
+# Each is said in one place of the gate; what is no flag stays as it is, for a policy has it.
+_FLAGS = (
+    (r"inputs: \{samples: \[\.\.\.\]\}", "--samples F.npz"),
+    (r"inputs: \{dims: \{NAME: SIZE\}\}", "--dims NAME=SIZE"),
+    (r"inputs\.samples\b", "--samples"),
+    (r"tolerance: \{(\w+): ([^,{}]+)\}", r"--tolerance \1=\2"),
+    (r" in the rule \(for example methods: \[([\w-]+), ([\w-]+), ([\w-]+)\]\)", r" (--methods \1,\2,\3)"),
+    (r",? or accept this content with an override", ""),
+    (r"loosen the tolerance", "loosen the --tolerance"),
+    (r"raise the budget", "raise the --budget"),
+)
+
+
+def in_flags(outcome: Outcome, samples: Iterable[str]) -> Outcome:
+    """The outcome as `compare` and `shrink` tell it: flags in hints, samples called as they were."""
+    given = tuple(samples)
+    found = outcome.verification
+    verification = replace(found, reason=_as_given(found.reason, given), hint=_flagged(found.hint))
+    findings = (
+        replace(finding, message=_as_given(finding.message, given), hint=_flagged(finding.hint))
+        for finding in outcome.findings
+    )
+    return replace(outcome, verification=verification, findings=tuple(findings))
+
+
+def _flagged(hint: str) -> str:
+    for words, flag in _FLAGS:
+        hint = re.sub(words, flag, hint)
+    return hint
+
+
+def _as_given(text: str, samples: Iterable[str]) -> str:
+    for sample in samples:
+        text = text.replace(str(Path(sample).absolute()), sample)
+    return text

@@ -1,0 +1,133 @@
+"""Budgets over several models together: who belongs to one, what they take, what each may still take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx_ci.model.measure import compressed_size
+from onnx_ci.policy.load import group_members, rule_for
+from onnx_ci.policy.schema import Group, Policy
+from onnx_ci.repo.content import Part, Sources
+from onnx_ci.results import GroupSize
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """The groups of a policy that a run has to do with: those of which a member is judged."""
+
+    policy: Policy
+    judged: Mapping[str, Path]  # by name, relative to the policy
+    everything: Callable[[], Mapping[str, Path]]
+    sources: Sources
+
+    def totals(self) -> dict[tuple[Group, str], int]:
+        """What the groups take now, by measure."""
+        return {
+            (group, name): self._total(name, members.values())
+            for group, members in self._concerned()
+            for name in group.budget.size_like
+        }
+
+    def sizes(self, before: Mapping[tuple[Group, str], int]) -> Iterator[GroupSize]:
+        """What they take now, against their budgets; `before` is what they took when the run began."""
+        for group, members in self._concerned():
+            for name, limit in group.budget.size_like.items():
+                after = self._total(name, members.values())
+                yield GroupSize(
+                    name=group.name,
+                    policy=self.policy.file,
+                    line=group.line,
+                    measure=name,
+                    limit=limit,
+                    members=len(members),
+                    before=before.get((group, name), after),
+                    after=after,
+                )
+
+    def dependent(self) -> Iterator[list[Path]]:
+        """Judged models of which one's share depends on the others': those of a group that is too large."""
+        for group, members in self._concerned():
+            limit = group.budget.size
+            if limit is not None and self._total("size", members.values()) > limit:
+                yield [path for name, path in members.items() if name in self.judged]
+
+    def targets(self, size_of: Callable[[Path], int]) -> dict[Path, int]:
+        """What members under to-budget may take so that their group fits. `size_of` tells what becomes of a
+        judged model by its own rule. What is too much is taken from each in proportion to its size."""
+        found: dict[Path, int] = {}
+        for group, members in self._concerned():
+            limit = group.budget.size
+            if limit is None or self._total("size", members.values()) <= limit:
+                continue
+            sizes = {
+                path: size_of(path) if name in self.judged else self.sources.of(path).size
+                for name, path in members.items()
+            }
+            flexible = [path for name, path in members.items() if self._gives(name)]
+            total = sum(sizes[path] for path in flexible)
+            share = (limit - (sum(sizes.values()) - total)) / max(1, total)
+            if 0 < share < 1:
+                judged = [path for path in flexible if path in self.judged.values()]
+                found.update({p: min(int(sizes[p] * share), found.get(p, sizes[p])) for p in judged})
+        return found
+
+    def _gives(self, name: str) -> bool:
+        rule = rule_for(self.policy, name)
+        return rule is not None and not rule.ignore and rule.mode == "to-budget"
+
+    def _concerned(self) -> Iterator[tuple[Group, dict[str, Path]]]:
+        for group in self.policy.groups:
+            everything = self.everything()
+            members = group_members(group, tuple(everything))
+            if self.judged.keys() & set(members):
+                yield group, {name: everything[name] for name in members}
+
+    def _total(self, name: str, members: Iterable[Path]) -> int:
+        # Data that two models share counts once.
+        parts = {part.path: part for path in members for part in self.sources.of(path).parts}.values()
+        return sum(_stored(name, part) for part in parts)
+
+
+def _stored(name: str, part: Part) -> int:
+    """The size of one file, as it is or compressed; of what is not here the size its pointer names."""
+    here = part.content is not None and part.content.is_file()
+    return compressed_size(name, [part.content]) if name != "size" and here and part.content else part.size
+
+
+# What a model costs whatever its size, in bytes: two hundred small ones are no small matter.
+EACH = 5_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """Models that have to be judged together; most often one."""
+
+    names: tuple[str, ...]
+    size: int
+
+    @property
+    def cost(self) -> int:
+        return self.size + EACH * len(self.names)
+
+
+def joined(sizes: Mapping[str, int], bound: Iterable[Sequence[str]]) -> Iterator[Unit]:
+    """Units of the models in `sizes`; those of each sequence in `bound` are in one."""
+    together = {name: {name} for name in sizes}
+    for names in bound:
+        merged = set().union(*(together[name] for name in names))
+        together.update(dict.fromkeys(merged, merged))
+    for names in sorted({tuple(sorted(unit)) for unit in together.values()}):
+        yield Unit(names=names, size=sum(sizes[name] for name in names))
+
+
+def split(units: Iterable[Unit], count: int) -> list[list[Unit]]:
+    """As even as the largest first, each to whoever has least, makes it; the same for any order of units."""
+    parts: list[list[Unit]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for unit in sorted(units, key=lambda unit: (-unit.cost, unit.names)):
+        lightest = loads.index(min(loads))
+        parts[lightest].append(unit)
+        loads[lightest] += unit.cost
+    return parts

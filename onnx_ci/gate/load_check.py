@@ -1,0 +1,272 @@
+"""A model that nothing is done to is loaded and run once all the same: whether it works, and how far its
+outputs are from those that it had in the commit it is compared with."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from onnx_ci.errors import ModelError
+from onnx_ci.gate.attempts import Workbench
+from onnx_ci.gate.cache import key_for, load, plain, read, run_identity, save, untouched
+from onnx_ci.model.graph import bodies, opset, tensors
+from onnx_ci.model.load import open_model
+from onnx_ci.model.measure import measure
+from onnx_ci.model.model import Model, clear_values
+from onnx_ci.model.proto import ModelProto
+from onnx_ci.model.store import BackgroundHash
+from onnx_ci.policy.schema import Tolerance
+from onnx_ci.results import Finding, Verification
+
+if TYPE_CHECKING:
+    from onnx_ci.sandbox.runner import RunFailed, Runner
+    from onnx_ci.verify.prove import Prover
+
+
+# "loaded": no inputs were found that run it. "elsewhere": this onnxruntime lacks what it needs, others may
+# have it. "broken": no onnxruntime would take it. "ran out": it crashed, or went past its limits.
+State = Literal["ran", "loaded", "elsewhere", "broken", "ran out"]
+NOT_RUN = {
+    "loaded": ("OCI053", "warning", "onnxruntime loads it, but it was not run: "),
+    "elsewhere": ("OCI053", "warning", "could not be loaded here: "),
+    "broken": ("OCI053", "error", ""),
+    "ran out": ("OCI013", "error", ""),
+}
+TURN_OFF = "load_check: off in the rule leaves it out"
+STANDARD = ("", "ai.onnx", "ai.onnx.ml")  # domains in which an unknown operator is a mistake
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """What came of running a model once."""
+
+    state: State
+    said: str = ""  # why it was not run
+    hint: str = ""
+    lost: tuple[str, ...] = ()  # outputs without a single finite number
+    all_lost: bool = False  # every output that could have one
+    samples: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """How far outputs moved since the base; `output` is the one that moved most, empty if none did."""
+
+    comparable: bool = False  # the same model but for the values of its weights, and it could be run
+    output: str = ""
+    cosine: float = 1.0
+    max_abs: float = 0.0
+    samples: int = 0
+
+
+Fact = TypeVar("Fact", Ran, Moved)
+
+
+def load_check(bench: Workbench, verification: Verification, verdict: str) -> tuple[str, tuple[Finding, ...]]:
+    """The verdict with what running the model adds to it. A proof has run the original already."""
+    rule = bench.job.rule
+    if bench.runner is None or bench.job.policy is None or not rule.load_check:
+        return verdict, ()
+    if verification.code and verification.status == "not_run":
+        return verdict, ()  # it was tried, and what came of it is told
+    if not verification.outputs:
+        bench.say("running it once")
+        ran = _remembered(bench, Ran, lambda: _run(bench))
+    else:
+        lost = tuple(delta.name for delta in verification.outputs if delta.kind == "nan")
+        ran = Ran(state="ran", lost=lost, samples=verification.samples)
+    findings = [*_about(bench, ran), *(_about_move(bench) if ran.state == "ran" else ())]
+    if verdict == "ok" and any(finding.severity == "error" for finding in findings):
+        verdict = "unverified"
+    if rule.severity == "warning":
+        findings = [replace(f, severity="warning") if f.severity == "error" else f for f in findings]
+    return verdict, tuple(findings)
+
+
+def _prover(bench: Workbench) -> Prover:
+    """Loaded with all it needs when something is run: what is remembered needs none of it."""
+    if bench.prover is None:
+        raise ValueError("nothing is run without a runner")
+    return bench.prover
+
+
+def _run(bench: Workbench) -> Ran:
+    from onnx_ci.sandbox.exchange import is_float
+    from onnx_ci.sandbox.runner import RunFailed, Unrunnable
+    from onnx_ci.verify.reference import has_no_number
+
+    reference = _prover(bench).reference
+    try:
+        outputs = reference.outputs()
+    except Unrunnable as error:
+        return _failed(bench, reference.runner, error.failure, error)
+    except ModelError as error:  # there are no inputs: then loading it is all that can be done
+        try:
+            reference.runner.load(reference.original, limits=bench.job.rule.limits)
+        except RunFailed as failure:
+            return _failed(bench, reference.runner, failure, failure)
+        return Ran(state="loaded", said=error.message, hint=error.hint)
+    values: dict[str, list[bool]] = {}
+    for sample in outputs:
+        for name, array in sample.items():
+            if is_float(array.dtype) and array.size:
+                values.setdefault(name, []).append(has_no_number(array))
+    lost = tuple(name for name, found in values.items() if all(found))
+    return Ran(state="ran", lost=lost, all_lost=bool(lost) and len(lost) == len(values), samples=len(outputs))
+
+
+def _failed(bench: Workbench, runner: Runner, failure: RunFailed, error: ModelError) -> Ran:
+    proto, said = bench.model.proto, failure.message
+    if failure.kind != "error":
+        hint = "give the model more room: limits: {seconds: ..., memory: ...}"
+        return Ran(state="ran out", said=error.message, hint=hint)
+    if failure.stage == "run":
+        state: State = "broken" if bench.job.rule.inputs.samples else "loaded"
+        return Ran(state=state, said=error.message, hint=error.hint)
+    if failure.stage == "load":
+        missing = _missing_here(proto, runner, failure, bench)
+        if missing:
+            return Ran(state="elsewhere", said=said, hint=missing)
+        return Ran(state="broken", said=f"onnxruntime can't load it: {said}", hint="export it again")
+    return Ran(state="broken", said=said, hint=error.hint)
+
+
+def _missing_here(proto: ModelProto, runner: Runner, failure: RunFailed, bench: Workbench) -> str:
+    """What would help a model that is not at fault itself; nothing where it is.
+
+    Decided by what the model asks for and what this onnxruntime has, not by what it says."""
+    from onnx_ci.sandbox.runner import RunFailed
+    from onnx_ci.sandbox.versions import NAME_IT, custom_operators
+
+    newer = "run it with another onnxruntime: a newer one, or one for other hardware"
+    if not runner.libraries.names and custom_operators(proto):
+        return NAME_IT
+    if failure.status == "NotImplemented":
+        return newer
+    own = {(function.domain, function.name) for function in proto.functions}
+    used = {(node.domain, node.op_type) for body in bodies(proto) for node in body.node}
+    extensions = {one for one in used - own if one[0] not in STANDARD}
+    if extensions and not runner.libraries.names:
+        with contextlib.suppress(RunFailed):  # one that can't say what it has
+            if extensions - runner.operators():
+                return newer
+    return "" if _takes_versions(proto, runner, bench) else newer
+
+
+def _takes_versions(proto: ModelProto, runner: Runner, bench: Workbench) -> bool:
+    """Whether onnxruntime takes a model of one node with the same IR version and opsets."""
+    from onnx import TensorProto, helper, save
+
+    from onnx_ci.sandbox.runner import RunFailed
+
+    if proto.ir_version <= 0 or any(entry.version <= 0 for entry in proto.opset_import):
+        return True  # no onnxruntime has those
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "graph", values[:1], values[1:])
+    model = helper.make_model(graph, ir_version=proto.ir_version)
+    del model.opset_import[:]
+    model.opset_import.extend(proto.opset_import)
+    if not opset(proto):
+        model.opset_import.add(version=1)  # for the node itself
+    path = bench.scratch / "versions.onnx"
+    save(model, path)
+    try:
+        runner.load(path, limits=bench.job.rule.limits)
+    except RunFailed:
+        return False
+    return True
+
+
+def _about(bench: Workbench, ran: Ran) -> Iterator[Finding]:
+    name = bench.job.name
+    kind = "the samples given" if bench.job.rule.inputs.samples else "inputs made up for it"
+    if ran.state == "ran" and ran.lost:
+        named = ", ".join(map(repr, ran.lost[:_SHOWN])) + (", …" if len(ran.lost) > _SHOWN else "")
+        what = "all its outputs are" if ran.all_lost else f"all of {named} is"
+        yield Finding(
+            code="OCI054",
+            severity="error" if ran.all_lost else "warning",
+            message=f"{name}: {what} NaN or infinite, on {kind}",
+            hint="its weights may be damaged: export it again; where it needs other inputs,"
+            f" inputs: {{samples: [...]}}; {TURN_OFF}",
+        )
+    elif ran.state != "ran":
+        code, severity, what = NOT_RUN[ran.state]
+        message = f"{name}: {what}{ran.said}"
+        yield Finding(code=code, severity=severity, message=message, hint=f"{ran.hint}; {TURN_OFF}")
+
+
+def _about_move(bench: Workbench) -> Iterator[Finding]:
+    """How far outputs are from what they were, where only weights changed."""
+    source = bench.job.base()
+    if source is None:
+        return
+    try:
+        with open_model(source.path, root=source.root) as base:
+            if not _differ_in_weights(base, bench.model):
+                return
+            then = measure(source.path, base.proto, hashing=BackgroundHash(source.path))
+            moved = _remembered(bench, Moved, lambda: _compared(base, _prover(bench)), then.sha256)
+    except (ModelError, OSError):
+        return  # what was there before is nobody's fault now
+    if not moved.comparable:
+        return
+    told = "outputs are the same to the last bit"
+    if moved.output:
+        told = f"{moved.output!r} moved most, to a cosine of {moved.cosine:.5f} (max_abs {moved.max_abs:.3g})"
+    yield Finding(
+        code="OCI055",
+        severity="note",
+        message=f"{bench.job.name}: only weights changed: on {moved.samples} inputs, {told}",
+    )
+
+
+def _differ_in_weights(one: Model, other: Model) -> bool:
+    """Whether two models are the same graph around other values."""
+    return _without_values(one) == _without_values(other)
+
+
+def _without_values(model: Model) -> bytes:
+    copy = model.copy().proto
+    for tensor in tensors(copy):
+        clear_values(tensor)
+    for name in ("producer_name", "producer_version", "model_version", "doc_string", "metadata_props"):
+        copy.ClearField(name)
+    return bytes(copy.SerializeToString(deterministic=True))
+
+
+def _compared(base: Model, prover: Prover) -> Moved:
+    from onnx_ci.verify.noise import Baked
+    from onnx_ci.verify.prove import Submission
+
+    try:
+        deltas = prover.compare(Submission(path=base.path, model=base), Tolerance()).deltas
+    except (ModelError, Baked):
+        return Moved()
+    worst = min(deltas, key=lambda delta: (delta.cosine, -delta.max_abs), default=None)
+    samples = prover.reference.sample_count
+    if worst is None or all(delta.exact for delta in deltas):
+        return Moved(comparable=True, samples=samples)
+    return Moved(
+        comparable=True, output=worst.name, cosine=worst.cosine, max_abs=worst.max_abs, samples=samples
+    )
+
+
+def _remembered(bench: Workbench, kind: type[Fact], find: Callable[[], Fact], *against: str) -> Fact:
+    """What an earlier run found for the same content and inputs, or what is found now. What a busy machine
+    may do otherwise is not kept."""
+    key = key_for(bench.job, bench.model, bench.hashing)
+    name = ""
+    if key:
+        with contextlib.suppress(OSError, ValueError, NotImplementedError, IndexError):
+            name = run_identity(bench.job, bench.before.sha256, kind.__name__, *against)
+    facts = load(name, key, bench.scratch / "remembered-run") if key and name else None
+    if facts is not None:
+        return read(kind, facts)
+    found = find()
+    if key and name and getattr(found, "state", "") != "ran out" and untouched(bench.model):
+        save(name, key, plain(found), {})
+    return found

@@ -1,0 +1,386 @@
+"""Mixes of forms tried out on the model: how far outputs move, how many trials there were, and the clock."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from onnx_ci.methods.catalogue import method
+from onnx_ci.methods.chain import Run
+from onnx_ci.methods.compressible import compressed_share
+from onnx_ci.methods.evaluator import evaluate
+from onnx_ci.methods.options import Int4Weights, Int8Weights, WeightOptions
+from onnx_ci.methods.rounding import Array
+from onnx_ci.methods.selection import encoding_parts
+from onnx_ci.methods.weights import Encode, Encoder, is_chosen
+from onnx_ci.model.graph import Scope, Site, fixed_names, opset, sites
+from onnx_ci.model.model import Model
+from onnx_ci.policy.schema import MethodChoice, Tolerance
+from onnx_ci.results import OutputDelta
+from onnx_ci.sandbox.runner import RunFailed
+from onnx_ci.verify.compare import Outputs, compare_outputs, outside, same_outputs
+from onnx_ci.verify.metrics import NOTHING_IN_COMMON, SQNR_CAP
+from onnx_ci.verify.trials import WeightSwapSession
+
+
+@dataclass(frozen=True)
+class Sketched:
+    """The values that a form stands for, and the parts it would store."""
+
+    values: Array
+    parts: Mapping[str, Array]
+    overhead: int  # bytes of nodes and names
+    shared: int  # bytes that all weights of this form use together
+
+
+class Sketch(Encoder):
+    """Collects parts as arrays. Several may be at work at once: nothing of the model is touched."""
+
+    def __init__(self, model: Model, site: Site) -> None:
+        super().__init__(model, site, set(), {}, rename=False)
+        self.arrays: dict[str, Array] = {}
+        self.shared: dict[str, Array] = {}
+
+    def store(self, suffix: str, values: Array, data_type: int = 0) -> str:  # noqa: ARG002
+        name = self.name(suffix)
+        self.arrays[name] = values
+        return name
+
+    def store_packed(self, suffix: str, data_type: int, shape: tuple[int, ...], data: bytes) -> str:
+        """Two codes a byte, the first in the low bits."""
+        pairs = np.frombuffer(data, np.uint8)
+        codes = np.stack([pairs & 15, pairs >> 4], axis=1).reshape(-1)[: int(np.prod(shape))]
+        return self.store(suffix, codes.reshape(shape), data_type)
+
+    def table(self, name: str, values: Array) -> str:
+        self.shared[name] = values
+        return name
+
+
+def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketched | None:
+    """None where the form is not for such values."""
+    sketch = Sketch(model, site)
+    nodes = encode(sketch, values)
+    if nodes is None:
+        return None
+    made = evaluate(nodes, {**sketch.shared, **sketch.arrays}, opset=opset(model.proto))[sketch.output]
+    overhead = sum(node.ByteSize() + 4 for node in nodes) + sum(len(name) + 12 for name in sketch.arrays)
+    shared = sum(table.nbytes for table in sketch.shared.values())
+    return Sketched(np.ascontiguousarray(made, dtype=np.float32), sketch.arrays, overhead, shared)
+
+
+# What a planner may choose itself where the policy does not say: an option and its values.
+VARIANTS: dict[str, tuple[str, tuple[object, ...]]] = {
+    "int8-weights": ("granularity", ("channel", "block")),
+    "int4-weights": ("bits", (4, 3, 5, 6, 7)),
+}
+SHORT = {"fp16-weights": "fp16", "int8-weights": "int8", "int4-weights": "int4"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A method that stores single tensors in a smaller form, with options."""
+
+    label: str
+    run: Run
+    options: WeightOptions
+    variant: bool = False  # not what the method does by itself
+
+    def encoding(self, model: Model) -> Encode | None:
+        return self.run.method.encoding(model, self.run.options)
+
+    def nbytes(self, elements: int, shape: tuple[int, ...]) -> float:
+        """What a tensor takes in this form, without what surrounds it."""
+        options = self.options
+        if isinstance(options, Int8Weights):
+            by_block = options.granularity == "block"
+            return elements * (1 + 2 / options.block_size) if by_block else elements + 4 * max(shape)
+        if isinstance(options, Int4Weights):
+            return elements * (options.bits / 8 + 2 / options.block_size)
+        return 2 * elements
+
+
+def plannable(choice: MethodChoice) -> bool:
+    """Whether a method is one whose tensors can be chosen one by one."""
+    return choice.name in SHORT
+
+
+def forms_of(choices: Sequence[MethodChoice]) -> list[Form]:
+    """All forms that a rule's methods allow, mildest first as the rule has them."""
+    return [form for choice in choices if plannable(choice) for form in _variants(choice)]
+
+
+def _variants(choice: MethodChoice) -> Iterator[Form]:
+    name, values = VARIANTS.get(choice.name, ("", ()))
+    if not name or name in choice.options or choice.options.get("encoding") == "dq":
+        yield _form(choice.name, choice.options, "")
+        return
+    for position, value in enumerate(values):
+        # The first is the method's own default: naming it would make another receipt of the same thing.
+        options = choice.options if position == 0 else {**choice.options, name: value}
+        yield _form(
+            choice.name, options, f" by {value}" if name == "granularity" else str(value), position > 0
+        )
+
+
+def _form(name: str, options: Mapping[str, object], grain: str, variant: bool = False) -> Form:
+    chosen = method(name)
+    label = f"int{grain}" if grain.isdigit() else SHORT[name] + grain
+    return Form(label, Run(chosen, options), chosen.read_options(options), variant)
+
+
+ENOUGH = 1 << 16  # elements of a tensor that tell what rounding does to all of it
+THREADS = 4
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a form takes, and the sum of squares of what rounding changes, about."""
+
+    nbytes: float
+    error: float
+
+
+@dataclass
+class Tensor:
+    """A name with all the places it stands for; those are stored alike. Forms by their number."""
+
+    name: str
+    places: list[Site]
+    nbytes: float = 0.0
+    elements: int = 0
+    forms: dict[int, Estimate] = field(default_factory=dict)
+
+
+class Shelf:
+    """`compressed` counts bytes as they are once the file is compressed; forms that leave less than `least`
+    dB of a tensor are not for it."""
+
+    def __init__(
+        self, model: Model, forms: Sequence[Form], folder: Path, *, compressed: bool, least: float = 0.0
+    ) -> None:
+        self.model = model
+        self.forms = forms
+        self.folder = folder
+        self.compressed = compressed
+        self.least = least  # dB that a form has to leave of a tensor
+        self.tables: dict[int, float] = {}  # bytes that all tensors of a form share
+        self.encodings = [form.encoding(model) for form in forms]
+        found = self._found()
+        known = _side_by_side(self._estimated, found)
+        self.tensors = {tensor.name: tensor for tensor in known if tensor.forms}
+        self.numbers = {name: number for number, name in enumerate(self.tensors)}
+        self.ready: dict[tuple[str, int], list[Path]] = {}
+
+    def files(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Path]]:
+        """The values of tensors in forms, as files: all forms together may be more than memory holds."""
+        keys = list(wanted)
+        missing = [key for key in keys if key not in self.ready]
+        self.ready.update(zip(missing, _side_by_side(self._written, missing), strict=True))
+        return {key: self.ready[key] for key in keys}
+
+    def damaged(self, name: str) -> list[Path]:
+        """A tensor with its values in reverse order, as files."""
+        made: list[Path] = []
+        for place, site in enumerate(self.tensors[name].places):
+            values = self.model.array(site.tensor)
+            made.append(self.folder / f"damaged-{place}.npy")
+            np.save(made[-1], values.reshape(-1)[::-1].reshape(values.shape), allow_pickle=False)
+        return made
+
+    def _found(self) -> list[Tensor]:
+        """The weights that some form may take, in the main graph and all that is nested in it."""
+        left_alone = fixed_names(self.model.proto) | encoding_parts(self.model.proto)
+        found: dict[str, Tensor] = {}
+        for scope in Scope(self.model.proto.graph).nested():
+            for site in sites(scope, left_alone):
+                if any(is_chosen(site, form.options) for form in self.forms):
+                    found.setdefault(site.name, Tensor(site.name, [])).places.append(site)
+        return list(found.values())
+
+    def _estimated(self, tensor: Tensor) -> Tensor:
+        arrays = [_sample(self.model.array(site.tensor)) for site in tensor.places]
+        tensor.elements = sum(elements for _, elements in arrays)
+        power = sum(float(np.vdot(part, part)) * elements / part.size for part, elements in arrays)
+        tensor.nbytes = sum(4 * elements * self._share([part]) for part, elements in arrays)
+        for index, (form, encode) in enumerate(zip(self.forms, self.encodings, strict=True)):
+            if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
+                continue
+            estimate = self._in_form(index, encode, tensor, arrays)
+            if estimate is not None and estimate.nbytes < tensor.nbytes and self._fit(estimate, power):
+                tensor.forms[index] = estimate
+        return tensor
+
+    def _fit(self, estimate: Estimate, power: float) -> bool:
+        return estimate.error * 10 ** (self.least / 10) <= power
+
+    def _in_form(
+        self, index: int, encode: Encode, tensor: Tensor, arrays: Sequence[tuple[Array, int]]
+    ) -> Estimate | None:
+        nbytes = error = 0.0
+        for site, (part, elements) in zip(tensor.places, arrays, strict=True):
+            made = sketched(self.model, site, encode, part)
+            if made is None:
+                return None
+            difference = (made.values - part).reshape(-1)
+            error += float(np.vdot(difference, difference)) * elements / part.size
+            self.tables[index] = made.shared
+            share = self._share(list(made.parts.values()))
+            nbytes += self.forms[index].nbytes(elements, tuple(site.tensor.dims)) * share + made.overhead
+        return Estimate(nbytes, error)
+
+    def _share(self, parts: Sequence[Array]) -> float:
+        """What compression leaves, if that counts: by the largest part."""
+        return compressed_share(max(parts, key=lambda part: part.nbytes)) if self.compressed else 1.0
+
+    def _written(self, key: tuple[str, int]) -> list[Path]:
+        name, form = key
+        encode, made = self.encodings[form], []
+        for place, site in enumerate(self.tensors[name].places):
+            file = self.folder / f"{self.numbers[name]}-{form}-{place}.npy"
+            values = self.model.array(site.tensor)
+            found = sketched(self.model, site, encode, values) if encode else None
+            np.save(file, values if found is None else found.values, allow_pickle=False)
+            made.append(file)
+        return made
+
+
+def _side_by_side(work: Callable[[Given], Made], items: Iterable[Given]) -> list[Made]:
+    """numpy lets other threads run while it computes."""
+    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+        return list(pool.map(work, items))
+
+
+def _sample(values: Array) -> tuple[Array, int]:
+    """A part of a large tensor, evenly spread along its longest axis, and how many elements there are."""
+    if values.size <= ENOUGH:
+        return values, values.size
+    axis = int(np.argmax(values.shape))
+    length = values.shape[axis]
+    count = max(1, length * ENOUGH // values.size)
+    chosen = np.linspace(0, length - 1, count).astype(np.int64)
+    return np.ascontiguousarray(values.take(chosen, axis=axis)), values.size
+
+
+Mix = Mapping[str, int]  # the form of each tensor that has one
+
+
+class OutOfTime(Exception):
+    """The time for planning is used up."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of one mix. `noise` is the power of the error over that of the signal, over all outputs."""
+
+    mix: Mix
+    deltas: tuple[OutputDelta, ...]
+    moved: bool  # any bit of any output, against the same session with no mix
+    safe: bool = False  # holds with room to spare
+
+    @property
+    def holds(self) -> bool:
+        return not any(delta.problem for delta in self.deltas)
+
+    @property
+    def noise(self) -> float:
+        return sum(10 ** (-delta.sqnr / 10) for delta in self.deltas if delta.sqnr < SQNR_CAP)
+
+    @property
+    def sqnr(self) -> float:
+        return min((delta.sqnr for delta in self.deltas), default=SQNR_CAP)
+
+    @property
+    def cosine(self) -> float:
+        return min((delta.cosine for delta in self.deltas), default=1.0)
+
+    @property
+    def problem(self) -> str:
+        return next((f"output {delta.name!r}: {delta.problem}" for delta in self.deltas if delta.problem), "")
+
+
+class Trials:
+    """Runs mixes in one session. The first, of no mix at all, is what later ones are said to move from."""
+
+    def __init__(
+        self,
+        session: WeightSwapSession,
+        shelf: Shelf,
+        inputs: Mapping[str, list[str]],
+        reference: Outputs,
+        tolerance: Tolerance,
+        margin: Tolerance,
+        *,
+        batched: Collection[str],
+        seconds: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self.session = session
+        self.shelf = shelf
+        self.inputs = inputs
+        self.reference = reference
+        self.batched = batched
+        self.tolerance = tolerance
+        self.margin = margin  # what a search that goes to the edge has to hold
+        self.until = time.monotonic() + seconds
+        self.say = say
+        self.made: dict[tuple[tuple[str, int], ...], Tried] = {}
+        self.unchanged = session.run({})
+        began = time.monotonic()
+        session.run({})  # the first also loads the model
+        self.cost = time.monotonic() - began
+
+    @property
+    def affordable(self) -> float:
+        """How many trials there is time for, about."""
+        return max(0.0, self.until - time.monotonic()) / max(self.cost, 1e-6)
+
+    def tried(self, mix: Mix) -> Tried | None:
+        """What came of a mix, if it was tried."""
+        return self.made.get(tuple(sorted(mix.items())))
+
+    def run(self, mix: Mix) -> Tried:
+        key = tuple(sorted(mix.items()))
+        if key not in self.made:
+            self._check_clock()
+            self.say(f"planning: trial {len(self.made) + 1}")
+            self.made[key] = self._tried(mix)
+        return self.made[key]
+
+    def _tried(self, mix: Mix) -> Tried:
+        try:
+            outputs = self.session.run(dict(self._weights(mix)))
+        except RunFailed as error:
+            worst = vars(NOTHING_IN_COMMON)
+            failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
+            return Tried(mix, (failed,), moved=True)
+        deltas = compare_outputs(self.reference, outputs, self.tolerance, batched=self.batched)
+        safe = not any(delta.problem or any(outside(delta, self.margin)) for delta in deltas)
+        return Tried(mix, deltas, self._moves(outputs), safe)
+
+    def shows(self, name: str) -> bool:
+        """Whether any output moves when a tensor is damaged for good."""
+        self._check_clock()
+        return self._moves(
+            self.session.run(dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True)))
+        )
+
+    def _moves(self, outputs: Outputs) -> bool:
+        return not same_outputs(self.unchanged, outputs)
+
+    def _weights(self, mix: Mix) -> Iterable[tuple[str, Path]]:
+        for (name, _), files in self.shelf.files(mix.items()).items():
+            yield from zip(self.inputs[name], files, strict=True)
+
+    def _check_clock(self) -> None:
+        if time.monotonic() > self.until:
+            raise OutOfTime

@@ -1,0 +1,240 @@
+"""A first policy, written from the models that are there: budgets from their present sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import yaml
+
+from onnx_ci.errors import PolicyError
+from onnx_ci.policy.glob import escape
+from onnx_ci.policy.load import parse_policy
+from onnx_ci.policy.reader import MethodRegistry, Place, Reading
+from onnx_ci.util.sizes import SIZE_UNITS, format_size, parse_count, parse_size
+
+KEYS = ("size", "gzip", "brotli", "zstd", "params")
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before the value
+
+Holder = tuple[str, int]  # "models" or "groups", and which of them
+
+
+@dataclass
+class Spot:
+    """One budget as it stands in the text: it may hold for several rules, by an alias or as a default."""
+
+    key: str
+    start: int
+    end: int
+    line: int
+    now: int
+    holders: list[Holder] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What became of one budget."""
+
+    line: int
+    key: str
+    before: int
+    after: int
+
+
+def lower(
+    text: str, present: Callable[[Holder, str], int | None], methods: MethodRegistry
+) -> tuple[str, list[Lowered]]:
+    """The text with each budget at the largest present value it holds for; a budget is never raised.
+
+    `present` measures what a rule or group holds for; None where there is nothing, or it can't be measured.
+    """
+    done: list[Lowered] = []
+    for spot in sorted(_spots(text, methods), key=lambda spot: spot.start, reverse=True):
+        found = [present(holder, spot.key) for holder in spot.holders]
+        known = [value for value in found if value is not None]
+        if known and len(known) == len(found) and 0 < max(known) < spot.now:
+            text = text[: spot.start] + _written(text, spot, max(known)) + text[spot.end :]
+            done.append(Lowered(spot.line, spot.key, spot.now, max(known)))
+    return text, done[::-1]
+
+
+def _written(text: str, spot: Spot, value: int) -> str:
+    before = text[spot.start : spot.end]
+    properties = _PROPERTIES.match(before)
+    prefix = properties[0] if properties else ""
+    quote = before[len(prefix)] if before[len(prefix)] in "\"'" else ""
+    return f"{prefix}{quote}{value if spot.key == 'params' else exact_size(value)}{quote}"
+
+
+def exact_size(size: int) -> str:
+    """A size in the unit people would choose, to the last byte."""
+    unit = next((name for name in ("TB", "GB", "MB", "kB") if size >= SIZE_UNITS[name]), "B")
+    digits = len(str(SIZE_UNITS[unit])) - 1
+    text = f"{size / SIZE_UNITS[unit]:.{digits}f}"
+    text = f"{text.rstrip('0').rstrip('.') if digits else text} {unit}"
+    return text if parse_size(text) == size else f"{size} B"
+
+
+def _spots(text: str, methods: MethodRegistry) -> list[Spot]:
+    """Every budget in the text, with the rules and groups that it holds for."""
+    document = yaml.compose(text, Loader=yaml.SafeLoader)
+    if document is None:
+        return []
+    root = Place(Reading("", methods), document, "", example="")
+    found: dict[int, Spot] = {}
+    for holder, key, place in _budgets(root.entries("")):
+        start, end = place.node.start_mark.index, place.node.end_mark.index
+        parse = parse_count if key == "params" else parse_size
+        made = Spot(key, start, end, place.line, parse(place.scalar("")))
+        found.setdefault(start, made).holders.append(holder)
+    return list(found.values())
+
+
+def _budgets(top: Mapping[str, Place]) -> Iterator[tuple[Holder, str, Place]]:
+    defaults = _entries(_entries(top.get("defaults")).get("budget"))
+    for section, start in (("models", defaults), ("groups", {})):
+        for number, item in enumerate(top[section].items("") if section in top else []):
+            budget = {**start, **_entries(item.entries("").get("budget"))}
+            yield from (((section, number), key, place) for key, place in budget.items() if key in KEYS)
+
+
+def _entries(place: Place | None) -> dict[str, Place]:
+    return place.entries("") if place else {}
+
+
+FEW = 10
+EVERY_MODEL = "**/*.onnx"
+_HEAD = """\
+# What the ONNX models here may weigh, and how onnx-ci may make them smaller.
+#   onnx-ci check          says what is wrong, and changes nothing
+#   onnx-ci fix            shrinks what can be shrunk
+#   onnx-ci explain PATH   says which rule holds for a model, and why
+version: 1
+
+defaults:
+  methods: [dedupe, drop-unused]  # exact; `onnx-ci methods` lists more, such as fp16-weights
+  tolerance: {cosine: 0.999}  # how far outputs may move when a method is not exact
+
+# Patterns as in .gitignore, relative to this file; the last match wins.
+models:
+"""
+_EXACT = """\
+  # A model without a rule is an error (unmatched: error); `onnx-ci ratchet` adds one for it.
+"""
+_TAIL = """\
+  # - path: "vendor/**"
+  #   ignore: true
+"""
+
+
+def starter_policy(models: Sequence[tuple[str, int]], *, exact: bool = False) -> str:
+    """The text of a policy for these (relative path, size) pairs: a rule each when few, else by folder.
+
+    `exact`: always a rule each, with the size to the byte, so that none can grow unseen."""
+    ordered = sorted(models)
+    if exact and ordered:
+        return _HEAD + _EXACT + "".join(exact_rule(*model) for model in ordered) + _TAIL
+    rules = [_model_rule(*model) for model in ordered] if len(ordered) <= FEW else _folder_rules(ordered)
+    return _HEAD + _catch_all(ordered) + "".join(rules) + _TAIL
+
+
+def _catch_all(models: Sequence[tuple[str, int]]) -> str:
+    """The first rule, so that every other one wins over it: no model is without a rule."""
+    if not models:
+        return f"  - path: {_quoted(EVERY_MODEL)}\n"
+    largest = max(size for _, size in models)
+    return _rule(EVERY_MODEL, largest, "any other model: not larger than the largest now")
+
+
+def exact_rule(path: str, size: int) -> str:
+    """A rule for one model, its budget at its size to the byte."""
+    return f"  - path: {_quoted(escape(path))}\n    budget: {{size: {exact_size(max(size, 1))}}}\n"
+
+
+def _model_rule(path: str, size: int) -> str:
+    return _rule(escape(path), size, f"now {format_size(size)}")
+
+
+def _folder_rules(models: Sequence[tuple[str, int]]) -> list[str]:
+    folders = _folders(models)
+    return [_folder_rule(folder, folders[folder]) for folder in sorted(folders)]
+
+
+def _folder_rule(folder: tuple[str, ...], members: Sequence[tuple[str, int]]) -> str:
+    largest = max(size for _, size in members)
+    start = escape("/".join(folder) + "/") + "**/" if folder else "/"
+    ending = ".onnx" if all(path.endswith(".onnx") for path, _ in members) else ""
+    return _rule(f"{start}*{ending}", largest, f"the largest of {len(members)}, now {format_size(largest)}")
+
+
+def _folders(models: Sequence[tuple[str, int]]) -> dict[tuple[str, ...], list[tuple[str, int]]]:
+    """Models by folder, as deep as leaves few folders; sorted, inner folders come last and win."""
+    depth = max(path.count("/") for path, _ in models)
+    while True:
+        folders: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+        for path, size in models:
+            folders.setdefault(tuple(path.split("/")[:-1][:depth]), []).append((path, size))
+        if len(folders) <= FEW or depth <= 1:
+            return folders
+        depth -= 1
+
+
+def _rule(pattern: str, size: int, note: str) -> str:
+    return f"  - path: {_quoted(pattern)}\n    budget: {{size: {_rounded_up(size)}}}  # {note}\n"
+
+
+def _rounded_up(size: int) -> str:
+    """The size with three digits, never less than it is."""
+    size = max(size, 1)
+    step = 10 ** max(len(str(size)) - 3, 0)
+    size = -(-size // step) * step
+    unit = next((name for name in ("TB", "GB", "MB", "kB") if size >= SIZE_UNITS[name]), "B")
+    return f"{size / SIZE_UNITS[unit]:.10g} {unit}"
+
+
+def _quoted(text: str) -> str:
+    """A YAML string in double quotes; what an editor might not show is escaped."""
+    return '"' + "".join(_quoted_letter(letter) for letter in text) + '"'
+
+
+def _quoted_letter(letter: str) -> str:
+    if letter in '"\\':
+        return "\\" + letter
+    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
+
+
+def with_rules(text: str, models: Sequence[tuple[str, int]], methods: MethodRegistry) -> str | None:
+    """The text with a rule for each (path, size); None where it is written so that this can't be done."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    if root is None:
+        return None
+    rules = next(value for key, value in root.value if key.value == "models")
+    if rules.flow_style:
+        return None
+    line_end = text.find("\n", max(_ends(rules)))
+    before, after = (text[: line_end + 1], text[line_end + 1 :]) if line_end >= 0 else (f"{text}\n", "")
+    margin = " " * rules.start_mark.column
+    made = "".join(f"{margin}{line[2:]}\n" for model in models for line in exact_rule(*model).splitlines())
+    changed = before + (made.replace("\n", "\r\n") if "\r\n" in text else made) + after
+    return changed if _only_adds(text, changed, len(models), methods) else None
+
+
+def _ends(node: yaml.Node) -> Iterator[int]:
+    """Where the last words of a list stand; its own end is only where something else begins."""
+    if isinstance(node, yaml.ScalarNode) or getattr(node, "flow_style", False):
+        yield node.end_mark.index - 1
+        return
+    for item in node.value:
+        for part in item if isinstance(item, tuple) else (item,):
+            yield from _ends(part)
+
+
+def _only_adds(before: str, after: str, count: int, methods: MethodRegistry) -> bool:
+    """Aliases and odd layouts could put a rule elsewhere: what was there must still be there, and first."""
+    try:
+        old, new = (parse_policy(text, file="", methods=methods) for text in (before, after))
+    except PolicyError:
+        return False
+    same = [rule.pattern for rule in old.rules] == [rule.pattern for rule in new.rules[: len(old.rules)]]
+    return same and len(new.rules) == len(old.rules) + count

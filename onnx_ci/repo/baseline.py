@@ -1,0 +1,101 @@
+"""What a model was in the commit that a run is compared with: its size then, and whether it changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from onnx_ci.repo.changes import renamed_since
+from onnx_ci.repo.content import Part, Sources
+from onnx_ci.repo.tree import Tree
+
+
+class Baseline:
+    """The models of one commit; `judged` is where the models of this run are."""
+
+    def __init__(self, judged: Sources, base: str) -> None:
+        self.judged = judged
+        self.base = base
+        self.repository = judged.repository
+
+    @property
+    def name(self) -> str:
+        """The commit, as messages call it."""
+        return "the last commit" if self.base == "HEAD" else self.base[:10]
+
+    def __enter__(self) -> Baseline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if "sources" in self.__dict__:
+            self.sources.__exit__(None, None, None)
+
+    def all_sources(self) -> list[Sources]:
+        """Where the models of this run are, and those of the commit if they were asked for."""
+        return [self.judged, *([self.sources] if "sources" in self.__dict__ else [])]
+
+    @cached_property
+    def sources(self) -> Sources:
+        top = self.repository or self.judged.root
+        return Sources(top, Tree(top, self.base))
+
+    @cached_property
+    def renames(self) -> dict[str, str]:
+        if self.repository is None:
+            return {}
+        tree = self.judged.tree
+        staged = tree is not None and not tree.commit
+        commit = tree.commit if tree else ""
+        return renamed_since(self.repository, self.base, staged=staged, commit=commit)
+
+    def look_up(self, models: Sequence[Path]) -> None:
+        """Ask git for all models at once."""
+        if self.repository is None or not self.base or self.sources.tree is None:
+            return
+        inside = (model for model in models if model.is_relative_to(self.repository))
+        names = [model.relative_to(self.repository).as_posix() for model in inside]
+        self.sources.tree.look_up([*names, *(f"{name}.dvc" for name in names)])
+
+    def former_name(self, model: Path) -> Path | None:
+        """Where a model was then: under its own name, under another, or nowhere."""
+        if self.repository is None or not self.base or not model.is_relative_to(self.repository):
+            return None
+        name = model.relative_to(self.repository).as_posix()
+        tree = self.sources.tree
+        if tree is None or any(tree.entry(each) for each in (name, f"{name}.dvc")):
+            return model
+        former = self.renames.get(name) or self.renames.get(f"{name}.dvc", "").removesuffix(".dvc")
+        return self._same_model(model, self.repository / former) if former else None
+
+    def _same_model(self, model: Path, former: Path) -> Path | None:
+        """Pointers all look alike to git: for two of them only the same content or file name counts."""
+        now, then = self.judged.of(model).parts[0].pointer, self.sources.of(former).parts[0].pointer
+        if now is None or then is None or now.digest == then.digest or model.name == former.name:
+            return former
+        return None
+
+    def size(self, model: Path) -> int | None:
+        former = self.former_name(model)
+        return self.sources.of(former).size if former else None
+
+    def unchanged(self, model: Path) -> bool:
+        """Whether the model and all its data are what they were, if under other names."""
+        former = self.former_name(model)
+        if former is None:
+            return False
+        now, then = self.judged.of(model).parts, self.sources.of(former).parts
+        return len(now) == len(then) and all(map(self._is_same, now, then))
+
+    def _is_same(self, now: Part, then: Part) -> bool:
+        base, tree = self.sources.tree, self.judged.tree
+        entry = base.entry(then.tracked) if base else None
+        if base is None or entry is None:
+            return False
+        if tree is not None:
+            found = tree.entry(now.tracked)
+            return found is not None and found.blob == entry.blob
+        told = then.pointer is None or then.pointer.keeper != "DVC" or then.content == then.path
+        if now.tracked == then.tracked:
+            return told and base.is_in_work_tree(then.tracked)
+        return told and base.would_be(now.tracked) == entry.blob

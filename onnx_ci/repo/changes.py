@@ -1,0 +1,298 @@
+"""What a run is compared with: the merge base of a branch, fetched where a clone is too shallow."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from onnx_ci.errors import UsageError
+from onnx_ci.model.locations import DATA_ENDINGS, LARGEST, Pointer, read_pointer
+from onnx_ci.repo.git import (
+    LITERAL,
+    Objects,
+    ask_git,
+    commit_of,
+    complaint_of,
+    empty_tree,
+    file_names,
+    has_commits,
+    run_git,
+    split,
+)
+
+_NAME = re.compile(r"[\w./-]+")  # of a branch or commit; never a refspec, which could write elsewhere
+# Where a pull request is to go, in GitHub, Azure Pipelines, Jenkins, Buildkite and Bitbucket.
+_TARGETS = (
+    "GITHUB_BASE_REF",
+    "SYSTEM_PULLREQUEST_TARGETBRANCH",
+    "CHANGE_TARGET",
+    "BUILDKITE_PULL_REQUEST_BASE_BRANCH",
+    "BITBUCKET_PR_DESTINATION_BRANCH",
+)
+_STEPS = ("--deepen=50", "--deepen=500", "--unshallow")
+
+
+def pull_request_base() -> str | None:
+    """The branch or commit this run is to be compared with, where a CI service or pre-commit says so."""
+    return reviewed_against() or os.environ.get("PRE_COMMIT_FROM_REF") or None
+
+
+def reviewed_against() -> str | None:
+    """The same where a CI service says that somebody is to review the change: a pull or merge request."""
+    branch = next(filter(None, map(os.environ.get, _TARGETS)), None)
+    if branch:
+        return f"origin/{branch.removeprefix('refs/heads/')}"
+    return os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA") or None
+
+
+def pushed_commit(root: Path) -> str:
+    """The commit that a pre-push hook is asked about; empty where no push is under way."""
+    ref = os.environ.get("PRE_COMMIT_TO_REF") or os.environ.get("PRE_COMMIT_LOCAL_BRANCH")
+    return (commit_of(root, ref) or "") if ref else ""
+
+
+def merge_base(root: Path, ref: str, head: str = "HEAD") -> str:
+    """The commit a branch left another at; a clear error where it can't be known."""
+    if ref.startswith("-"):
+        raise UsageError(f"{ref!r} is not a git revision", hint="for example: --since origin/main")
+    commit = commit_of(root, ref)
+    if commit is None:
+        has_commits(root)  # refuses where it is not the revision that is wrong
+        commit = _fetched(root, ref)
+    base = ask_git(root, "merge-base", commit, head) or _deepened(root, commit, ref, head)
+    return base.strip()
+
+
+def _fetched(root: Path, ref: str) -> str:
+    """A shallow clone knows one branch: fetch the tip of another by its name, or a commit by its digits."""
+    remote, branch = _remote(root, ref)
+    command = f"git fetch {remote} {branch}"
+    if not remote:
+        raise UsageError(
+            f"git does not know the revision {ref!r}, and there is no remote to fetch it from",
+            hint="git branch --all lists what it knows; or: git remote add origin URL, and fetch",
+        )
+    if not (is_shallow(root) and _NAME.fullmatch(branch)):
+        raise UsageError(f"git does not know the revision {ref!r}", hint=f"fetch it first: {command}")
+    wanted = branch if ref == branch else f"+refs/heads/{branch}:refs/remotes/{remote}/{branch}"
+    complaint = complaint_of(root, "fetch", "--quiet", "--no-tags", "--depth=1", remote, wanted)
+    commit = commit_of(root, ref) or (commit_of(root, "FETCH_HEAD") if complaint is None else None)
+    if commit is None:
+        raise UsageError(
+            f"this clone is shallow, does not know {ref!r} and could not fetch it: {complaint}",
+            hint=f"run: {command}",
+        )
+    return commit
+
+
+def _deepened(root: Path, commit: str, ref: str, head: str) -> str:
+    """History is fetched step by step, until the two have a commit in common."""
+    remote, _ = _remote(root, ref)
+    tips = [commit, commit_of(root, head) or head]
+    complaint: str | None = "there is no remote to fetch it from"
+    for step in _STEPS if remote else ():
+        if not is_shallow(root):
+            break
+        complaint = complaint_of(root, "fetch", "--quiet", "--no-tags", step, remote, *tips)
+        base = ask_git(root, "merge-base", commit, head)
+        if base is not None:
+            return base
+    if not is_shallow(root):
+        raise UsageError(
+            f"{ref!r} and {head} have no commit in common",
+            hint="name a branch that this one was made from, for example: --since origin/main",
+        )
+    raise UsageError(
+        f"this clone is too shallow to know where {ref!r} and {head} parted, and {complaint}",
+        hint=f"run: git fetch --unshallow {remote or 'origin'}   (in a GitHub workflow: fetch-depth: 0)",
+    )
+
+
+def is_shallow(root: Path) -> bool:
+    return run_git(root, "rev-parse", "--is-shallow-repository").strip() == "true"
+
+
+def _remote(root: Path, ref: str) -> tuple[str, str]:
+    """The remote to ask and what to ask it for: `origin/main` is `main` of `origin`; `""`: there is none."""
+    remotes = run_git(root, "remote").split("\n")
+    first, _, branch = ref.partition("/")
+    if branch and first in remotes:
+        return first, branch
+    return ("origin" if "origin" in remotes else remotes[0]), ref
+
+
+MODELS = (":(icase)*.onnx", ":(icase)*.onnx.dvc")
+# Far below git's own 50%: a model that grew to four times its size is still the same model.
+_PAIRED = ("--name-status", "-z", "-M20%", "-l0")
+
+
+def changed_since_head(root: Path) -> list[str] | None:
+    """Files that differ from HEAD, new and deleted ones too, in one call; None where there is no commit."""
+    output = run_git(
+        root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames"
+    )
+    if "# branch.oid (initial)" in output and not has_commits(root):
+        return None
+    return [name for line in split(output) if (name := _status_name(line))]
+
+
+def _status_name(line: str) -> str:
+    """The path in one line of `git status --porcelain=v2`; empty for headers."""
+    if line.startswith("? "):
+        return line[2:]
+    if line.startswith("1 "):
+        return line.split(" ", 8)[8]
+    return line.split(" ", 10)[10] if line.startswith("u ") else ""
+
+
+def changed_since(root: Path, base: str) -> list[str]:
+    """Files of the work tree that differ from a commit, new and deleted ones included."""
+    changed = run_git(root, "diff", "--name-only", "-z", "--no-renames", base, "--")
+    new = run_git(root, "ls-files", "-z", "--others", "--exclude-standard")
+    return sorted({*file_names(changed), *file_names(new)})
+
+
+def changed_between(root: Path, base: str, commit: str) -> list[str]:
+    return file_names(run_git(root, "diff", "--name-only", "-z", "--no-renames", base, commit, "--"))
+
+
+def staged(root: Path) -> list[str]:
+    base = "HEAD" if has_commits(root) else empty_tree(root)
+    return file_names(run_git(root, "diff", "--cached", "--name-only", "-z", "--no-renames", base))
+
+
+def known_files(root: Path, patterns: Sequence[str]) -> list[str]:
+    """Tracked and new files (ignored ones not) that match git pathspecs."""
+    output = run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns)
+    return sorted(set(file_names(output)))
+
+
+def renamed_since(root: Path, base: str, *, staged: bool = False, commit: str = "") -> dict[str, str]:
+    """New names of models to the names they had in a commit; work tree, index or commit against it."""
+    if staged or commit:
+        side = [base, commit] if commit else ["--cached", base]
+        return _renames(run_git(root, "diff", *_PAIRED, *side, "--", *MODELS))
+    new = run_git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", *MODELS)
+    return _renames_with_new(root, base, file_names(new))
+
+
+def _renames_with_new(root: Path, base: str, new: Sequence[str]) -> dict[str, str]:
+    """Git pairs only what it knows: new files are made known in a copy of the index."""
+    import shutil
+
+    from onnx_ci.util.files import scratch_folder
+
+    place = run_git(root, "rev-parse", "--git-path", "index").rstrip("\n")
+    with scratch_folder() as folder:
+        copy = folder / "index"
+        if (root / place).is_file():
+            shutil.copyfile(root / place, copy)
+        index = {"GIT_INDEX_FILE": str(copy)}
+        if new:
+            run_git(root, "add", "--intent-to-add", "--", *new, also={**LITERAL, **index})
+        return _renames(run_git(root, "diff", *_PAIRED, base, "--", *MODELS, also=index))
+
+
+def _renames(output: str) -> dict[str, str]:
+    found = iter(split(output))
+    renames = {}
+    for status in found:
+        name = next(found)
+        if status[0] in "RC":
+            renames[next(found)] = name
+    return renames
+
+
+_FILES = (":(icase)*.onnx", *(f"*{ending}" for ending in DATA_ENDINGS))
+_RAW = ("--raw", "-z", "--no-abbrev", "--no-renames")
+
+
+class Version:
+    """One content of one file: what it takes in git, or in Git LFS if it is a pointer to there."""
+
+    def __init__(self, name: str, blob: str, size: int, pointer: Pointer | None) -> None:
+        self.name = name
+        self.blob = blob
+        self.size = pointer.size if pointer else size
+        self.in_lfs = pointer is not None
+
+
+class Branch:
+    """A range of commits, and what is staged on top of it where `staged` is asked for."""
+
+    def __init__(self, repository: Path, base: str, head: str, *, staged: bool) -> None:
+        self.repository = repository
+        self.base = base
+        self.head = head
+        self.staged = staged
+
+    def versions(self) -> list[Version]:
+        """Each content once, under the first name it had, oldest first."""
+        new = set(self._git("rev-list", "--objects", "--no-object-names", *self._range).split())
+        names = {blob: name for name, blob in self._logged() if blob in new}
+        names.update({blob: name for name, blob in self._staged() if blob not in names})
+        old = self._at_base()
+        names = {blob: name for blob, name in names.items() if blob not in old}
+        objects = Objects(self.repository)
+        try:
+            return [_version(name, blob, objects) for blob, name in names.items()]
+        finally:
+            objects.close()
+
+    def last(self) -> set[str]:
+        """The contents that would be left if the branch were one commit."""
+        sides = ["--cached", self.base] if self.staged else [self.base, self.head]
+        return {blob for _, blob in _changes(self._git("diff", *_RAW, *sides, "--", *_FILES))}
+
+    def models(self) -> list[str]:
+        """The models there are at the end of the branch."""
+        listing = ["ls-files", "-z"] if self.staged else ["ls-tree", "-r", "-z", "--name-only", self.head]
+        return [name for name in file_names(self._git(*listing)) if name.lower().endswith(".onnx")]
+
+    @property
+    def _range(self) -> list[str]:
+        return [f"{self.base}..{self.head}"]
+
+    def _at_base(self) -> set[str]:
+        """What the base has already: a branch that goes back to it adds nothing."""
+        changes = self._git("diff", *_RAW, empty_tree(self.repository), self.base, "--", *_FILES)
+        return {blob for _, blob in _changes(changes)}
+
+    def _logged(self) -> Iterator[tuple[str, str]]:
+        # Of a merge all sides are looked at: it may hold a content that no side has.
+        log = self._git("log", "--format=", "-m", "--root", *_RAW, *self._range, "--", *_FILES)
+        return _changes(log)
+
+    def _staged(self) -> Iterator[tuple[str, str]]:
+        if not self.staged:
+            return iter(())
+        return _changes(self._git("diff", "--cached", *_RAW, self.head, "--", *_FILES))
+
+    def _git(self, *arguments: str) -> str:
+        return run_git(self.repository, *arguments)
+
+
+def _version(name: str, blob: str, objects: Objects) -> Version:
+    size = objects.size(blob)
+    return Version(name, blob, size, read_pointer(objects.text(blob)) if size <= LARGEST else None)
+
+
+def _changes(output: str) -> Iterator[tuple[str, str]]:
+    """Name and new content of each change in what git prints with --raw -z; deletions have none."""
+    found = iter(split(output))
+    for words in found:
+        name = next(found)
+        blob = words.split(" ")[3]
+        if words[-1] != "D" and words.split(" ")[1].startswith("100"):
+            yield name, blob
+
+
+def called_after(data: str, models: Sequence[str]) -> bool:
+    """Whether a data file is called after a model that is in its folder or above."""
+    path = PurePosixPath(data)
+    return any(
+        path.name.startswith(PurePosixPath(model).stem) and PurePosixPath(model).parent in path.parents
+        for model in models
+    )

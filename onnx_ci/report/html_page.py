@@ -1,0 +1,295 @@
+"""The frame of an HTML report: one file that loads nothing and runs nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+
+from onnx_ci.report.stylesheet import STYLESHEET
+from onnx_ci.results import Point
+from onnx_ci.util.sizes import SIZE_UNITS, format_percent, format_size
+from onnx_ci.util.text import one_line
+from onnx_ci.version import __version__
+
+VOID = frozenset({"br", "meta"})
+NUMBERS = "number"  # the class of columns that hold numbers
+
+
+class Markup(str):
+    """Text that is HTML already. Joining or formatting one gives plain text again, which is then escaped."""
+
+    __slots__ = ()
+
+
+def text(value: str) -> Markup:
+    """Control characters are spelled out: a browser would drop some and let others turn text around."""
+    return Markup(escape(one_line(value)))
+
+
+def join(parts: Iterable[str]) -> Markup:
+    return Markup("".join(part if isinstance(part, Markup) else text(part) for part in parts))
+
+
+def element(name: str, /, *children: str, **attributes: str | int | bool) -> Markup:
+    """`class_` is written as `class`, `data_label` as `data-label`; True stands alone, False is left out."""
+    opened = name + "".join(_attribute(key, value) for key, value in attributes.items() if value is not False)
+    return Markup(f"<{opened}>" if name in VOID else f"<{opened}>{join(children)}</{name}>")
+
+
+def _attribute(key: str, value: str | int | bool) -> str:
+    name = key.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{text(str(value))}"'
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: str = "") -> Markup:
+    """The first cell of a row is its header; columns with nothing in them are left out. `numbers` are those
+    to align at the right. On a narrow screen rows are shown as cards, with the column's name before each
+    cell; the roles keep it a table there."""
+    rows = list(rows)
+    filled = [index for index in range(len(columns)) if not index or any(row[index] for row in rows)]
+    classes = dict.fromkeys(numbers.split(","), NUMBERS)
+    shown = [(columns[index], classes.get(columns[index], False)) for index in filled]
+    head = [element("th", name, scope="col", role="columnheader", class_=kind) for name, kind in shown]
+    body = [_row([row[index] for index in filled], shown) for row in rows]
+    return element(
+        "table",
+        element("caption", caption) if caption else "",
+        element("thead", element("tr", *head, role="row"), role="rowgroup"),
+        element("tbody", *body, role="rowgroup"),
+        role="table",
+    )
+
+
+def _row(cells: Sequence[str], columns: Sequence[tuple[str, str | bool]]) -> Markup:
+    first = element("th", cells[0], scope="row", role="rowheader")
+    rest = [
+        element("td", element("span", cell), role="cell", data_label=name, class_=kind)
+        for cell, (name, kind) in zip(cells[1:], columns[1:], strict=True)
+    ]
+    return element("tr", first, *rest, role="row")
+
+
+# The browser is told to hold us to it: no script, no request, nothing but the styles in the page.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def page(title: str, *content: str) -> str:
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", Markup(STYLESHEET)),
+    )
+    foot = element("footer", f"onnx-ci {__version__}")
+    body = element("body", element("main", *content), foot)
+    return join([Markup("<!doctype html>\n"), element("html", head, body, lang="en"), Markup("\n")])
+
+
+def figures(*pairs: tuple[str, str]) -> Markup:
+    """The few numbers that matter, large."""
+    return element(
+        "dl",
+        *(element("div", element("dt", name), element("dd", value)) for name, value in pairs if value),
+        class_="figures",
+    )
+
+
+def badge(word: str, kind: str) -> Markup:
+    """`kind` is good, warn, bad or dim; its sign says the same without colour."""
+    sign = element("span", {"good": "✓", "warn": "!", "bad": "✕"}.get(kind, "–"), aria_hidden="true")  # noqa: RUF001
+    return element("span", sign, " ", word, class_=f"badge {kind}")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """`unit` is what a labelled value is counted in; ticks are round in it."""
+
+    low: float
+    high: float
+    step: float
+    unit: float
+
+    @classmethod
+    def over(cls, values: Sequence[float], *, steps: int, unit: float) -> Scale:
+        """From the round value below all of them to the one above."""
+        low, high = min(values), max(values)
+        step = _round_step((high - low) / unit / steps) * unit
+        return cls(math.floor(low / step) * step, math.ceil(high / step) * step, step, unit)
+
+    def place(self, value: float) -> float:
+        """0 at the low end, 1 at the high one."""
+        return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+
+    @property
+    def ticks(self) -> Iterator[float]:
+        for number in range(round((self.high - self.low) / self.step) + 1):
+            yield round((self.low + number * self.step) / self.unit, 9) * self.unit
+
+
+def _round_step(least: float) -> float:
+    """1, 2 or 5 times a power of ten."""
+    if least <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * 0.999)
+
+
+HEIGHT = 240  # pixels of the plot; its width is what there is, so that text is never scaled
+QUIET, LOUD = -120.0, 20.0  # dB of noise: beyond these a point stands at the edge
+SHAPES = {
+    "holds": Markup('<circle r="4"></circle>'),
+    "fails": Markup('<path d="M-4-4L4 4M-4 4L4-4"></path>'),
+    "chosen": Markup('<path d="M0-8L8 0L0 8L-8 0Z"></path><circle r="2"></circle>'),
+}
+CAPTION = (
+    "Lower is closer to the original, further left is smaller."
+    " The dotted line joins the points that no other beats in both."
+)
+MEANINGS = {"holds": "within tolerance", "fails": "outside tolerance", "chosen": "taken"}
+
+
+def curve(points: Sequence[Point]) -> Markup:
+    """The figure with its legend and, folded away, its numbers. Nothing where there is nothing to compare."""
+    points = [point for point in points if math.isfinite(point.sqnr)]
+    if len({(point.size, point.sqnr) for point in points}) < 2:
+        return Markup()
+    kinds = [kind for kind in SHAPES if any(_kind(point) == kind for point in points)]
+    return element(
+        "figure",
+        element("figcaption", CAPTION),
+        element("div", _plot(points), class_="chart"),
+        element("div", *map(_legend, kinds), class_="legend"),
+        element("details", element("summary", f"the {len(points)} points in numbers"), _numbers(points)),
+    )
+
+
+def _kind(point: Point) -> str:
+    return "chosen" if point.chosen else "holds" if point.holds else "fails"
+
+
+def _noise(point: Point) -> float:
+    return min(max(-point.sqnr, QUIET), LOUD)
+
+
+def _plot(points: Sequence[Point]) -> Markup:
+    across = Scale.over([point.size for point in points], steps=4, unit=_unit(points))
+    upward = Scale.over([_noise(point) for point in points], steps=4, unit=1)
+    # The chosen point is drawn last, so that no other hides it.
+    drawn = sorted(points, key=lambda point: point.chosen)
+    return element(
+        "svg",
+        *_horizontal(upward),
+        *_vertical(across),
+        *_best(points, across, upward),
+        *(_mark(point, across, upward) for point in drawn),
+        class_="curve",
+        role="img",
+        aria_label=_summary(points),
+    )
+
+
+def _unit(points: Sequence[Point]) -> int:
+    largest = max(point.size for point in points)
+    return max(factor for factor in (1, 10**3, 10**6, 10**9, 10**12) if factor <= max(largest, 1))
+
+
+def _x(scale: Scale, value: float) -> str:
+    return f"{100 * scale.place(value):.2f}%"
+
+
+def _y(scale: Scale, value: float) -> str:
+    return f"{HEIGHT * (1 - scale.place(value)):.1f}"
+
+
+def _horizontal(scale: Scale) -> Iterator[Markup]:
+    yield element("text", "noise, dB relative to the signal", x=-44, y=-14)
+    for value in scale.ticks:
+        height = _y(scale, value)
+        yield element("line", class_="grid", x1=0, x2="100%", y1=height, y2=height)
+        yield element("text", f"{value:g}", x=-8, y=height, dy=".32em", text_anchor="end")
+
+
+def _vertical(scale: Scale) -> Iterator[Markup]:
+    unit = next(name for name, factor in SIZE_UNITS.items() if factor == scale.unit)
+    for value in scale.ticks:
+        place = _x(scale, value)
+        yield element("line", class_="grid", x1=place, x2=place, y1=HEIGHT, y2=HEIGHT + 4)
+        yield element("text", f"{value / scale.unit:g}", x=place, y=HEIGHT + 18, text_anchor="middle")
+    yield element("text", f"size, {unit}", x="100%", y=HEIGHT + 36, text_anchor="end")
+
+
+def _best(points: Sequence[Point], across: Scale, upward: Scale) -> Iterator[Markup]:
+    """A line along the points that no other beats in both size and error."""
+    front: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.size, _noise(point))):
+        if not front or _noise(point) < _noise(front[-1]):
+            front.append(point)
+    for one, next_one in pairwise(front):
+        yield element(
+            "line",
+            class_="best",
+            x1=_x(across, one.size),
+            y1=_y(upward, _noise(one)),
+            x2=_x(across, next_one.size),
+            y2=_y(upward, _noise(next_one)),
+        )
+
+
+def _mark(point: Point, across: Scale, upward: Scale) -> Markup:
+    kind = _kind(point)
+    numbers = f"{format_size(point.size)}, {point.sqnr:.1f} dB, cosine {point.cosine:.6f}: {MEANINGS[kind]}"
+    return element(
+        "svg",
+        element("title", numbers),
+        SHAPES[kind],
+        element("circle", class_="hit", r=9),
+        class_=f"point {kind}",
+        x=_x(across, point.size),
+        y=_y(upward, _noise(point)),
+    )
+
+
+def _legend(kind: str) -> Markup:
+    shape = element("svg", SHAPES[kind], viewBox="-9 -9 18 18", class_=f"point {kind}", aria_hidden="true")
+    return element("span", shape, MEANINGS[kind])
+
+
+def _summary(points: Sequence[Point]) -> str:
+    held = sum(point.holds for point in points)
+    sizes = [point.size for point in points]
+    taken = [f"; taken: {format_size(p.size)} at {p.sqnr:.1f} dB" for p in points if p.chosen]
+    ends = f"from {format_size(min(sizes))} to {format_size(max(sizes))}"
+    return f"{len(points)} points {ends}, {held} within tolerance{''.join(taken[:1])}"
+
+
+def _numbers(points: Sequence[Point]) -> Markup:
+    rows = [
+        (format_size(p.size), f"{-p.sqnr:.1f} dB", f"{p.cosine:.6f}", MEANINGS[_kind(p)])
+        for p in sorted(points, key=lambda p: (p.size, -p.sqnr))
+    ]
+    return table("sizes are estimates", ("size", "noise", "cosine", "verdict"), rows, numbers="noise,cosine")
+
+
+def share_bar(share: float, words: str) -> Markup:
+    """Widths are percentages, so that the bar is as wide as there is room."""
+    return element(
+        "svg",
+        element("title", words),
+        element("rect", class_="whole", width="100%", height="100%", rx=4),
+        element("rect", class_="part", width=f"{100 * min(max(share, 0), 1):.2f}%", height="100%", rx=4),
+        class_="bar",
+        role="img",
+        aria_label=words,
+    )
+
+
+def size_bar(before: int, after: int) -> Markup:
+    """What is left of a size; where it grew, the bar is full."""
+    share = after / before if before else 1.0
+    return share_bar(share, f"{format_percent(share)} of the size before")

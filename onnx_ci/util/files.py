@@ -1,0 +1,223 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from onnx_ci.errors import EnvironmentFault
+
+
+def cache_home() -> Path:
+    """`ONNX_CI_CACHE`, or the user's own cache folder."""
+    if given := os.environ.get("ONNX_CI_CACHE"):
+        return Path(given).absolute()
+    general = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (general if general.is_absolute() else Path.home() / ".cache") / "onnx-ci"
+
+
+def state_home() -> Path:
+    """The user's own folder for what is not to be lost with a cache."""
+    general = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (general if general.is_absolute() else Path.home() / ".local" / "state") / "onnx-ci"
+
+
+def originals_home() -> Path:
+    """`ONNX_CI_ORIGINALS`, or a folder of the user's: for what models were, where there is no git."""
+    given = os.environ.get("ONNX_CI_ORIGINALS")
+    return Path(given).absolute() if given else state_home() / "originals"
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+LOCKS = fcntl is not None  # where there are none, an open file can't be renamed either
+SUFFIX = ".onnx-ci-tmp"  # of files on their way to their name
+_TEMPORARY = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(SUFFIX)}")
+_RUN = "onnx-ci-run-"
+_one_at_a_time = threading.Lock()
+
+
+class HeldFolder:
+    """A new folder, locked until it is removed or this process ends."""
+
+    def __init__(self, parent: Path, prefix: str) -> None:
+        self.process = os.getpid()
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
+            self._handle = os.open(self.path, os.O_RDONLY) if LOCKS else -1
+            if not LOCKS or _hold(self.path, self._handle):
+                return
+            os.close(self._handle)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        if LOCKS:
+            os.close(self._handle)
+
+
+class _Run:
+    """The one folder that all scratch folders of this process are in."""
+
+    def __init__(self) -> None:
+        self.folder: HeldFolder | None = None
+
+    def home(self) -> Path:
+        with _one_at_a_time:
+            made = self.folder
+            if made is None or made.process != os.getpid() or not made.path.is_dir():
+                parent = Path(tempfile.gettempdir())
+                sweep_folders(parent, _RUN)
+                made = self.folder = HeldFolder(parent, _RUN)
+            return made.path
+
+    def leave(self) -> None:
+        if self.folder is not None and self.folder.process == os.getpid():
+            self.folder.remove()
+            self.folder = None
+
+
+_run = _Run()
+atexit.register(_run.leave)
+
+
+_outside = ""  # of a process that has a temporary folder of its own: the one that stays when it ends
+
+
+def use_folder(folder: Path) -> None:
+    """Put temporary files of this process, which was forked, into a folder that goes with it."""
+    global _outside
+    _outside, tempfile.tempdir = lasting_folder(), str(folder)
+
+
+def lasting_folder() -> str:
+    """Where temporary files stay when this process ends."""
+    return _outside or tempfile.gettempdir()
+
+
+def new_folder() -> Path:
+    """A scratch folder; it goes with this process if it was not removed before."""
+    return Path(tempfile.mkdtemp(dir=_run.home()))
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A scratch folder for as long as it is needed."""
+    folder = new_folder()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def temporary_name(final: Path) -> Path:
+    """What a file is called until it is whole."""
+    return final.with_name(f".{final.name}.{os.urandom(4).hex()}{SUFFIX}")
+
+
+def create(path: Path, mode: int = 0o666) -> int:
+    """A new file, open for writing and locked for as long as it, or a duplicate of it, is open."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+        if _hold(path, handle):
+            return handle
+        os.close(handle)
+
+
+def sweep_folders(parent: Path, prefix: str) -> None:
+    """Remove folders that dead runs of ours left."""
+    for name in _names_in(parent):
+        path = parent / name
+        handle = _take(path) if name.startswith(prefix) else None
+        if handle is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(handle)
+
+
+def sweep_files(folder: Path, is_needed: Callable[[Path], bool], *, of: str = "") -> None:
+    """Remove files that dead runs of ours left on their way to their names, or only to the name `of`."""
+    for name in _names_in(folder):
+        found = _TEMPORARY.fullmatch(name)
+        if found and of in ("", found[1]):
+            remove_dead(folder / name, is_needed)
+
+
+def remove_dead(file: Path, is_needed: Callable[[Path], bool] = lambda _: False) -> None:
+    """Remove a file of ours that nobody writes to any more."""
+    handle = _take(file)
+    if handle is None:
+        return
+    with contextlib.suppress(OSError):
+        if file.is_file() and not is_needed(file):
+            file.unlink(missing_ok=True)
+    os.close(handle)
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def _take(path: Path) -> int | None:
+    """The lock of something that belongs to this user, if nobody holds it."""
+    if fcntl is None:
+        return None
+    try:
+        if path.lstat().st_uid != os.geteuid():
+            return None
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(path, handle):
+            return handle
+    os.close(handle)
+    return None
+
+
+def _hold(path: Path, handle: int) -> bool:
+    """Lock what was just made. It is gone if another run looked in between and took it for left behind."""
+    if fcntl is None:
+        return True
+    with contextlib.suppress(OSError):  # no locks here: then nobody else gets one either
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    return _is_at(path, handle)
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    """Whether a name still stands for an open file."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A path to write to; what is there takes the given name when all went well, and is gone if not."""
+    temporary, held = temporary_name(path), ExitStack()
+    try:
+        sweep_files(path.parent, lambda _: False, of=path.name)
+        held.callback(os.close, create(temporary))
+        if not LOCKS:
+            held.close()
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        raise EnvironmentFault(f"{path} could not be written: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+        held.close()
