@@ -10,9 +10,8 @@ from typing import Any
 import onnx
 
 from onnx_ci.cli.arguments import read_budget, read_libraries, read_methods, read_runtimes
-from onnx_ci.cli.check import Judging, judge_selection, select_models
 from onnx_ci.errors import UsageError
-from onnx_ci.gate.project import open_context
+from onnx_ci.gate.project import Judging, judge_selection, open_context, select_models
 from onnx_ci.gate.single import Request, compare_files, shrink_file
 from onnx_ci.methods.catalogue import method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, Tolerance

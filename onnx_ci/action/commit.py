@@ -28,9 +28,8 @@ from onnx_ci.action.push import (
     take,
 )
 from onnx_ci.action.tell import Told
-from onnx_ci.cli.check import judge_selection, select_models
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
-from onnx_ci.gate.project import open_context
+from onnx_ci.gate.project import judge_selection, open_context, select_models
 from onnx_ci.model.replace import data_of
 from onnx_ci.repo.changes import changed_between, changed_since_head
 from onnx_ci.repo.git import (

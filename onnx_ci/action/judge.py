@@ -8,9 +8,8 @@ from pathlib import Path
 
 from onnx_ci.action.inputs import Event, Inputs
 from onnx_ci.action.push import checked_out, credentials, git_settings, parents_of
-from onnx_ci.cli.check import Judging, judge_selection, select_models
 from onnx_ci.errors import UsageError
-from onnx_ci.gate.project import Context, open_context
+from onnx_ci.gate.project import Context, Judging, judge_selection, open_context, select_models
 from onnx_ci.repo.changes import merge_base
 from onnx_ci.repo.git import commit_of
 from onnx_ci.repo.select import Selection, Wanted

@@ -23,7 +23,7 @@ from onnx_ci.action.inputs import (
     write_outputs,
     write_summary,
 )
-from onnx_ci.cli.arguments import write_to
+from onnx_ci.cli.output import write_to
 from onnx_ci.errors import OnnxCiError, PolicyError, UsageError
 from onnx_ci.gate.cache import SUFFIX
 from onnx_ci.gate.cache import folder as outcomes_folder

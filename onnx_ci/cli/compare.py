@@ -9,17 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.cli.arguments import (
-    add_format_arguments,
-    add_library_argument,
-    add_runtime_argument,
-    read_dims,
-    read_libraries,
-    read_runtimes,
-    read_samples,
-    read_tolerance,
-    write_outcome,
-)
+from onnx_ci.cli.arguments import read_dims, read_libraries, read_runtimes, read_samples, read_tolerance
+from onnx_ci.cli.output import add_format_arguments, add_library_argument, add_runtime_argument, write_outcome
 from onnx_ci.errors import UsageError
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, InputSpec
 

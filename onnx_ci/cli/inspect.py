@@ -10,10 +10,17 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnx_ci.cli.arguments import PLAIN, add_cache_argument, add_format_arguments, write_each
-from onnx_ci.cli.check import Judging, judge_selection, select_models
+from onnx_ci.cli.output import PLAIN, add_cache_argument, add_format_arguments, write_each
 from onnx_ci.errors import ModelError, UsageError
-from onnx_ci.gate.project import Context, context_for, open_context, policy_for
+from onnx_ci.gate.project import (
+    Context,
+    Judging,
+    context_for,
+    judge_selection,
+    open_context,
+    policy_for,
+    select_models,
+)
 from onnx_ci.policy.load import matching_rules, rule_for
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.select import Wanted

@@ -8,12 +8,10 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from onnx_ci.errors import OnnxCiError, UsageError
-from onnx_ci.util.text import one_line
 from onnx_ci.version import __version__
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
@@ -93,7 +91,23 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
-# Each command is a module of entry.commands, loaded only when it is called.
+# Where a command is found that has no module of its own name. A module is loaded when its command is called.
+_MODULES = {
+    "fix": "check",
+    "samples": "compare",
+    "restore": "convert",
+    "embed": "convert",
+    "cmake-dir": "convert",
+    "info": "inspect",
+    "files": "inspect",
+    "explain": "inspect",
+    "init": "policy",
+    "ratchet": "policy",
+    "methods": "policy",
+    "schema": "policy",
+    "plan": "shards",
+    "merge": "shards",
+}
 COMMANDS = {
     "check": "look at changed models, change nothing; exit 1 if a rule is broken",
     "fix": "shrink models in place, each only after its outputs were verified",
@@ -137,7 +151,8 @@ def _dispatch(arguments: list[str]) -> int:
         raise UsageError(*_unknown(name))
     import argparse
 
-    module = importlib.import_module(f"onnx_ci.entry.commands.{name.replace('-', '_')}")
+    module = importlib.import_module(f"onnx_ci.cli.{_MODULES.get(name, name)}")
+    command = name.replace("-", "_")
     parser = argparse.ArgumentParser(
         prog=f"onnx-ci {name}",
         description=COMMANDS[name],
@@ -145,12 +160,12 @@ def _dispatch(arguments: list[str]) -> int:
         # A width of its own: asking for the terminal's loads shutil and five compressors.
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
     )
-    module.add_arguments(parser)
+    getattr(module, f"add_{command}_arguments")(parser)
     try:
         options = parser.parse_args(arguments[1:])
     except SystemExit as done:
         return int(done.code or 0)
-    return int(module.run(options))
+    return int(getattr(module, f"run_{command}")(options))
 
 
 def _unknown(name: str) -> tuple[str]:
@@ -197,32 +212,3 @@ def _named_like_an_option(argument: str) -> str:
         argument.startswith("-") and argument.lower().endswith((".onnx", "data")) and Path(argument).exists()
     )
     return f"./{argument}" if is_file else argument
-
-
-WIDTH = 20
-QUIET_SECONDS = 0.5  # short work needs no bar
-
-
-class ProgressLine:
-    """Draws over itself on standard error; `clear` leaves no trace."""
-
-    def __init__(self) -> None:
-        self.enabled = sys.stderr.isatty()
-        self.began = time.monotonic()
-        self.lock = threading.Lock()
-        self.drawn = False
-
-    def __call__(self, done: int, total: int, name: str, doing: str) -> None:
-        if not self.enabled or time.monotonic() - self.began < QUIET_SECONDS:
-            return
-        filled = WIDTH * done // max(total, 1)
-        bar = "#" * filled + "-" * (WIDTH - filled)
-        with self.lock:
-            sys.stderr.write(f"\r\x1b[K[{bar}] {done}/{total} {one_line(name)}: {one_line(doing)}"[:200])
-            sys.stderr.flush()
-            self.drawn = True
-
-    def clear(self) -> None:
-        if self.drawn:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnx_ci.cli.arguments import add_format_arguments, write_each, write_run
 from onnx_ci.cli.check import add_selection_arguments, select_asked
+from onnx_ci.cli.output import add_format_arguments, write_each, write_run
 from onnx_ci.gate.project import open_context
 from onnx_ci.gate.run import relative
 from onnx_ci.report.text import counted

@@ -10,10 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from onnx_ci.cli.arguments import (
-    add_cache_argument,
-    add_format_arguments,
-    add_library_argument,
-    add_runtime_argument,
     read_budget,
     read_dims,
     read_libraries,
@@ -21,6 +17,12 @@ from onnx_ci.cli.arguments import (
     read_runtimes,
     read_samples,
     read_tolerance,
+)
+from onnx_ci.cli.output import (
+    add_cache_argument,
+    add_format_arguments,
+    add_library_argument,
+    add_runtime_argument,
     write_outcome,
     write_run,
 )
@@ -168,7 +170,7 @@ def _write_depfile(options: argparse.Namespace, more: Sequence[Path]) -> None:
 
 
 def _shrink(request: Request, hashing: BackgroundHash | None) -> Outcome:
-    from onnx_ci.cli.main import ProgressLine
+    from onnx_ci.cli.progress import ProgressLine
     from onnx_ci.gate.single import shrink_file
 
     progress = ProgressLine()

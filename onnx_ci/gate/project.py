@@ -7,11 +7,20 @@ from pathlib import Path
 from onnx_ci.errors import UsageError
 from onnx_ci.methods.catalogue import Catalogue
 from onnx_ci.policy.load import CheckedPolicy, check_policy, find_policy
+from onnx_ci.repo.changes import merge_base, reviewed_against
 from onnx_ci.repo.git import find_root
+from onnx_ci.repo.select import Owns, Scene, Selection, Wanted, select, tree_of
 from onnx_ci.repo.tree import Tree
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onnx_ci.gate.policy_changes import PolicyChanges
+    from onnx_ci.repo.content import Source
+    from onnx_ci.results import RunReport, Shard
+
+    Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
     from onnx_ci.gate.policy_changes import BasePolicies
     from onnx_ci.policy.schema import Policy
 
@@ -101,3 +110,156 @@ def _named(here: Path, option: str) -> Path:
 
 def _shown(path: Path, here: Path) -> str:
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
+
+
+class Judging:
+    """How models are judged. A plain class: a run with nothing to do gets this far."""
+
+    def __init__(
+        self,
+        *,
+        jobs: int = 1,
+        only_new: bool = False,
+        cache: bool = True,
+        runtimes: Sequence[str] = (),
+        shard: Shard | None = None,
+        whole: Selection | None = None,
+        policy_from: str = "head",
+        progress: Progress = lambda *_: None,
+    ) -> None:
+        self.jobs = jobs  # models at a time
+        self.only_new = only_new
+        self.cache = cache
+        self.runtimes = tuple(runtimes)  # beside those of the rules
+        self.shard = shard  # which part of the run this is, if it is not all of it
+        self.whole = whole  # and what it is a part of
+        self.policy_from = policy_from  # "head": the policies that are here; "base": those of the base
+        self.progress = progress
+
+
+def _refuse_unreached(context: Context, selection: Selection) -> None:
+    """What is named is checked: no policy reaches a model above its folder."""
+    for model in selection.models:
+        ruled = context_for(context, policy_for(context, model.parent))
+        if not model.is_relative_to(ruled.folder):
+            raise UsageError(
+                f"{str(model)!r} is not below the folder of {ruled.checked.file}, and rules reach no further",
+                hint="put a policy into its folder or above it",
+            )
+
+
+def select_models(context: Context, wanted: Wanted) -> Selection:
+    context.tree = tree_of(wanted, context.repository)
+    scene = Scene(
+        here=context.here,
+        root=context.root,
+        policy=context.policy_path,
+        owns=_owner(context),
+        tree=context.tree,
+    )
+    selection = select(wanted, scene)
+    if selection.models:
+        _find_base(context, wanted, selection)
+    return selection
+
+
+def _find_base(context: Context, wanted: Wanted, selection: Selection) -> None:
+    """The commit that a change is reviewed against; a hook or a look at one's own work has none."""
+    ref = reviewed_against()
+    context.base, context.base_trouble = "", None
+    if context.repository is None or not (ref or wanted.since):
+        return
+    if selection.base not in ("", "HEAD"):
+        context.base = selection.base
+        return
+    try:
+        context.base = merge_base(context.repository, wanted.since or ref or "")
+    except UsageError as error:
+        context.base_trouble = error
+
+
+def judge_selection(
+    command: str, context: Context, selection: Selection, how: Judging | None = None
+) -> RunReport:
+    """Judge what was selected, each model by its own policy; with nothing selected the report is empty."""
+    from onnx_ci.results import RunReport
+
+    if selection.named:
+        _refuse_unreached(context, selection)
+    how = how or Judging()
+    whole = how.whole or selection
+    changes = _policy_changes(context, whole)
+    if changes and how.policy_from == "base":
+        context = changes.base.context_for(changes.base.policy_for(context.here))
+    policies = {policy_for(context, model.parent) for model in selection.models}
+    ruled = policies and None not in policies  # by policies further down: what is missing here is not missed
+    notes = (*(() if ruled else context.notes), *filter(None, [selection.note, _no_base(context, how)]))
+    report = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
+    if selection.models:
+        from onnx_ci.gate.run import judge_models
+
+        report = judge_models(report, context, selection, how, changes)
+    if how.shard:
+        from dataclasses import replace
+
+        report = replace(report, shard=how.shard)
+        if how.shard.index > 1:
+            return report  # what is about a branch is nobody's part: the first shard judges all of it
+    if changes:
+        from dataclasses import replace
+
+        report = replace(report, findings=(*report.findings, *changes.findings()))
+    return _with_history(report, context, whole)
+
+
+def _policy_changes(context: Context, selection: Selection) -> PolicyChanges | None:
+    """What the change makes of its policies, where it is one and there are models."""
+    if not context.base or not selection.models:
+        return None
+    from onnx_ci.gate.policy_changes import PolicyChanges
+
+    return PolicyChanges(context, selection.models)
+
+
+def _no_base(context: Context, how: Judging) -> str:
+    """Why the policy of the base has no part in a run that should know it, or was told to go by it."""
+    if context.base:
+        return ""
+    trouble = context.base_trouble
+    if trouble is not None and how.policy_from == "base":
+        raise trouble
+    if trouble is not None:
+        return f"the policy was not compared with the base's: {trouble.message}; {trouble.hint}"
+    if how.policy_from == "base":
+        return "there is no base to take the policy from, so the one here decides"
+    return ""
+
+
+def _with_history(report: RunReport, context: Context, selection: Selection) -> RunReport:
+    """A branch may have added and removed a model: history counts where no model differs, too."""
+    policies = [policy_for(context, model.parent) for model in selection.models]
+    contexts = [context_for(context, policy) for policy in dict.fromkeys([context.policy_path, *policies])]
+    limited = [each for each in contexts if "history" in each.checked.values]
+    if not limited:
+        return report
+    from dataclasses import replace
+
+    from onnx_ci.gate.run import history_findings
+
+    found = (history_findings(each, selection.base, _owner(each)) for each in limited)
+    return replace(report, findings=(*report.findings, *(finding for some in found for finding in some)))
+
+
+def _owner(context: Context) -> Owns:
+    """Whether a model names a data file: asked where one changed, so what it takes is loaded then."""
+    found: dict[Path, Source] = {}
+
+    def owns(model: Path, data: Path) -> bool:
+        if model not in found:
+            from onnx_ci.repo.content import Sources
+
+            with Sources(context.root, context.tree) as sources:
+                found[model] = sources.of(model)
+        return found[model].owns(data)
+
+    return owns

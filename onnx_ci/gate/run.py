@@ -10,15 +10,13 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
-from onnx_ci.cli.check import Judging
-from onnx_ci.cli.main import ProgressLine
 from onnx_ci.errors import ModelError, OnnxCiError
 from onnx_ci.gate.candidates import Job, Say, Write, noting, write_in_place
 from onnx_ci.gate.gate import RAN_OUT
 from onnx_ci.gate.groups import Groups
 from onnx_ci.gate.judge import disk_trouble, judge, judge_absent, needs_content
 from onnx_ci.gate.policy_changes import PolicyChanges
-from onnx_ci.gate.project import Context, context_for, policy_for
+from onnx_ci.gate.project import Context, Judging, context_for, policy_for
 from onnx_ci.gate.repo_findings import Standing
 from onnx_ci.model.replace import is_needed
 from onnx_ci.policy.load import ended_override, idle_rules, rule_for
@@ -551,7 +549,6 @@ def _judge(
     withheld: Mapping[Path, str] | None = None,
 ) -> RunReport:
     context = share.context
-    progress = ProgressLine()
     found = Sources(context.root, share.tree, share.everything, repository=share.repository)
     with found as sources, Baseline(sources, share.base) as baseline:
         plan = Plan(
@@ -571,11 +568,8 @@ def _judge(
             sharded=how.shard is not None,
             withheld=withheld or {},
         )
-        try:
-            report = _placed(run(plan, progress), share)
-            return replace(report, findings=(*report.findings, *share.idle_rules()))
-        finally:
-            progress.clear()
+        report = _placed(run(plan, how.progress), share)
+        return replace(report, findings=(*report.findings, *share.idle_rules()))
 
 
 def _idle(context: Context, rule: Rule, names: Sequence[str]) -> Finding:

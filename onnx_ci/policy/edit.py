@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import yaml
 
 from onnx_ci.errors import PolicyError
 from onnx_ci.policy.glob import escape
 from onnx_ci.policy.load import parse_policy
-from onnx_ci.policy.reader import MethodRegistry, Place, Reading
+from onnx_ci.policy.reader import Place, Reading
 from onnx_ci.util.sizes import SIZE_UNITS, format_size, parse_count, parse_size
+
+if TYPE_CHECKING:
+    from onnx_ci.policy.reader import MethodRegistry
 
 KEYS = ("size", "gzip", "brotli", "zstd", "params")
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before the value

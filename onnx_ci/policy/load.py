@@ -14,14 +14,15 @@ from onnx_ci.errors import PolicyError
 from onnx_ci.policy.fields import POLICY
 from onnx_ci.policy.glob import matches
 from onnx_ci.policy.reader import EXAMPLE, HINT, LARGEST, Place, Reading, compose, decode, read_table
-from onnx_ci.policy.schema import Group, Override, Policy, Rule
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
     from typing import Any
 
     from onnx_ci.policy.reader import MethodRegistry
-    from onnx_ci.policy.schema import Policy
+    from onnx_ci.policy.schema import Group, Override, Policy, Rule
 
 
 FILE_NAMES = (".onnx-ci.yaml", ".onnx-ci.yml")

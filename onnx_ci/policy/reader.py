@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from math import isfinite
-from typing import Protocol
 
 import yaml
 
@@ -17,7 +16,16 @@ from onnx_ci.util.text import did_you_mean, nearest
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
-    from typing import Any, TypeAlias
+    from typing import Any, Protocol, TypeAlias
+
+    class MethodRegistry(Protocol):
+        """The methods a policy may name."""
+
+        def names(self) -> Sequence[str]:
+            """All names, in the order in which they are worth reading."""
+
+        def check_options(self, name: str, options: Mapping[str, object]) -> None:
+            """Raise OptionError, with a plain sentence, where the method would not take these options."""
 
 
 LARGEST = 2**20
@@ -535,13 +543,3 @@ def _unknown_key(place: Place, entry: Place, table: Table) -> PolicyError:
         hint=f"known keys: {', '.join(table)}; for example: {meant}: {table[meant].example}",
         line=entry.key_line,
     )
-
-
-class MethodRegistry(Protocol):
-    """The methods a policy may name."""
-
-    def names(self) -> Sequence[str]:
-        """All names, in the order in which they are worth reading."""
-
-    def check_options(self, name: str, options: Mapping[str, object]) -> None:
-        """Raise OptionError, with a plain sentence, where the method would not take these options."""

@@ -10,7 +10,6 @@ from onnx_ci.errors import UsageError
 from onnx_ci.model.locations import DATA_ENDINGS
 from onnx_ci.policy.load import FILE_NAMES
 from onnx_ci.repo import changes
-from onnx_ci.repo import changes as bases
 from onnx_ci.repo.git import find_root, has_commits, repository_of
 from onnx_ci.repo.tree import Tree
 
@@ -96,7 +95,7 @@ def tree_of(wanted: Wanted, repository: Path | None) -> Tree | None:
     """The tree in git that is to be judged: the index, or at a push what is pushed. None: the work tree."""
     if not wanted.staged or repository is None:
         return None
-    return Tree(repository, bases.pushed_commit(repository))
+    return Tree(repository, changes.pushed_commit(repository))
 
 
 def select(wanted: Wanted, scene: Scene) -> Selection:
@@ -168,17 +167,17 @@ def _base(scene: Scene) -> str:
     if scene.repository is None:
         return ""
     if scene.tree is not None:
-        return _tree_base(scene.tree, bases.pull_request_base())
+        return _tree_base(scene.tree, changes.pull_request_base())
     return "HEAD" if has_commits(scene.repository) else ""
 
 
 def _everything(scene: Scene) -> Selection:
     """All models; in a pull request they are compared with its base, if that can be found."""
-    ref = bases.pull_request_base() if scene.repository else None
+    ref = changes.pull_request_base() if scene.repository else None
     if not ref or scene.repository is None:
         return _whole(scene, _base(scene))
     try:
-        return _whole(scene, bases.merge_base(scene.repository, ref))
+        return _whole(scene, changes.merge_base(scene.repository, ref))
     except UsageError as error:
         return _whole(scene, "", f"growth was not judged: {error.message}; {error.hint}")
 
@@ -187,7 +186,7 @@ def _tree_base(tree: Tree, ref: str | None) -> str:
     """What is staged is compared with the last commit, what is pushed with where it left the remote."""
     if not tree.commit:
         return "HEAD" if has_commits(tree.repository) else ""
-    return bases.merge_base(tree.repository, ref, tree.commit) if ref else ""
+    return changes.merge_base(tree.repository, ref, tree.commit) if ref else ""
 
 
 def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
@@ -209,14 +208,14 @@ def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
 def _changed_names(wanted: Wanted, scene: Scene, repository: Path) -> tuple[str, list[str] | None, str]:
     """The commit compared with, the names that differ from it (None: there is no commit), and its name."""
     if scene.tree is not None:
-        base = _tree_base(scene.tree, bases.pull_request_base())
+        base = _tree_base(scene.tree, changes.pull_request_base())
         if not scene.tree.commit:
             return base, changes.staged(repository), "the last commit (staged files)"
         names = changes.changed_between(repository, base, scene.tree.commit) if base else None
         return base, names, f"{base[:10]} (pushed files)"
-    ref = wanted.since or bases.pull_request_base()
+    ref = wanted.since or changes.pull_request_base()
     if ref:
-        base = bases.merge_base(repository, ref)
+        base = changes.merge_base(repository, ref)
         return base, changes.changed_since(repository, base), f"{ref} ({base[:10]})"
     names = changes.changed_since_head(repository)
     return ("HEAD" if names is not None else ""), names, "the last commit"

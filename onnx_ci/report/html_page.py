@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib import resources
 from itertools import pairwise
 
-from onnx_ci.report.stylesheet import STYLESHEET
 from onnx_ci.results import Point
 from onnx_ci.util.sizes import SIZE_UNITS, format_percent, format_size
 from onnx_ci.util.text import one_line
@@ -76,6 +76,11 @@ def _row(cells: Sequence[str], columns: Sequence[tuple[str, str | bool]]) -> Mar
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
+def stylesheet() -> str:
+    """Return the look of a report, which stands in the page itself."""
+    return resources.files("onnx_ci.report").joinpath("report.css").read_text(encoding="utf-8")
+
+
 def page(title: str, *content: str) -> str:
     head = element(
         "head",
@@ -84,7 +89,7 @@ def page(title: str, *content: str) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", title),
-        element("style", Markup(STYLESHEET)),
+        element("style", Markup(stylesheet())),
     )
     foot = element("footer", f"onnx-ci {__version__}")
     body = element("body", element("main", *content), foot)

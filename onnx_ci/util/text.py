@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from typing import IO
 
 _LONGEST = 300
 _READ = 2000  # patterns are not let loose on a hostile model's longest names
@@ -40,6 +41,8 @@ def shell_word(text: str) -> str:
     """Quoted where a shell needs it. What can't be shown is written in bash's own way: $'a\\nb'; so is `##`,
     which a log would not show as it is, since CI services look for commands there."""
     if text.isprintable() and "##" not in text:
+        import shlex
+
         return shlex.quote(text)
     return "$'" + "".join(map(_shell_escape, text)).replace("##", "#\\x23") + "'"
 
@@ -73,11 +76,11 @@ CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 COMMANDS = re.compile(r"^\s*:(?=:)|##(?=\w*\[)")
 
 
-@dataclass(frozen=True)
 class Style:
     """Paints words, or leaves them as they are."""
 
-    colour: bool = False
+    def __init__(self, colour: bool = False) -> None:
+        self.colour = colour
 
     @classmethod
     def of(cls, stream: IO[str]) -> Style:

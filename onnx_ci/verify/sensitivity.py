@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from onnx_ci.methods import strip_docs
+from onnx_ci.methods.drop_unused import strip_docs
 from onnx_ci.methods.edit import probe
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.model.dtypes import NUMPY_TYPES
@@ -536,7 +536,7 @@ def _reader(item: StoredTensor) -> int:
 def _content(model: Model) -> str:
     """Return a digest of all that has a part in what a model computes."""
     copy = model.copy()
-    strip_docs.apply(copy, NoOptions())
+    strip_docs(copy, NoOptions())
     proto = copy.proto
     for name in ("producer_name", "producer_version", "model_version", "domain", "metadata_props"):
         proto.ClearField(name)

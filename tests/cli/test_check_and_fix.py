@@ -396,7 +396,7 @@ def test_no_room_for_candidates_is_a_finding(tmp_path: Path) -> None:
     before = snapshot(tmp_path)
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
-        "from onnx_ci.entry.cli import main; sys.exit(main(['fix']))"
+        "from onnx_ci.cli.main import main; sys.exit(main(['fix']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False

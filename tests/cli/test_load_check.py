@@ -167,7 +167,7 @@ def test_a_second_run_starts_no_worker(tmp_path: Path) -> None:
         "import sys, onnx_ci.sandbox.process as p\n"
         "def refuse(*a, **k): raise AssertionError('a worker was started')\n"
         "p.ChildProcess.__init__ = refuse\n"
-        "from onnx_ci.entry.cli import main\n"
+        "from onnx_ci.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     again = subprocess.run(

@@ -18,7 +18,7 @@ POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n    methods: [dedupe]\n'
 BUGGY = """
 import sys
 import onnx_ci.judge as judge
-from onnx_ci.entry.cli import main
+from onnx_ci.cli.main import main
 real = judge.open_model
 def broken(path, **more):
     if path.name == "bad.onnx":

@@ -110,7 +110,7 @@ def test_nothing_to_do_loads_next_to_nothing(tmp_path: Path) -> None:
     write_policy(tmp_path, RULE)
     repository.commit_all("no model")
     code = (
-        "import sys; from onnx_ci.entry.cli import main; code = main(['check', *sys.argv[1:]])\n"
+        "import sys; from onnx_ci.cli.main import main; code = main(['check', *sys.argv[1:]])\n"
         "heavy = ('dataclasses', 'typing', 'onnx', 'numpy', 'google.protobuf', 'onnxruntime')\n"
         "print([name for name in heavy if name in sys.modules], code)"
     )

@@ -14,7 +14,7 @@ from hostile import EVERYTHING, HOSTILE
 from onnx import save
 from small_models import bloated
 
-from onnx_ci.cli.arguments import FORMATS
+from onnx_ci.cli.output import FORMATS
 from onnx_ci.report import annotations as gitlab
 from onnx_ci.report import annotations as junit
 from onnx_ci.results import RunReport

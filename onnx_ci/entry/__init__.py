@@ -1,1 +1,0 @@
-"""Where users come in: the command line and the hooks."""

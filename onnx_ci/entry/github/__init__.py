@@ -1,1 +1,0 @@
-"""The GitHub Action: what `action.yml` runs."""

@@ -1,1 +1,0 @@
-"""Which models to look at: named, changed in git, or all."""
