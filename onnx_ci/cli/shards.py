@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx_ci.cli.check import add_selection_arguments, select_asked
 from onnx_ci.cli.output import add_format_arguments, write_each, write_run
-from onnx_ci.gate.project import open_context
-from onnx_ci.gate.run import relative
+from onnx_ci.gate.project import open_context, relative
 from onnx_ci.report.text import counted
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import one_line

@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault, PolicyError
-from onnx_ci.gate.project import Context, built_in_context, context_for, policy_for
-from onnx_ci.gate.run import relative
+from onnx_ci.gate.project import Context, built_in_context, context_for, policy_for, relative
 from onnx_ci.methods.catalogue import Catalogue, method
 from onnx_ci.policy.load import FILE_NAMES, check_content, group_members, names, rule_for
 from onnx_ci.policy.loosening import (

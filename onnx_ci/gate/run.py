@@ -16,7 +16,7 @@ from onnx_ci.gate.gate import RAN_OUT
 from onnx_ci.gate.groups import Groups
 from onnx_ci.gate.judge import disk_trouble, judge, judge_absent, needs_content
 from onnx_ci.gate.policy_changes import PolicyChanges
-from onnx_ci.gate.project import Context, Judging, context_for, policy_for
+from onnx_ci.gate.project import Context, Judging, context_for, policy_for, relative
 from onnx_ci.gate.repo_findings import Standing
 from onnx_ci.model.replace import is_needed
 from onnx_ci.policy.load import ended_override, idle_rules, rule_for
@@ -368,10 +368,6 @@ def _matching(plan: Plan, path: Path) -> Rule | None:
 def shown(plan: Plan, path: Path) -> str:
     """A model's name in messages."""
     return relative(path, plan.shown_from if path.is_relative_to(plan.shown_from) else plan.root)
-
-
-def relative(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
 def _ignored(plan: Plan, path: Path, name: str, rule: Rule | None) -> Outcome:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.groups import Groups, Unit, joined, split
-from onnx_ci.gate.project import Context
-from onnx_ci.gate.run import Share, relative, shares
+from onnx_ci.gate.project import Context, relative
+from onnx_ci.gate.run import Share, shares
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.select import Selection
 from onnx_ci.results import Shard

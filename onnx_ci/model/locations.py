@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath, PureWindowsPath
 
-from onnx_ci.util.files import SUFFIX
+from onnx_ci.util.text import TEMPORARY_SUFFIX
+
+DATA_ENDINGS = (".data", "_data", ".bin", ".weights", ".weight", ".dat", ".raw", ".pb")
+LFS_HEADER = "version https://git-lfs.github.com/spec/v1"
+LARGEST = 1024  # git-lfs itself takes nothing longer for a pointer
+_OID = re.compile(r"^oid sha256:([0-9a-f]{64})$", re.MULTILINE)
+_SIZE = re.compile(r"^size ([0-9]{1,18})$", re.MULTILINE)
 
 
 def is_inside(name: str) -> bool:
     """Whether a location stays in the model's folder, and out of what is hidden there, `.git` above all."""
     pure = PurePosixPath(name)
-    hidden = any(part.startswith(".") and not part.endswith(SUFFIX) for part in pure.parts)
+    hidden = any(part.startswith(".") and not part.endswith(TEMPORARY_SUFFIX) for part in pure.parts)
     strange = "\\" in name or "\0" in name or PureWindowsPath(name).drive
     return bool(name) and not (pure.is_absolute() or hidden or strange)
-
-
-LFS_HEADER = "version https://git-lfs.github.com/spec/v1"
-LARGEST = 1024  # git-lfs itself takes nothing longer for a pointer
-_OID = re.compile(r"^oid sha256:([0-9a-f]{64})$", re.MULTILINE)
-_SIZE = re.compile(r"^size ([0-9]{1,18})$", re.MULTILINE)
 
 
 class Pointer:
@@ -37,6 +37,3 @@ def read_pointer(text: str) -> Pointer | None:
         return None
     digest, size = _OID.search(text), _SIZE.search(text)
     return Pointer("Git LFS", digest[1], int(size[1])) if digest and size else None
-
-
-DATA_ENDINGS = (".data", "_data", ".bin", ".weights", ".weight", ".dat", ".raw", ".pb")

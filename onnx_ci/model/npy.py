@@ -18,11 +18,11 @@ from onnx_ci.model.locations import is_inside
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
 from onnx_ci.model.wire import Span
-from onnx_ci.util.files import SUFFIX
+from onnx_ci.util.text import TEMPORARY_SUFFIX
 
 KEY = "onnx_ci.npy"
 INNER = "onnx_ci.npy.inner"
-SUFFIXES = (".npy", SUFFIX)
+SUFFIXES = (".npy", TEMPORARY_SUFFIX)
 # ONNX element types that every numpy can read from a file, as its headers write them.
 FLOATS = {1: "<f4", 10: "<f2", 11: "<f8", 14: "<c8", 15: "<c16"}
 INTEGERS = {2: "|u1", 3: "|i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "|b1", 12: "<u4", 13: "<u8"}

@@ -30,7 +30,8 @@ from onnx_ci.model.proto import PROTOBUF_LIMIT, ModelProto, TensorProto
 from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.store import Store, file_sha256, write_all
 from onnx_ci.model.wire import Piece, Span, length_of, splice
-from onnx_ci.util.files import LOCKS, SUFFIX, create, temporary_name
+from onnx_ci.util.files import LOCKS, create, temporary_name
+from onnx_ci.util.text import TEMPORARY_SUFFIX
 
 ALIGNMENT = 64  # external tensors start where every kernel can read them in place
 
@@ -250,8 +251,8 @@ def _write_pieces(file: IO[bytes], pieces: list[Piece], store: Store) -> None:
 def without_temporary(name: str) -> str:
     """The name a data file was about to get when the run that wrote it was killed; else the name itself."""
     folder, _, base = name.rpartition("/")
-    if base.endswith(SUFFIX):
-        base = base[1:].removesuffix(SUFFIX).rpartition(".")[0]
+    if base.endswith(TEMPORARY_SUFFIX):
+        base = base[1:].removesuffix(TEMPORARY_SUFFIX).rpartition(".")[0]
     return f"{folder}/{base}" if folder else base
 
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
+from onnx_ci.util.text import TEMPORARY_SUFFIX
 
 
 def cache_home() -> Path:
@@ -42,8 +43,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCKS = fcntl is not None  # where there are none, an open file can't be renamed either
-SUFFIX = ".onnx-ci-tmp"  # of files on their way to their name
-_TEMPORARY = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(SUFFIX)}")
+_TEMPORARY = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}")
 _RUN = "onnx-ci-run-"
 _one_at_a_time = threading.Lock()
 
@@ -122,7 +122,7 @@ def scratch_folder() -> Iterator[Path]:
 
 def temporary_name(final: Path) -> Path:
     """What a file is called until it is whole."""
-    return final.with_name(f".{final.name}.{os.urandom(4).hex()}{SUFFIX}")
+    return final.with_name(f".{final.name}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}")
 
 
 def create(path: Path, mode: int = 0o666) -> int:

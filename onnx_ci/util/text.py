@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # `typing` takes longer to load than this package; checke
 if TYPE_CHECKING:
     from typing import IO
 
+TEMPORARY_SUFFIX = ".onnx-ci-tmp"  # of files on their way to their name
 _LONGEST = 300
 _READ = 2000  # patterns are not let loose on a hostile model's longest names
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
