@@ -10,8 +10,9 @@ from pathlib import Path
 
 import onnx
 import pytest
-from git_repositories import Repository, write_policy
-from small_models import bloated
+
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import bloated
 
 PROJECT = Path(__file__).resolve().parent.parent
 

@@ -15,7 +15,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from traps import (
+
+from tests.traps import (
     FILE_TRAPS,
     GOOD_FILES,
     HOSTILE,
@@ -27,8 +28,8 @@ from traps import (
     Trap,
     feeds_for,
 )
-from traps.good_files import layers
-from traps.naive import BROKEN_BY
+from tests.traps.good_files import layers
+from tests.traps.naive import BROKEN_BY
 
 EVERY = (*TRAPS, *GOOD_FILES)
 BY_NAME = {trap.name: trap for trap in EVERY}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from acting import Act, alone
+
+from tests.support.workflows import Act, alone
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import call
-from hosting import Hosted
 
 from onnx_ci.gate import judge
 from onnx_ci.gate.gate import Gate
 from onnx_ci.util.text import one_line
+from tests.support.action import call
+from tests.support.pull_requests import Hosted
 
 
 @pytest.fixture(scope="module")

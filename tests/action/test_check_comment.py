@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import emulated
 import pytest
-from calling import Called, call
-from commenting import surroundings
-from hosting import Hosted
 
 from onnx_ci.action.comment import mark
+from tests.support import github as emulated
+from tests.support.action import Called, call
+from tests.support.comments import surroundings
+from tests.support.pull_requests import Hosted
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import Called, call
-from git_repositories import Repository
-from hosting import Hosted
+
+from tests.support.action import Called, call
+from tests.support.git_repo import Repository
+from tests.support.pull_requests import Hosted
 
 WRONG = "is not in what is checked out"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import onnx
 import pytest
-from calling import Called, call
-from git_repositories import Repository
-from hosting import Hosted
-from small_models import bloated, save_outside
 
 from onnx_ci.action.commit import is_our_own
 from onnx_ci.action.push import BOT, BOT_ADDRESS
+from tests.support.action import Called, call
+from tests.support.git_repo import Repository
+from tests.support.models import bloated, save_outside
+from tests.support.pull_requests import Hosted
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from calling import call
-from git_repositories import Repository
-from git_server import git_server
-from hosting import Hosted
+
+from tests.support.action import call
+from tests.support.git_repo import Repository
+from tests.support.git_server import git_server
+from tests.support.pull_requests import Hosted
 
 TOKEN = "ghs_an0therT0ken"
 POINTER = "version https://git-lfs"

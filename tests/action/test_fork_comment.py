@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import emulated
 import pytest
-from acting import PROJECT, Act, Ran
-from commenting import finished, surroundings
-from example_reports import run_report
-from git_repositories import Repository
-from hostile import EVERYTHING
 
 from onnx_ci.action.comment import mark
 from onnx_ci.report.json import render_run
+from tests.support import github as emulated
+from tests.support.comments import finished, surroundings
+from tests.support.git_repo import Repository
+from tests.support.hostile_names import EVERYTHING
+from tests.support.reports import run_report
+from tests.support.workflows import PROJECT, Act, Ran
 
 ARTIFACT = "onnx-ci-check-models"
 

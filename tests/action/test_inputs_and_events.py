@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from acting import PROJECT
 
 from onnx_ci.action.inputs import Event, Inputs, cut, read_event, read_inputs, write_outputs, write_summary
 from onnx_ci.errors import EnvironmentFault, UsageError
+from tests.support.workflows import PROJECT
 
 HERE = "octo/models"
 

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import yaml
-from acting import PROJECT, Act, tools
-from calling import call
+
+from tests.support.action import call
+from tests.support.workflows import PROJECT, Act, tools
 
 START = PROJECT / "onnx_ci" / "entry" / "github" / "start.py"
 FORK = {"pull_request": {"head": {"ref": "x", "sha": "y", "repo": {"full_name": "stranger/models"}}}}

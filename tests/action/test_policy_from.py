@@ -7,10 +7,11 @@ from typing import Any
 
 import onnx
 import pytest
-from calling import Called, call
-from git_repositories import write_policy
-from hosting import POLICY, Hosted
-from small_models import lean
+
+from tests.support.action import Called, call
+from tests.support.git_repo import write_policy
+from tests.support.models import lean
+from tests.support.pull_requests import POLICY, Hosted
 
 
 @pytest.fixture(scope="module")

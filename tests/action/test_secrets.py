@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from acting import PROJECT
-from calling import step_environment, told
-from hosting import Hosted
+
+from tests.support.action import step_environment, told
+from tests.support.pull_requests import Hosted
+from tests.support.workflows import PROJECT
 
 THIEF = """
 import os, pathlib, subprocess, sys

@@ -8,18 +8,19 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-import emulated
 import numpy as np
 import onnx
 import pytest
-from acting import PROJECT, REPOSITORY, Act, Ran
-from commenting import finished, surroundings
-from git_repositories import Repository
-from hosting import Hosted
 from onnx import numpy_helper
-from small_models import lean
-from traps.bad_data import with_data
-from traps.hostile import crashes_at_load
+
+from tests.support import github as emulated
+from tests.support.comments import finished, surroundings
+from tests.support.git_repo import Repository
+from tests.support.models import lean
+from tests.support.pull_requests import Hosted
+from tests.support.workflows import PROJECT, REPOSITORY, Act, Ran
+from tests.traps.bad_data import with_data
+from tests.traps.hostile import crashes_at_load
 
 LEAN = 16_888  # bytes of the bloated model without its copies
 

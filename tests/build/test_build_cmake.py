@@ -8,7 +8,9 @@ from pathlib import Path
 
 import onnx
 import pytest
-from build_projects import (
+
+from onnx_ci.version import __version__
+from tests.support.build_projects import (
     POLICY,
     assert_runs_alike,
     build,
@@ -19,10 +21,8 @@ from build_projects import (
     tree,
     write_project,
 )
-from command import onnx_ci
-from small_models import bloated
-
-from onnx_ci.version import __version__
+from tests.support.cli import onnx_ci
+from tests.support.models import bloated
 
 LISTS = """\
 cmake_minimum_required(VERSION 3.20)

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from build_projects import EXACT, FEED, POLICY, found_by_check, needs, run, tree
-from command import Done, onnx_ci
-from running import outputs
-from small_models import bloated, lean
 
 from onnx_ci.cli.main import main
 from onnx_ci.errors import EnvironmentFault
+from tests.support.build_projects import EXACT, FEED, POLICY, found_by_check, needs, run, tree
+from tests.support.cli import Done, onnx_ci
+from tests.support.models import bloated, lean
+from tests.support.run_model import outputs
 
 MAKEFILE = """\
 all: out/model.onnx

@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from build_projects import (
+
+from tests.support.build_projects import (
     POLICY,
     assert_runs_alike,
     build,

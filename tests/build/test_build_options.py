@@ -7,11 +7,11 @@ from typing import Any
 
 import onnx
 import pytest
-from build_projects import POLICY
-from small_models import bloated
 
 from onnx_ci.build.package import Options, packed_for
 from onnx_ci.errors import BuildStopped, UsageError
+from tests.support.build_projects import POLICY
+from tests.support.models import bloated
 
 ROOT = Path("/project")
 FOUND = {

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import onnx
 import pytest
-from build_projects import (
+
+from tests.support.build_projects import (
     POLICY,
     assert_runs_alike,
     build,
@@ -21,7 +22,7 @@ from build_projects import (
     under_a_nearer_policy,
     write_project,
 )
-from small_models import bloated
+from tests.support.models import bloated
 
 PYPROJECT = """
 [build-system]

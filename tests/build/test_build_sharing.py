@@ -6,11 +6,11 @@ from pathlib import Path
 
 import onnx
 import pytest
-from build_projects import EXACT, POLICY, assert_runs_alike
-from command import onnx_ci
-from small_models import bloated, lean, save_outside
 
 from onnx_ci.build.package import Options, packed_for
+from tests.support.build_projects import EXACT, POLICY, assert_runs_alike
+from tests.support.cli import onnx_ci
+from tests.support.models import bloated, lean, save_outside
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12\n"
 

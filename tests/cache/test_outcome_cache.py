@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from small_models import bloated, lean
 
 from onnx_ci import api
+from tests.support.cli import onnx_ci
+from tests.support.models import bloated, lean
 
 RULE = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 LOSSY = f"{RULE}    methods: [dedupe, int8-weights]\n"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from verify_models import LINEAR, model, save
 
 import onnx_ci
 from onnx_ci.policy.schema import Limits
 from onnx_ci.sandbox import process
 from onnx_ci.sandbox.process import environment, memory_for, module_path
 from onnx_ci.sandbox.runner import Runner
+from tests.support.text_models import LINEAR, model, save
 
 HOME = str(Path(onnx_ci.__file__).resolve().parent.parent)
 GIB = 1 << 30

@@ -15,7 +15,7 @@ MEMORY = 1 << 30
 
 @pytest.fixture
 def pool() -> Iterator[Pool]:
-    made = Pool("odd_child")
+    made = Pool("tests.support.odd_child")
     yield made
     made.close()
 

@@ -14,9 +14,10 @@ from xml.etree import ElementTree
 import onnx
 import pytest
 import yaml
-from git_repositories import Repository, write_policy
-from node_tools import node_program
-from small_models import bloated
+
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import bloated
+from tests.support.node import node_program
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 COMPONENT = PROJECT / "templates" / "onnx-ci.yml"

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import call, onnx_ci
-from git_repositories import Repository
-from small_models import bloated, lean
-from traps import FILE_TRAPS, HOSTILE, NAMES, TRAPS, FileTrap
+
+from tests.support.cli import call, onnx_ci
+from tests.support.git_repo import Repository
+from tests.support.models import bloated, lean
+from tests.traps import FILE_TRAPS, HOSTILE, NAMES, TRAPS, FileTrap
 
 POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 

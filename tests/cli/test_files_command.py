@@ -6,10 +6,11 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import call as onnx_ci
-from git_repositories import Repository, write_policy
-from small_models import bloated, lean
-from traps.bad_data import with_data
+
+from tests.support.cli import call as onnx_ci
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import bloated, lean
+from tests.traps.bad_data import with_data
 
 
 @pytest.fixture

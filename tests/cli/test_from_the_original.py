@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import Done, onnx_ci
-from git_repositories import Repository
-from small_models import lean
+
+from tests.support.cli import Done, onnx_ci
+from tests.support.git_repo import Repository
+from tests.support.models import lean
 
 HEAD = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 FP16 = f"{HEAD}    methods: [fp16-weights]\n"

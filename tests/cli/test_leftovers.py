@@ -11,9 +11,10 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import Done, onnx_ci, plain_environment
-from git_repositories import write_policy
-from small_models import bloated, lean
+
+from tests.support.cli import Done, onnx_ci, plain_environment
+from tests.support.git_repo import write_policy
+from tests.support.models import bloated, lean
 
 WAITS = 'import sys, time; open(sys.argv[1], "w").close(); time.sleep(600)'
 

@@ -13,9 +13,10 @@ from typing import TypeVar
 
 import onnx
 import pytest
-from command import onnx_ci, plain_environment
 from onnx import helper
-from small_models import bloated, lean, save_outside
+
+from tests.support.cli import onnx_ci, plain_environment
+from tests.support.models import bloated, lean, save_outside
 
 T = TypeVar("T")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="work is bounded where processes can be forked")

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from command import call, onnx_ci, plain_environment
-from git_repositories import Repository, write_policy
 from onnx import TensorProto, helper, numpy_helper
-from small_models import lean, save_outside
-from traps.hostile import crashes_at_load
+
+from tests.support.cli import call, onnx_ci, plain_environment
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import lean, save_outside
+from tests.traps.hostile import crashes_at_load
 
 WEIGH = "    methods: []\n"
 

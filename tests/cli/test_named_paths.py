@@ -6,9 +6,10 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import call
-from git_repositories import Repository, write_policy
-from small_models import bloated, lean
+
+from tests.support.cli import call
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import bloated, lean
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from typing import Any
 
 import onnx
 import pytest
-from command import Done, onnx_ci, plain_environment
-from small_models import bloated, lean
+
+from tests.support.cli import Done, onnx_ci, plain_environment
+from tests.support.models import bloated, lean
 
 POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n    methods: [dedupe]\n'
 # Stands for a bug that nobody knows yet: opening models of this name raises what nothing expects.

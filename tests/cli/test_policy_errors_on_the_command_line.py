@@ -6,8 +6,9 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import onnx_ci
-from small_models import bloated
+
+from tests.support.cli import onnx_ci
+from tests.support.models import bloated
 
 CASES = [
     ("version: 1\nmodels:\n  - path: '*.onnx'\n    budgt: {size: 1 MB}\n", 4, "budget"),

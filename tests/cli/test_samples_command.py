@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import call as onnx_ci
 from onnx import parser
+
+from tests.support.cli import call as onnx_ci
 
 HEAD = '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]>\n'
 TEXT = (

@@ -11,18 +11,18 @@ from typing import Any
 
 import onnx
 import pytest
-from command import Done, call
-from example_reports import outcome, run_report
-from git_repositories import Repository, write_policy
 from hypothesis import given
 from hypothesis import strategies as st
-from small_models import bloated, lean
 
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.groups import EACH, Unit, joined, split
 from onnx_ci.report.json import render_run
 from onnx_ci.report.read import merged
 from onnx_ci.results import GroupSize, RunReport, Shard
+from tests.support.cli import Done, call
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import bloated, lean
+from tests.support.reports import outcome, run_report
 
 WIDTHS = {"a/one.onnx": 128, "a/two.onnx": 112, "b/three.onnx": 32, "b/four.onnx": 24, "five.onnx": 16}
 

@@ -10,8 +10,9 @@ import numpy as np
 import onnx
 import pytest
 import yaml
-from command import onnx_ci
-from small_models import bloated, lean
+
+from tests.support.cli import onnx_ci
+from tests.support.models import bloated, lean
 
 
 def save(model: onnx.ModelProto, path: Path) -> Path:

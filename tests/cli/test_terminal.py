@@ -8,8 +8,9 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import onnx_ci
-from small_models import bloated
+
+from tests.support.cli import onnx_ci
+from tests.support.models import bloated
 
 pty = pytest.importorskip("pty")
 

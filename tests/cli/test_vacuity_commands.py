@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import Done, call
 from onnx import numpy_helper
-from traps.base import model, weight
 
 from onnx_ci import compare
 from onnx_ci.model.graph import tensors
+from tests.support.cli import Done, call
+from tests.traps.base import model, weight
 
 BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
     y = If (c) <then_branch = t () => (float[n,64] a) { a = MatMul(h, A) },

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import call
-from small_models import lean
 
 from onnx_ci.util.text import one_line
+from tests.support.cli import call
+from tests.support.models import lean
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-for folder in (TESTS / "fuzz", TESTS / "policy", TESTS):
-    sys.path.insert(0, str(folder))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 NAMES = ("container", "policy")
 
 
@@ -40,9 +38,9 @@ def _fuzz(name: str, seconds: int, home: Path) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["onnx_ci"]):
-        from targets import TARGETS
+        from tests.fuzz.targets import TARGETS
 
-    import seeds
+    from tests.fuzz import seeds
 
     corpus = home / "corpus"
     corpus.mkdir(exist_ok=True)

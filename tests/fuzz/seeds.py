@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from small_models import bloated
 
 from onnx_ci.model.wire import BYTES, VARINT, tag, varint
+from tests.support.models import bloated
 
 
 def models() -> list[bytes]:
@@ -16,7 +16,7 @@ def models() -> list[bytes]:
 
 
 def policies() -> list[bytes]:
-    from policy_cases import CONTRACT
+    from tests.support.good_policies import CONTRACT
 
     return [
         CONTRACT.encode(),

@@ -8,10 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import seeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from targets import TARGETS
+
+from tests.fuzz import seeds
+from tests.fuzz.targets import TARGETS
 
 STARTS = {"container": seeds.models(), "policy": seeds.policies()}
 PAST = [(name, data) for name, found in seeds.crashes().items() for data in found]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import call as onnx_ci
-from git_repositories import Repository, write_policy
-from small_models import bloated, lean
+
+from tests.support.cli import call as onnx_ci
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import bloated, lean
 
 FILE = "outs:\n- md5: {md5}\n  size: {size}\n  hash: md5\n  path: {name}\n"
 

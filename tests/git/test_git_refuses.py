@@ -8,9 +8,10 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import call, onnx_ci
-from git_repositories import Repository, write_policy
-from small_models import bloated
+
+from tests.support.cli import call, onnx_ci
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import bloated
 
 COMMANDS = {
     "check": ["check"],

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import call as onnx_ci
-from git_repositories import Repository, write_policy
-from hooking import RUNNERS, Hooked
-from small_models import bloated, lean, save_outside
+
+from tests.support.cli import call as onnx_ci
+from tests.support.git_repo import Repository, write_policy
+from tests.support.hooks import RUNNERS, Hooked
+from tests.support.models import bloated, lean, save_outside
 
 BUDGET = "    budget: {size: 40 kB, growth: 5%}\n    methods: []\n"  # judged without running anything
 ODD_NAMES = [

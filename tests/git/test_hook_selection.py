@@ -6,11 +6,12 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import Done
-from command import call as onnx_ci
-from git_repositories import Repository, write_policy
-from hooking import RUNNERS, Hooked
-from small_models import lean, save_outside
+
+from tests.support.cli import Done
+from tests.support.cli import call as onnx_ci
+from tests.support.git_repo import Repository, write_policy
+from tests.support.hooks import RUNNERS, Hooked
+from tests.support.models import lean, save_outside
 
 RULE = "    budget: {size: 40 kB}\n    methods: []\n"
 

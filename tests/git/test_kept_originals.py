@@ -10,9 +10,10 @@ from typing import Any
 
 import onnx
 import pytest
-from command import Done, onnx_ci
-from git_repositories import Repository, write_policy
-from small_models import bloated, lean, save_outside
+
+from tests.support.cli import Done, onnx_ci
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import bloated, lean, save_outside
 
 INT8 = "    methods: [int8-weights]\n"
 REFS = "refs/onnx-ci/originals"

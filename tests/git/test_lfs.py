@@ -7,11 +7,12 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import Done
-from command import call as onnx_ci
-from git_repositories import Repository, write_policy
-from hooking import Hooked
-from small_models import bloated, lean, save_outside
+
+from tests.support.cli import Done
+from tests.support.cli import call as onnx_ci
+from tests.support.git_repo import Repository, write_policy
+from tests.support.hooks import Hooked
+from tests.support.models import bloated, lean, save_outside
 
 pytestmark = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 SIZE_ONLY = "    budget: {size: %s}\n    methods: []\n"

@@ -8,10 +8,11 @@ from typing import Any
 
 import onnx
 import pytest
-from command import Done
-from command import call as onnx_ci
-from git_repositories import Repository
-from small_models import bloated, lean
+
+from tests.support.cli import Done
+from tests.support.cli import call as onnx_ci
+from tests.support.git_repo import Repository
+from tests.support.models import bloated, lean
 
 STRICT = """\
 version: 1

@@ -10,15 +10,15 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from command import Done, onnx_ci
-from git_repositories import Repository, write_policy
-from small_models import bloated, lean
 
 from onnx_ci.gate.attempts import fingerprint
 from onnx_ci.gate.project import open_context
 from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import Receipt, attach_receipt, model_digest
 from onnx_ci.policy.load import rule_for
+from tests.support.cli import Done, onnx_ci
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import bloated, lean
 
 INT8 = "    methods: [int8-weights]\n"
 FP16 = "    methods: [fp16-weights]\n"

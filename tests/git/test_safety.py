@@ -8,9 +8,10 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import call as onnx_ci
-from git_repositories import Repository, write_policy
-from small_models import lean, save_outside
+
+from tests.support.cli import call as onnx_ci
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import lean, save_outside
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RULE = "    budget: {size: 1 kB, growth: 5%}\n    methods: []\n"

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import Done
-from command import call as onnx_ci
-from git_repositories import Repository, write_policy
-from small_models import lean
+
+from tests.support.cli import Done
+from tests.support.cli import call as onnx_ci
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import lean
 
 RULE = "    budget: {size: 1 MB, growth: 5%}\n    methods: []\n"
 

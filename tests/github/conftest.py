@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import emulated
 import pytest
+
+from tests.support import github as emulated
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acting import REPOSITORY
-from commenting import comment_step, finished
-from emulated import GitHub
-from example_reports import outcome, run_report
 
 from onnx_ci.action.comment import LONGEST, mark
 from onnx_ci.action.inputs import Event, Inputs
+from tests.support.comments import comment_step, finished
+from tests.support.github import GitHub
+from tests.support.reports import outcome, run_report
+from tests.support.workflows import REPOSITORY
 
 
 def test_the_report_of_a_fork_is_put_into_its_pull_request(github: GitHub, tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from acting import REPOSITORY
-from calling import Called
-from commenting import comment_step, finished
-from emulated import GitHub
-from example_reports import run_report
-from gfm import CALLS, html, shape, uncoded
-from hostile import EVERYTHING, HOSTILE
 
 from onnx_ci.action.comment import mark
+from tests.support.action import Called
+from tests.support.comments import comment_step, finished
+from tests.support.github import GitHub
+from tests.support.github_markdown import CALLS, html, shape, uncoded
+from tests.support.hostile_names import EVERYTHING, HOSTILE
+from tests.support.reports import run_report
+from tests.support.workflows import REPOSITORY
 
 RUN = f"https://github.com/{REPOSITORY}/actions/runs/4711"
 NAMES = (

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
-from node_tools import node, node_module
 
 from onnx_ci.action.tell import artifact_name
+from tests.support.node import node, node_module
 
 ROOT = Path(__file__).parents[2]
 ACTIONS = [ROOT / "action.yml", ROOT / "setup" / "action.yml"]

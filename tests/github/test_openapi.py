@@ -10,13 +10,14 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from commenting import comment_step, finished
-from emulated import Call, GitHub
-from example_reports import run_report
 from jsonschema import Draft202012Validator
-from node_tools import node_module
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
+
+from tests.support.comments import comment_step, finished
+from tests.support.github import Call, GitHub
+from tests.support.node import node_module
+from tests.support.reports import run_report
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from acting import REPOSITORY
-from emulated import Call, GitHub, Reply
 
 from onnx_ci.action.comment import LONGEST, Sticky, mark
 from onnx_ci.action.github import Api, Transport
 from onnx_ci.errors import ApiFault, UsageError
+from tests.support.github import Call, GitHub, Reply
+from tests.support.workflows import REPOSITORY
 
 BOT = "github-actions[bot]"
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from acting import REPOSITORY
-from emulated import Call, GitHub, Reply
 
 from onnx_ci.action.github import Api, Transport
 from onnx_ci.errors import ApiFault, UsageError
+from tests.support.github import Call, GitHub, Reply
+from tests.support.workflows import REPOSITORY
 
 SECRET = "ghs_very-secret-token"
 

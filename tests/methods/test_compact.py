@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from methods.one_method import ops_at_run_time, rewrite, run_method
 from onnx import TensorProto, helper
-from running import identical, outputs
-from traps.base import Array, constant, graph, model, rng, tensor, weight
 
 from onnx_ci.methods.compact import smaller_form
+from tests.support.cli import onnx_ci
+from tests.support.one_method import ops_at_run_time, rewrite, run_method
+from tests.support.run_model import identical, outputs
+from tests.traps.base import Array, constant, graph, model, rng, tensor, weight
 
 
 def table(values: Array, *, opset: int = 17) -> onnx.ModelProto:

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from methods.one_method import ops_at_run_time, rewrite, run_method
 from onnx import helper
-from running import identical, outputs
-from traps import TRAPS, Trap, feeds_for
-from traps.base import Array, constant, graph, model, weight
+
+from tests.support.cli import onnx_ci
+from tests.support.one_method import ops_at_run_time, rewrite, run_method
+from tests.support.run_model import identical, outputs
+from tests.traps import TRAPS, Trap, feeds_for
+from tests.traps.base import Array, constant, graph, model, weight
 
 TIED = "g (int64[2] at) => (float[2,96] y) { e = Gather(E, at) y = MatMul(e, H) }"
 E = weight(96, 64, seed=1)

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
 from onnx import TensorProto, helper, numpy_helper, shape_inference
-from running import identical, outputs
-from traps.base import Array, model, tensor, weight
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import lay_out, write_model
+from tests.support.cli import onnx_ci
+from tests.support.run_model import identical, outputs
+from tests.traps.base import Array, model, tensor, weight
 
 W = weight(64, 64, seed=1).astype(np.float64)
 TABLE = np.arange(4096, dtype=np.int64).reshape(64, 64)[::-1].copy()

@@ -7,10 +7,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from running import outputs
-from traps.axes import AXES
-from traps.base import Feed, constant, floats, model, weight, write
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, run_chain
@@ -18,6 +14,10 @@ from onnx_ci.model.graph import bodies, tensors
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.results import Step
+from tests.support.cli import onnx_ci
+from tests.support.run_model import outputs
+from tests.traps.axes import AXES
+from tests.traps.base import Feed, constant, floats, model, weight, write
 
 BRANCHES = """g (bool c, float[2,64] x) => (float[2,64] y) { y = If (c) <then_branch = t () => (float[2,64] a)
     { a = MatMul(x, W) }, else_branch = e () => (float[2,64] b) { b = MatMul(x, V) }> }"""

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
 from onnx import TensorProto
-from running import identical, outputs
-from small_models import bloated, lean
-from test_method_contract import MODELS
-from traps import Trap, feeds_for
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
 from onnx_ci.model.graph import tensors
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import lay_out, write_model
+from tests.methods.test_method_contract import MODELS
+from tests.support.cli import onnx_ci
+from tests.support.models import bloated, lean
+from tests.support.run_model import identical, outputs
+from tests.traps import Trap, feeds_for
 
 FEEDS = [{"x": np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)}]
 RULE = 'version: 1\nmodels:\n  - path: "*.onnx"\n    methods: [{external-data: {threshold: 1 kB}}]\n'

@@ -13,12 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
 from onnx import TensorProto, helper, numpy_helper
-from running import fed, identical, outputs
-from small_models import bloated, lean
-from test_method_contract import MODELS
-from traps import Trap, feeds_for
 
 from onnx_ci import shrink
 from onnx_ci.errors import ModelError, UsageError
@@ -30,6 +25,11 @@ from onnx_ci.model.npy import KEY, recorded
 from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.replace import replace_model
 from onnx_ci.model.save import lay_out, write_model
+from tests.methods.test_method_contract import MODELS
+from tests.support.cli import onnx_ci
+from tests.support.models import bloated, lean
+from tests.support.run_model import fed, identical, outputs
+from tests.traps import Trap, feeds_for
 
 FEEDS = [{"x": np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)}]
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from methods.one_method import run_method
 from onnx import TensorProto, helper
-from running import identical, outputs
-from traps.base import Weight, constant, graph, model, rng, weight
+
+from tests.support.cli import onnx_ci
+from tests.support.one_method import run_method
+from tests.support.run_model import identical, outputs
+from tests.traps.base import Weight, constant, graph, model, rng, weight
 
 A = weight(8, 16, seed=1)
 A[2, 3], A[4, 5], A[6, 7] = -0.0, np.inf, np.nan

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from running import outputs
-from traps.attention import HEADS, WIDTH, layer, padded, stacked, with_constants, with_hidden_shapes
-from traps.base import model, weight, write
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, run_chain
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.results import Step
+from tests.support.cli import onnx_ci
+from tests.support.run_model import outputs
+from tests.traps.attention import HEADS, WIDTH, layer, padded, stacked, with_constants, with_hidden_shapes
+from tests.traps.base import model, weight, write
 
 FUSED = {"Attention": 1, "SkipLayerNormalization": 2, "BiasGelu": 1}
 

@@ -12,13 +12,13 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from one_method import rewrite
 from onnx import TensorProto, helper, numpy_helper
-from running import identical, outputs
 
 from onnx_ci.methods.catalogue import METHODS
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
+from tests.support.one_method import rewrite
+from tests.support.run_model import identical, outputs
 
 WIDTH = 16  # 16 x 16 floats are just large enough to be taken out of the skeleton
 UNARY = ("Relu", "Tanh", "Neg", "Identity", "Abs")

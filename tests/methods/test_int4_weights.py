@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
 from onnx import TensorProto, helper, numpy_helper
-from running import outputs
-from small_models import lean
-from weight_models import applied, ops, ops_that_run, rebuilt, sqnr, weights_model
+
+from tests.support.cli import onnx_ci
+from tests.support.models import lean
+from tests.support.run_model import outputs
+from tests.support.weight_models import applied, ops, ops_that_run, rebuilt, sqnr, weights_model
 
 RANDOM = np.random.default_rng(3)
 EVEN = RANDOM.standard_normal((128, 96)).astype(np.float32)

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from small_models import lean
-from weight_models import applied, ops, ops_that_run, rebuilt, sqnr, weights_model
+
+from tests.support.cli import onnx_ci
+from tests.support.models import lean
+from tests.support.weight_models import applied, ops, ops_that_run, rebuilt, sqnr, weights_model
 
 RANDOM = np.random.default_rng(7)
 EVEN = RANDOM.standard_normal((96, 80)).astype(np.float32)

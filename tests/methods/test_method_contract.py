@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from running import fed, identical, outputs
-from traps import GOOD_FILES, TRAPS, Trap, feeds_for
 
 from onnx_ci.gate.candidates import Job, write_in_place
 from onnx_ci.gate.judge import judge
@@ -22,6 +20,8 @@ from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.save import lay_out, write_model
 from onnx_ci.policy.schema import MethodChoice, Rule, Tolerance
 from onnx_ci.sandbox.runner import Runner
+from tests.support.run_model import fed, identical, outputs
+from tests.traps import GOOD_FILES, TRAPS, Trap, feeds_for
 
 MODELS = (*TRAPS, *GOOD_FILES)
 # Models for which any rounding is too much: differences of nearly equal weights, signs of zero, and what

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from small_models import lean
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.load import open_model
 from onnx_ci.model.npy import KEY
 from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.replace import replace_model
+from tests.support.cli import onnx_ci
+from tests.support.models import lean
 
 
 def extracted(folder: Path) -> Path:

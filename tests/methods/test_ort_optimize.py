@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from running import outputs
-from traps import HOSTILE, Trap
-from traps.base import floats, model, weight, write
 
 from onnx_ci.methods import external_tools
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
+from tests.support.run_model import outputs
+from tests.traps import HOSTILE, Trap
+from tests.traps.base import floats, model, weight, write
 
 GELU = """g (float[2,64] x) => (float[2,64] y) { h = MatMul(x, W) a = Div(h, root) b = Erf(a) c = Add(b, one)
     d = Mul(h, c) y = Mul(d, half) }"""

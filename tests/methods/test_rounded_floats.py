@@ -10,9 +10,10 @@ import numpy as np
 import onnx
 import pytest
 import yaml
-from command import onnx_ci
-from small_models import lean
-from weight_models import applied, rebuilt, sqnr, weights_model
+
+from tests.support.cli import onnx_ci
+from tests.support.models import lean
+from tests.support.weight_models import applied, rebuilt, sqnr, weights_model
 
 RANDOM = np.random.default_rng(11)
 EVEN = RANDOM.standard_normal((128, 96)).astype(np.float32)

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from running import outputs
-from traps.base import model, weight
-from traps.shrunk import SHRUNK
+
+from tests.support.cli import onnx_ci
+from tests.support.run_model import outputs
+from tests.traps.base import model, weight
+from tests.traps.shrunk import SHRUNK
 
 W = weight(64, 64, seed=1)
 TEXT = """g (float[batch,64] x) => (float[batch,64] y) { a = Add(half, half) b = Mul(a, V) k = Identity(x)

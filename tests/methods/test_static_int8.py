@@ -7,9 +7,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from running import outputs
-from traps.base import Feed, constant, floats, model, weight, write
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, no_feeds, run_chain
@@ -17,6 +14,9 @@ from onnx_ci.model.graph import tensors
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.results import Step
+from tests.support.cli import onnx_ci
+from tests.support.run_model import outputs
+from tests.traps.base import Feed, constant, floats, model, weight, write
 
 LAYERS = """g (float[1,8,8,8] x) => (float[1,8,6,6] y) { h = Conv<pads = [1,1,1,1]>(x, W) r = Relu(h)
     y = Conv(r, V) }"""

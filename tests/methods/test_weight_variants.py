@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running import outputs
-from traps import TRAPS, Trap, feeds_for
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, run_chain
@@ -17,6 +15,8 @@ from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import files_of
 from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.save import lay_out, write_model
+from tests.support.run_model import outputs
+from tests.traps import TRAPS, Trap, feeds_for
 
 VARIANTS: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("int8-weights", {"granularity": "block", "block_size": 32}),

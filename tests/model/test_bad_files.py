@@ -6,10 +6,10 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from traps import FILE_TRAPS, HOSTILE, FileTrap
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.load import open_model
+from tests.traps import FILE_TRAPS, HOSTILE, FileTrap
 
 
 @pytest.mark.parametrize("trap", FILE_TRAPS, ids=lambda trap: trap.name)

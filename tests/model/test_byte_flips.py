@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from command import call
+
+from tests.support.cli import call
 
 FLIPS = 80
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import numpy_helper
-from running import Feed, identical, outputs
-from traps import GOOD_FILES, HUGE_FILES, TRAPS, Trap, feeds_for
 
 from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.save import write_model
+from tests.support.run_model import Feed, identical, outputs
+from tests.traps import GOOD_FILES, HUGE_FILES, TRAPS, Trap, feeds_for
 
 CONFORMANCE = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").glob("*/*/model.onnx"))
 

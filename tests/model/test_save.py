@@ -190,7 +190,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from model_killing import loop
+from tests.support.model_killing import loop
 loop(Path(sys.argv[1]))
 """
 
@@ -198,7 +198,7 @@ loop(Path(sys.argv[1]))
 def test_survives_being_killed_at_any_moment(tmp_path: Path) -> None:
     """A child replaces a model over and over and is killed at odd moments; the model must always load."""
     path = make(tmp_path / "model.onnx", external="model.onnx.data", elements=256)
-    tests = str(Path(__file__).parent)
+    tests = str(Path(__file__).parents[2])
     random = np.random.default_rng(1)
     seen = set()
     for _ in range(12):

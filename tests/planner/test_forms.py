@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from running import identical, outputs
-from traps.base import model, weight, write
 
 from onnx_ci.gate.planner_trials import Form, Shelf, forms_of
 from onnx_ci.methods.chain import Run, RunPart, run_chain
@@ -16,6 +14,8 @@ from onnx_ci.methods.edit import probe
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice
+from tests.support.run_model import identical, outputs
+from tests.traps.base import model, weight, write
 
 BRANCHES = """g (bool c, float[2,64] x) => (float[2,64] y) { h = MatMul(x, U)
     y = If (c) <then_branch = t () => (float[2,64] a) { a = MatMul(h, W) },

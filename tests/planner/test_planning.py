@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from command import Done, onnx_ci
-from small_models import lean
-from traps.base import model, weight, write
 
 from onnx_ci.model.graph import tensors
+from tests.support.cli import Done, onnx_ci
+from tests.support.models import lean
+from tests.traps.base import model, weight, write
 
 METHODS = "dedupe,fp16-weights,int8-weights,int4-weights"
 CANCELS = """g (float[n,64] x) => (float[n,64] y) { a = MatMul(x, P) b = MatMul(x, Q) d = Sub(a, b)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from policy_bad import BAD, Bad
-from policy_cases import GOOD, Registry, in_rule
 
 from onnx_ci.errors import PolicyError
 from onnx_ci.policy import reader as compose
 from onnx_ci.policy.load import parse_policy
+from tests.support.bad_policies import BAD, Bad
+from tests.support.good_policies import GOOD, Registry, in_rule
 
 LOADERS = ["CSafeLoader", "SafeLoader"]
 

@@ -7,10 +7,10 @@ import sys
 import time
 
 import pytest
-from policy_cases import HEAD, Registry, in_rule
 
 from onnx_ci.errors import PolicyError
 from onnx_ci.policy.load import parse_policy
+from tests.support.good_policies import HEAD, Registry, in_rule
 
 
 def refusal(text: str) -> str:

@@ -12,13 +12,13 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from policy_bad import BAD
-from policy_cases import GOOD, Registry
 
 from onnx_ci.policy import fields, schema
 from onnx_ci.policy.fields import json_schema
 from onnx_ci.policy.reader import COUNT, SIZE, Kind, Place, Reading, Table, fraction
 from onnx_ci.util.sizes import parse_count, parse_fraction, parse_size
+from tests.support.bad_policies import BAD
+from tests.support.good_policies import GOOD, Registry
 
 SCHEMA = json_schema(Registry().schemas())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from policy_cases import CONTRACT, HEAD, SHA, Registry, after_rules, in_rule
 
 from onnx_ci.errors import PolicyError
 from onnx_ci.policy.load import check_policy, find_policy, parse_policy
@@ -25,6 +24,7 @@ from onnx_ci.policy.schema import (
     Rule,
     Tolerance,
 )
+from tests.support.good_policies import CONTRACT, HEAD, SHA, Registry, after_rules, in_rule
 
 
 def parse(text: str) -> Policy:

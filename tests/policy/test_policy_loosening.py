@@ -6,11 +6,11 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from policy_cases import Registry
 
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.policy.loosening import loosenings
 from onnx_ci.policy.schema import Rule
+from tests.support.good_policies import Registry
 
 SCORE = 'evaluate: {command: "python eval.py {model}", metric: wer, max_increase: 0.2}'
 LOOSER = [

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import date
 
-from policy_cases import SHA
-
 from onnx_ci.policy.load import ended_override, group_members, matching_rules, override_for, rule_for
 from onnx_ci.policy.schema import Budget, Group, Override, Policy, Rule
+from tests.support.good_policies import SHA
 
 POLICY = Policy(
     file="p.yaml",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_cases import Registry
 
 from onnx_ci.policy.edit import EVERY_MODEL, starter_policy
 from onnx_ci.policy.load import matching_rules, parse_policy, rule_for
 from onnx_ci.policy.schema import MethodChoice, Policy
+from tests.support.good_policies import Registry
 
 SPECIAL = [
     "m.onnx",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from example_reports import points
-from markup_reader import Element, read
 
 from onnx_ci.report.html_page import Scale, curve
 from onnx_ci.results import Point
+from tests.support.markup import Element, read
+from tests.support.reports import points
 
 
 def marks(drawn: str) -> list[Element]:

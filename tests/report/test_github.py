@@ -8,15 +8,15 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import call
-from example_reports import outcome, run_report
-from git_repositories import Repository, write_policy
-from hostile import EVERYTHING, HOSTILE
-from small_models import bloated
 
 from onnx_ci.report.annotations import LIMIT, render_github
 from onnx_ci.results import Finding, Outcome, RunReport
 from onnx_ci.util.text import one_line
+from tests.support.cli import call
+from tests.support.git_repo import Repository, write_policy
+from tests.support.hostile_names import EVERYTHING, HOSTILE
+from tests.support.models import bloated
+from tests.support.reports import outcome, run_report
 
 COMMAND = re.compile(r"::(?P<name>[^ :]+)(?: (?P<properties>.*?))?::(?P<data>.*)")
 

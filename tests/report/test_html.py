@@ -9,15 +9,15 @@ from pathlib import Path
 
 import onnx
 import pytest
-from command import onnx_ci
-from example_reports import model_info, outcome, run_report
-from markup_reader import Element, read
-from small_models import bloated, lean
 
 from onnx_ci.report.html import render_info, render_outcome, render_run
 from onnx_ci.report.html_page import stylesheet
 from onnx_ci.results import Outcome, RunReport
 from onnx_ci.util.text import one_line
+from tests.support.cli import onnx_ci
+from tests.support.markup import Element, read
+from tests.support.models import bloated, lean
+from tests.support.reports import model_info, outcome, run_report
 
 HOSTILE = '\x00\x1b[31m\u202e</title></style><script>alert(1)</script>"\' onload="x" <!-- &lt; \ud800\n.onnx'
 

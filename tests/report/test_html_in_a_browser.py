@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import needs_browser, seen_in
-from example_reports import model_info, outcome, run_report
 
 from onnx_ci.report.html import render_info, render_outcome, render_run
+from tests.support.browser import needs_browser, seen_in
+from tests.support.reports import model_info, outcome, run_report
 
 LONG = "model/" + "a_very_long_name_without_any_space." * 6
 PAGES = {

@@ -8,17 +8,17 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from command import call
-from example_reports import run_report
-from hostile import EVERYTHING, HOSTILE
 from onnx import save
-from small_models import bloated
 
 from onnx_ci.cli.output import FORMATS
 from onnx_ci.report import annotations as gitlab
 from onnx_ci.report import annotations as junit
 from onnx_ci.results import RunReport
 from onnx_ci.util.text import one_line
+from tests.support.cli import call
+from tests.support.hostile_names import EVERYTHING, HOSTILE
+from tests.support.models import bloated
+from tests.support.reports import run_report
 
 
 def suite(report: RunReport) -> ElementTree.Element:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import call
-from example_reports import outcome, run_report
-from hostile import EVERYTHING, HOSTILE
 
 from onnx_ci.report import annotations as gitlab
 from onnx_ci.report import annotations as junit
 from onnx_ci.report import html, json, markdown, sarif, text
 from onnx_ci.util.text import Style
+from tests.support.cli import call
+from tests.support.hostile_names import EVERYTHING, HOSTILE
+from tests.support.reports import outcome, run_report
 
 COMMAND = re.compile(r"^\s*::|##\w*\[", re.MULTILINE)
 SHOWN: dict[str, Callable[[str], str]] = {

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 
 import pytest
-from example_reports import outcome, run_report
-from gfm import CALLS, html, shape, uncoded
-from hostile import EVERYTHING, HOSTILE
 
 from onnx_ci.report.markdown import COMMENT, render_run
 from onnx_ci.results import Finding, Outcome, RunReport
 from onnx_ci.util.text import one_line
+from tests.support.github_markdown import CALLS, html, shape, uncoded
+from tests.support.hostile_names import EVERYTHING, HOSTILE
+from tests.support.reports import outcome, run_report
 
 WIDTHLESS = "\u200b"
 

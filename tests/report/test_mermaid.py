@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import needs_browser, seen_in
-from example_reports import outcome
-from hostile import EVERYTHING, HOSTILE
-from node_tools import node_module
 
 from onnx_ci.report.markdown import SHOWN, picture
 from onnx_ci.results import Measure, Outcome
+from tests.support.browser import needs_browser, seen_in
+from tests.support.hostile_names import EVERYTHING, HOSTILE
+from tests.support.node import node_module
+from tests.support.reports import outcome
 
 DRAWN = """<!doctype html><div id="pictures">{pictures}</div><pre id="seen"></pre>
 <script src="{mermaid}"></script>

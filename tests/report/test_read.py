@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_reports import delta, outcome, run_report
-from hostile import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +22,8 @@ from onnx_ci.report.json import render_run
 from onnx_ci.report.read import LARGEST_FILE, parse_report, read_report
 from onnx_ci.results import GroupSize, Noise, OpCount, Optimized, RunReport, RuntimeRun, Shard, Verification
 from onnx_ci.util.text import Style
+from tests.support.hostile_names import HOSTILE
+from tests.support.reports import delta, outcome, run_report
 
 
 def document() -> Any:

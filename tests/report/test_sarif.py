@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_reports import run_report
-from hostile import EVERYTHING
-from node_tools import node_module
 
 from onnx_ci.report.sarif import render_run
 from onnx_ci.results import CODES, Finding, RunReport
+from tests.support.hostile_names import EVERYTHING
+from tests.support.node import node_module
+from tests.support.reports import run_report
 
 EVERY_CODE = RunReport(
     command="check",

@@ -5,19 +5,19 @@ Add one as a function whose docstring says what it catches, and a line in the tu
 
 from __future__ import annotations
 
-from traps.attention import ATTENTION
-from traps.axes import AXES
-from traps.bad_files import FILE_TRAPS, NAMES
-from traps.base import FILE, Feed, FileTrap, Trap, feeds_for
-from traps.good_files import GOOD_FILES
-from traps.hostile import HOSTILE
-from traps.huge_files import HUGE_FILES
-from traps.noisy import NOISY
-from traps.running import RUNNING
-from traps.shrunk import SHRUNK
-from traps.storage import STORAGE
-from traps.structure import STRUCTURE
-from traps.values import VALUES
+from tests.traps.attention import ATTENTION
+from tests.traps.axes import AXES
+from tests.traps.bad_files import FILE_TRAPS, NAMES
+from tests.traps.base import FILE, Feed, FileTrap, Trap, feeds_for
+from tests.traps.good_files import GOOD_FILES
+from tests.traps.hostile import HOSTILE
+from tests.traps.huge_files import HUGE_FILES
+from tests.traps.noisy import NOISY
+from tests.traps.running import RUNNING
+from tests.traps.shrunk import SHRUNK
+from tests.traps.storage import STORAGE
+from tests.traps.structure import STRUCTURE
+from tests.traps.values import VALUES
 
 TRAPS: tuple[Trap, ...] = (*STRUCTURE, *STORAGE, *VALUES, *SHRUNK, *AXES, *RUNNING, *NOISY, *ATTENTION)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from traps.base import Feed, Trap, constant, model, trap, weight
+from tests.traps.base import Feed, Trap, constant, model, trap, weight
 
 HEADS, SIZE = 4, 8
 WIDTH = HEADS * SIZE

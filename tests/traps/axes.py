@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from onnx import ModelProto, helper
 
-from traps.base import Array, Feed, Trap, model, rng, spread, tensor, trap, uneven, weight
+from tests.traps.base import Array, Feed, Trap, model, rng, spread, tensor, trap, uneven, weight
 
 
 def gemm(trans_a: int, trans_b: int) -> ModelProto:

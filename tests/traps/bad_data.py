@@ -7,8 +7,8 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from traps.base import FILE, FileTrap, encode, model, tensor, weight
-from traps.good_files import DATA, external_in_branches, move_out
+from tests.traps.base import FILE, FileTrap, encode, model, tensor, weight
+from tests.traps.good_files import DATA, external_in_branches, move_out
 
 TENSOR = "encoder.weight"
 POINTER = (

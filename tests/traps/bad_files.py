@@ -9,10 +9,10 @@ from pathlib import Path
 
 from onnx import TensorProto
 
-from traps.bad_data import BAD_DATA, POINTER, TENSOR, with_data
-from traps.base import FILE, FileTrap, encode, model, rng, tensor, weight
-from traps.good_files import DATA, layers
-from traps.wire import (
+from tests.traps.bad_data import BAD_DATA, POINTER, TENSOR, with_data
+from tests.traps.base import FILE, FileTrap, encode, model, rng, tensor, weight
+from tests.traps.good_files import DATA, layers
+from tests.traps.wire import (
     ATTRIBUTE_GRAPH,
     ATTRIBUTE_NAME,
     ATTRIBUTE_TYPE,

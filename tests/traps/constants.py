@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from traps.base import Feed, Trap, constant, graph, model, rng, tensor, trap, weight
+from tests.traps.base import Feed, Trap, constant, graph, model, rng, tensor, trap, weight
 
 
 def constant_nodes() -> ModelProto:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import ModelProto
 
-from traps.base import Feed, Trap, model, trap, weight
+from tests.traps.base import Feed, Trap, model, trap, weight
 
 
 def both_ways() -> list[Feed]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TensorProto, TrainingInfoProto, helper
 
-from traps.base import FILE, Trap, built, constant, encode, graph, model, tensor, trap, weight
+from tests.traps.base import FILE, Trap, built, constant, encode, graph, model, tensor, trap, weight
 
 
 def _function(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto
 
-from traps.base import (
+from tests.traps.base import (
     FILE,
     Array,
     Trap,
@@ -23,7 +23,7 @@ from traps.base import (
     trap,
     weight,
 )
-from traps.storage import float_data
+from tests.traps.storage import float_data
 
 DATA = "weights.bin"
 LAYERS = "g (float[2,64] x) => (float[2,64] y) { h = MatMul(x, W) k = MatMul(h, V) y = Add(k, b) }"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import ModelProto, helper
 
-from traps.base import Feed, Trap, model, trap, weight
+from tests.traps.base import Feed, Trap, model, trap, weight
 
 W64 = {"W": weight(64, 64, seed=1)}
 LOWEST = np.iinfo(np.int64).min

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, TensorProto
 
-from traps.base import FILE, Feed, Trap, built, encode, model, weight
-from traps.wire import (
+from tests.traps.base import FILE, Feed, Trap, built, encode, model, weight
+from tests.traps.wire import (
     GRAPH_INITIALIZER,
     LENGTH,
     MODEL_GRAPH,

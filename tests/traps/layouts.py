@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from onnx import ModelProto, TensorProto
 
-from traps.base import Trap, encode, model, tensor, trap, weight
-from traps.wire import (
+from tests.traps.base import Trap, encode, model, tensor, trap, weight
+from tests.traps.wire import (
     GRAPH_INITIALIZER,
     GROUP_END,
     GROUP_START,

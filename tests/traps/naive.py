@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from traps.base import Array, subgraphs, tensor
+from tests.traps.base import Array, subgraphs, tensor
 
 Key = Callable[[TensorProto], object]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import ModelProto, helper
 
-from traps.base import Trap, model, trap, weight
+from tests.traps.base import Trap, model, trap, weight
 
 TREES = 300
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from traps.base import Array, Feed, Trap, graph, model, rng, trap, weight
+from tests.traps.base import Array, Feed, Trap, graph, model, rng, trap, weight
 
 W64 = {"W": weight(64, 64, seed=1)}
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper
 
-from traps.base import Array, Feed, Trap, model, raw, rng, trap, uneven, weight
-from traps.storage import bfloat16
+from tests.traps.base import Array, Feed, Trap, model, raw, rng, trap, uneven, weight
+from tests.traps.storage import bfloat16
 
 MS = {"com.microsoft": 1}
 

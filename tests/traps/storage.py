@@ -6,8 +6,8 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
-from traps.base import Array, Trap, model, raw, rng, trap, weight
-from traps.layouts import LAYOUTS
+from tests.traps.base import Array, Trap, model, raw, rng, trap, weight
+from tests.traps.layouts import LAYOUTS
 
 # The last onnxruntime for Python 3.10 loads no int2.
 ORT_RUNS_INT2 = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 24)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from traps.base import Feed, Trap, model, trap, weight
-from traps.constants import CONSTANTS
-from traps.control_flow import CONTROL_FLOW, both_ways
-from traps.domains import DOMAINS
+from tests.traps.base import Feed, Trap, model, trap, weight
+from tests.traps.constants import CONSTANTS
+from tests.traps.control_flow import CONTROL_FLOW, both_ways
+from tests.traps.domains import DOMAINS
 
 # What methods append to a weight's name, here and in other tools
 SUFFIXES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import ModelProto
 
-from traps.base import Array, Feed, Trap, Weight, floats, model, raw, rng, trap, weight
+from tests.traps.base import Array, Feed, Trap, Weight, floats, model, raw, rng, trap, weight
 
 LOWEST = np.finfo(np.float32).min
 

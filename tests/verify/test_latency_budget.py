@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
 from onnx import helper, numpy_helper
-from small_models import bloated, lean
 
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import Budget, Rule
 from onnx_ci.results import Latency, Proof
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.prove import Prover, Submission, slowness
+from tests.support.cli import onnx_ci
+from tests.support.models import bloated, lean
 
 KEYS = {
     *("before", "after", "ratio", "low", "high", "rounds"),

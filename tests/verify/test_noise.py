@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from traps.noisy import TREES, many_trees
-from verify_models import LINEAR, model, save
 
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.results import Verification
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Claim, Verifier
+from tests.support.text_models import LINEAR, model, save
+from tests.traps.noisy import TREES, many_trees
 
 EXACT = Tolerance(exact=True)
 

@@ -9,10 +9,6 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from traps.base import model, weight
-from traps.noisy import TREES, many_trees
-from traps.running import random_noise_scaled_to_nothing
-from verify_models import save
 
 from onnx_ci import shrink
 from onnx_ci.cli.main import main
@@ -22,6 +18,10 @@ from onnx_ci.methods.external_tools import TOOLS
 from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import model_digest
 from onnx_ci.verify.noise import random_nodes
+from tests.support.text_models import save
+from tests.traps.base import model, weight
+from tests.traps.noisy import TREES, many_trees
+from tests.traps.running import random_noise_scaled_to_nothing
 
 SPEECH = random_noise_scaled_to_nothing()
 

@@ -8,8 +8,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from traps.noisy import random_everywhere
-from verify_models import HEAD, model, save
 
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import METHODS, Method
@@ -21,6 +19,8 @@ from onnx_ci.results import Verification
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Claim, Verifier
+from tests.support.text_models import HEAD, model, save
+from tests.traps.noisy import random_everywhere
 
 WITH_F = HEAD.replace('"": 17', '"": 17, "f": 1')
 USUAL = Tolerance(cosine=0.999)

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import Done, call
 from onnx import numpy_helper
-from small_models import lean
-from traps.huge_files import over_2_gib
-from verify_models import model
+
+from tests.support.cli import Done, call
+from tests.support.models import lean
+from tests.support.text_models import model
+from tests.traps.huge_files import over_2_gib
 
 ODD = "not-utf8-\udcff.onnx"
 TABLE = "g (int64[1,4] ids) => (float[1,4,8] y) <float[200,8] table> { y = Gather(table, ids) }"

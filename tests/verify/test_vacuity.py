@@ -9,13 +9,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from traps.base import model, weight
 
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import InputSpec, Rule, Tolerance
 from onnx_ci.results import Verification
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.prove import Prover, Submission
+from tests.traps.base import model, weight
 
 BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
     y = If (c) <then_branch = t () => (float[n,64] a) { a = MatMul(h, A) },

@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from verify_models import model
 
 from onnx_ci import compare
+from tests.support.text_models import model
 
 HEADS = """g (float[N,16] x) => (float[N,28] y) <float[16,8] boxes, float[8] far, float[16,20] classes> {
     b = MatMul(x, boxes)

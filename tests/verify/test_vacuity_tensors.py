@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from traps.base import weight
 
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
@@ -19,6 +18,7 @@ from onnx_ci.verify.damage import StoredTensor, changed_tensors, plain_copy, sto
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.sensitivity import TensorCoverage, grouped
 from onnx_ci.verify.verifier import Verifier
+from tests.traps.base import weight
 
 HEAD = '<ir_version: %d, opset_import: ["": 21, "own": 1]>\n'
 FORMS = {

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from verify_models import model, save
 
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Claim, Verifier
+from tests.support.text_models import model, save
 
 EITHER = (
     "<then_branch = a () => (float[N,3] u) { u = Mul(x, p) },"

@@ -12,11 +12,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from verify_models import LINEAR, model, save
 
 from onnx_ci.policy.schema import Limits
 from onnx_ci.sandbox.exchange import numpy_dtype
 from onnx_ci.sandbox.runner import RunFailed, Runner
+from tests.support.text_models import LINEAR, model, save
 
 LIMITS = Limits(seconds=30)
 X = np.arange(8, dtype=np.float32).reshape(2, 4)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import onnx
 import pytest
 from onnx import TensorProto
-from verify_models import model
 
 from onnx_ci.model.interface import contract_breaks
+from tests.support.text_models import model
 
 BASE = (
     '<ir_version: 8, opset_import: ["": 17, "f": 1, "unused": 3], producer_name: "me">\n'

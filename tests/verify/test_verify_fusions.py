@@ -6,11 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from command import call
-from small_models import bloated, lean
-from verify_models import model, save
 
 from onnx_ci.verify.fusions import Counts, compared, counted
+from tests.support.cli import call
+from tests.support.models import bloated, lean
+from tests.support.text_models import model, save
 
 HEAD = "g (float[N,4] x) => (float[N,3] y) <float[4,3] w = {1,2,3,4,5,6,7,8,9,10,11,12}"
 GELU = """, float root = {1.4142135}, float one = {1}, float half = {0.5}> {

@@ -10,13 +10,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from verify_models import model
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.generate import derive_feeds
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.sandbox.exchange import numpy_dtype
 from onnx_ci.sandbox.runner import RunFailed, Runner
+from tests.support.text_models import model
 
 
 def first(proto: onnx.ModelProto, **spec):

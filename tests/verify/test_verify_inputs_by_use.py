@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from verify_models import model, save
 
 from onnx_ci.inputs.generate import derive_feeds
 from onnx_ci.inputs.operators import OPERATORS
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.reference import Reference
+from tests.support.text_models import model, save
 
 HEAD = '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3, "f": 1]>\n'
 TABLE = "float[11,2] t = {1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4}"

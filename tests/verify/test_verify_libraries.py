@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import Done, call
 from onnx import TensorProto, helper, numpy_helper
-from traps.domains import ep_context
-from verify_models import save
 
 from onnx_ci.policy.schema import Limits
 from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.sandbox.versions import custom_operators
+from tests.support.cli import Done, call
+from tests.support.text_models import save
+from tests.traps.domains import ep_context
 
 POLICY = 'version: 1\nmodels:\n  - {path: "*.onnx", methods: [dedupe], libraries: ["%s"]}\n'
 DOMAIN = "ai.onnx.contrib"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from verify_models import LINEAR, LOOP, model, save
 
 from onnx_ci.policy.schema import Limits
 from onnx_ci.sandbox.runner import RunFailed, Runner
+from tests.support.text_models import LINEAR, LOOP, model, save
 
 X = {"x": np.ones(2, np.float32)}
 GIB = 1 << 30

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from verify_models import model
 
 from onnx_ci.verify.noise import random_nodes
+from tests.support.text_models import model
 
 BRANCHES = (
     "y = If(c) <then_branch = a () => (float[2] u) { u = RandomNormal<shape=[2]>() },"

@@ -7,15 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import Done, call
-from small_models import bloated
-from verify_models import model, save
 
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.policy.schema import Limits
 from onnx_ci.sandbox import versions
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.sandbox.versions import is_installed, packages_of, requirements, version_in
+from tests.support.cli import Done, call
+from tests.support.models import bloated
+from tests.support.text_models import model, save
 
 OTHER = "1.21" if is_installed("1.20") else "1.20"
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "UV_OFFLINE": "1"}

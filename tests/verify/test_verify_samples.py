@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from verify_models import LINEAR, model
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.samples import load_samples
+from tests.support.text_models import LINEAR, model
 
 X = np.ones((2, 4), np.float32)
 TWO = "g (float[N,4] x, int64[N] n) => (float[N,4] y) { y = Relu(x) }"

@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from verify_models import HEAD, LINEAR, LOOP, model, save
 
 from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
@@ -18,6 +17,7 @@ from onnx_ci.results import Verification
 from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Claim, Verifier
+from tests.support.text_models import HEAD, LINEAR, LOOP, model, save
 
 EMBED = (
     "g (int64[b,s] ids) => (float[b,s,2] y, int64[b,s] echo) <float[9,2] t = {"

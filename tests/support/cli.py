@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from git_repositories import FOREIGN
-
 from onnx_ci.cli.main import main
+from tests.support.git_repo import FOREIGN
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import yaml
-from git_repositories import Repository
+
+from tests.support.git_repo import Repository
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 RUNNERS = ("pre-commit", "prek")

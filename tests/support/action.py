@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from acting import PROJECT, REPOSITORY
-from command import plain_environment
-
 from onnx_ci.action import install
 from onnx_ci.action.run import main
+from tests.support.cli import plain_environment
+from tests.support.workflows import PROJECT, REPOSITORY
 
 OUTPUT = re.compile(r"^(\S+)<<(\S+)\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from policy_cases import HEAD, SHA
+from tests.support.good_policies import HEAD, SHA
 
 
 class Bad(NamedTuple):

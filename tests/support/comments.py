@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from acting import REPOSITORY
-from calling import Called, call
-from emulated import GitHub
-
 from onnx_ci.report.json import render_run
 from onnx_ci.results import RunReport
+from tests.support.action import Called, call
+from tests.support.github import GitHub
+from tests.support.workflows import REPOSITORY
 
 
 def comment_step(

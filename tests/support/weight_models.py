@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from running import outputs
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
+from tests.support.run_model import outputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

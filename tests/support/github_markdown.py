@@ -6,7 +6,8 @@ import re
 
 import cmarkgfm
 from cmarkgfm.cmark import Options
-from markup_reader import Element, read
+
+from tests.support.markup import Element, read
 
 # What is looked for in finished text that is not code: people, issues, signs.
 CALLS = re.compile(r"@[a-z0-9]|#[0-9]|\bGH-[0-9]|:\+1:", re.IGNORECASE)

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from command import onnx_ci
-from running import outputs
-from small_models import bloated, lean, save_outside
+
+from tests.support.cli import onnx_ci
+from tests.support.models import bloated, lean, save_outside
+from tests.support.run_model import outputs
 
 POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n    methods: [dedupe, int8-weights]\n'
 EXACT = 'version: 1\nmodels: [{path: "**/*.onnx"}]\n'

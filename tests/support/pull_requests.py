@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from acting import REPOSITORY
-from git_repositories import Repository, write_policy
-from small_models import bloated
+
+from tests.support.git_repo import Repository, write_policy
+from tests.support.models import bloated
+from tests.support.workflows import REPOSITORY
 
 POLICY = "    tolerance: {cosine: 0.999}\n    methods: [dedupe, drop-unused]\n"
 

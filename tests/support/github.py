@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from acting import REPOSITORY
-from node_tools import node, node_module
+from tests.support.node import node, node_module
+from tests.support.workflows import REPOSITORY
 
 Reply = tuple[int, dict[str, str], bytes]
 
