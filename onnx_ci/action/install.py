@@ -20,7 +20,7 @@ from onnx_ci.errors import EnvironmentFault
 from onnx_ci.util.files import HeldFolder, scratch_folder, sweep_folders
 from onnx_ci.version import __version__
 
-HOME = Path(__file__).resolve().parents[3]  # where the action is: our own source
+HOME = Path(__file__).resolve().parents[2]  # where the action is: our own source
 MARKER = "complete"
 _NEW = "new-"  # starts the name of an environment that is being made
 _UNUSED_SECONDS = 60 * 24 * 3600
@@ -98,7 +98,8 @@ def _key(extras: Sequence[str]) -> str:
 
 def _source() -> str:
     digest = hashlib.sha256()
-    files = [HOME / "pyproject.toml", *sorted((HOME / "onnx_ci").rglob("*.py"))]
+    package = (file for file in (HOME / "onnx_ci").rglob("*.*") if file.suffix in (".py", ".css", ".cmake"))
+    files = [HOME / "pyproject.toml", *sorted(package)]
     for file in files:
         digest.update(f"{file.relative_to(HOME).as_posix()}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
