@@ -281,6 +281,10 @@ def test_a_command_that_the_base_knows_or_allows_is_run(tmp_path: Path) -> None:
     assert not found(check(made, STRICT + scored(tmp_path)), "OCI047")
     assert (tmp_path / "ran").exists()
     assert found(check(made, STRICT + scored(tmp_path, "other.py")), "OCI047")
+    (tmp_path / "ran").unlink()
+    told = check(made, STRICT + scored(tmp_path).replace("metric:", "env: [TOKEN], metric:"))
+    assert "(evaluate env: TOKEN)" in found(told, "OCI047")[0]["message"]
+    assert not (tmp_path / "ran").exists(), "it would see what the base did not give it"
     made.git("checkout", "--quiet", "main")
     (tmp_path / ".onnx-ci.yaml").write_text(f"{STRICT}{scored(tmp_path)}new_commands: run\n")
     made.commit_all("allowed")
