@@ -15,7 +15,7 @@ from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import Edits, constant_node, renamed
 from onnx_ci.methods.options import Dedupe
 from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
-from onnx_ci.model.dtypes import NUMPY_TYPES, stored_bytes
+from onnx_ci.model.dtypes import NUMPY_TYPES
 from onnx_ci.model.graph import (
     Scope,
     Site,
@@ -27,7 +27,7 @@ from onnx_ci.model.graph import (
     nested_sites,
     roots,
 )
-from onnx_ci.model.model import Model, element_count
+from onnx_ci.model.model import Model, element_count, stored_size
 from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
 if TYPE_CHECKING:
@@ -147,10 +147,9 @@ def _alike(model: Model, root: Scope, fixed: set[str]) -> Iterator[list[Site]]:
 
 def _may_be_turned(tensor: TensorProto) -> bool:
     axes = sum(size > 1 for size in tensor.dims)
-    size = stored_bytes(tensor.data_type, tensor.dims) or 0
     plain = tensor.HasField("raw_data") or len(tensor.external_data) > 0
     few = len(tensor.dims) <= MOST_AXES
-    return plain and few and axes > 1 and size >= MIN_BYTES and tensor.data_type in NUMPY_TYPES
+    return plain and few and axes > 1 and stored_size(tensor) >= MIN_BYTES and tensor.data_type in NUMPY_TYPES
 
 
 def _bits(model: Model, site: Site) -> Array:

@@ -29,7 +29,7 @@ from onnx_ci.model.graph import (
     sites,
     tensors,
 )
-from onnx_ci.model.model import Model, element_count, location
+from onnx_ci.model.model import NUMBER_FIELDS, Model, element_count, location
 from onnx_ci.model.proto import FunctionProto, GraphProto, NodeProto, TensorProto
 
 WORK = 4  # bytes that may be computed, in multiples of what the model stores, and some for small models
@@ -38,7 +38,6 @@ UNREAD = ("Shape", "Size")  # these need no values
 SMALL = 1 << 16  # bytes; a larger tensor is read only where its result takes its place
 OVERHEAD = 12  # bytes that a stored tensor takes apart from its name and values, mostly
 SLACK = 1 << 10  # bytes; smaller results may grow at first: what reads them is mostly folded as well
-TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 Place = tuple[Scope, int]  # a node, by its position
 
@@ -244,7 +243,7 @@ def _readable(tensor: TensorProto) -> bool:
     if tensor.data_type not in NUMPY_TYPES or not ordinary(tensor.dims):
         return False
     plain = tensor.HasField("raw_data") or len(tensor.external_data) > 0
-    return plain or sum(len(getattr(tensor, name)) for name in TYPED) == element_count(tensor)
+    return plain or sum(len(getattr(tensor, name)) for name in NUMBER_FIELDS) == element_count(tensor)
 
 
 def connected(folded: Mapping[Place, set[Key]]) -> list[list[Place]]:

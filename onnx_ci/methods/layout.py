@@ -6,10 +6,9 @@ from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import Edits, declare_input
 from onnx_ci.methods.options import ExternalData, ExtractNpy
 from onnx_ci.methods.selection import TensorSelection, all_stored, encoding_parts, same_content
-from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graph import Scope, Site, all_names, defined_twice, fixed_names, fresh_name, nested_sites
 from onnx_ci.model.load import own_data
-from onnx_ci.model.model import LARGE, Model, element_count, location
+from onnx_ci.model.model import LARGE, Model, element_count, location, stored_size
 from onnx_ci.model.npy import (
     FLOATS,
     TYPES,
@@ -40,10 +39,10 @@ def external_data(model: Model, options: ExternalData) -> Applied:
     # Smaller ones than a kilobyte are never moved: shapes and axes are among them, which onnxruntime has to
     # see when it loads a model.
     least = max(least, LARGE)
-    moved = [s.tensor for s in sites if not location(s.tensor) and _bytes(s.tensor) >= least]
+    moved = [s.tensor for s in sites if not location(s.tensor) and stored_size(s.tensor) >= least]
     for tensor in moved:
         _point_at(model, tensor, _span(model, tensor), options.file or own_data(model.path))
-    total = format_size(sum(map(_bytes, moved)))
+    total = format_size(sum(map(stored_size, moved)))
     return Applied(len(moved), f"{total} to external data{note}" if moved else note[2:])
 
 
@@ -66,7 +65,8 @@ def _embed(model: Model) -> Applied:
 
 def extract_npy(model: Model, options: ExtractNpy) -> Applied:
     root = Scope(model.proto.graph)
-    found = [site for site in nested_sites(root, fixed_names(model.proto)) if _fits_npy(site.tensor)]
+    fixed = fixed_names(model.proto)
+    found = [s for s in nested_sites(root, fixed) if s.tensor.data_type in TYPES and stored_size(s.tensor)]
     selection = TensorSelection(root, found, tensors=options.tensors, ops=options.ops)
     named, note = selection.chosen(), selection.unmatched()
     groups = same_content(model, named)
@@ -77,29 +77,21 @@ def extract_npy(model: Model, options: ExtractNpy) -> Applied:
         rest = [site for site in rest if _is_data(site.tensor)]
         groups += [group for group in same_content(model, rest) if _is_worth_it(group)]
     _extract(model, root, groups)
-    total = format_size(sum(_bytes(group[0].tensor) for group in groups))
+    total = format_size(sum(stored_size(group[0].tensor) for group in groups))
     moved = f"{total} to .npy files, fed as inputs{note}"
     return Applied(sum(map(len, groups)), moved if groups else note[2:])
 
 
-def _fits_npy(tensor: TensorProto) -> bool:
-    return tensor.data_type in TYPES and _bytes(tensor) > 0
-
-
 def _is_data(tensor: TensorProto) -> bool:
     """Not a scalar, a shape or a list of axes: onnxruntime has to see those when it loads a model."""
-    return _bytes(tensor) >= LARGE or (tensor.data_type in FLOATS and element_count(tensor) > 1)
-
-
-def _bytes(tensor: TensorProto) -> int:
-    return stored_bytes(tensor.data_type, tensor.dims) or 0
+    return stored_size(tensor) >= LARGE or (tensor.data_type in FLOATS and element_count(tensor) > 1)
 
 
 def _is_worth_it(group: Group) -> bool:
     """Whether the copies take more than a file of their own, an input and a line of the record."""
     tensor = group[0].tensor
     overhead = len(header(tensor)) + 4 * len(group[0].name) + 128
-    return (len(group) - 1) * _bytes(tensor) > overhead
+    return (len(group) - 1) * stored_size(tensor) > overhead
 
 
 def _extract(model: Model, root: Scope, groups: list[Group]) -> None:

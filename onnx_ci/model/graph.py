@@ -123,6 +123,18 @@ def keep_items(message: Any, field_name: str, wanted: Callable[[Any], bool]) -> 
         getattr(message, field_name).extend(kept)
 
 
+def metadata_entry(model: ModelProto, key: str) -> str | None:
+    """The text of an entry of the model's metadata."""
+    return next((entry.value for entry in model.metadata_props if entry.key == key), None)
+
+
+def set_metadata_entry(model: ModelProto, key: str, text: str) -> None:
+    """Put an entry at the end of the model's metadata, in place of an older one; an empty one goes."""
+    keep_items(model, "metadata_props", lambda entry: entry.key != key)
+    if text:
+        model.metadata_props.add(key=key, value=text)
+
+
 def fresh_name(wanted: str, taken: set[str]) -> str:
     """`wanted`, or `wanted` with the first number that makes it new; the result counts as taken."""
     name, number = wanted, 1

@@ -172,13 +172,11 @@ def open_model(path: Path, *, root: Path | None = None) -> Model:
         raise
 
 
-def adopt(store: Store, path: Path) -> ModelProto:
-    """The skeleton of another file over a store that is there already: what a tool made of a model."""
-    return adopt_model(store, path).proto
-
-
 def adopt_model(store: Store, path: Path) -> Model:
-    """Another file over a store that is there already. The file has to stay until the store is closed."""
+    """Another file over a store that is there already: what a tool made of a model, or a cache kept.
+
+    The file has to stay until the store is closed.
+    """
     _refuse_other_files(path)
     return _read(path, store, path.parent)
 

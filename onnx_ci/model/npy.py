@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from onnx_ci.model.dtypes import stored_bytes
+from onnx_ci.model.graph import metadata_entry, set_metadata_entry
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
@@ -47,9 +48,8 @@ def recorded_inner(proto: ModelProto) -> list[str]:
 
 
 def _entry(proto: ModelProto, key: str) -> object:
-    text = next((entry.value for entry in proto.metadata_props if entry.key == key), "null")
     try:
-        return json.loads(text)
+        return json.loads(metadata_entry(proto, key) or "null")
     except (ValueError, RecursionError):
         return None
 
@@ -70,11 +70,8 @@ def set_inner(proto: ModelProto, names: list[str]) -> None:
 
 
 def _set_entry(proto: ModelProto, key: str, content: dict[str, str] | list[str]) -> None:
-    kept = [entry for entry in proto.metadata_props if entry.key != key]
-    proto.ClearField("metadata_props")
-    proto.metadata_props.extend(kept)
-    if content:
-        proto.metadata_props.add(key=key, value=json.dumps(content, separators=(",", ":")))
+    text = json.dumps(content, separators=(",", ":")) if content else ""
+    set_metadata_entry(proto, key, text)
 
 
 def npy_names(model: Path, tensor: str) -> Iterator[str]:
