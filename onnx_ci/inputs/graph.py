@@ -24,6 +24,7 @@ from onnx import (
 )
 
 from onnx_ci.errors import ModelError
+from onnx_ci.model.graph import SHORT_CONSTANTS
 from onnx_ci.model.interface import show_type
 from onnx_ci.sandbox.exchange import numpy_dtype
 
@@ -360,16 +361,6 @@ def _constant_tensor(op: Op) -> TensorProto | None:
         value = op.attribute(attribute.name, None)
         if attribute.name == "value" and isinstance(value, TensorProto):
             return value
-        if attribute.name in ("value_int", "value_float"):
-            return helper.make_tensor("", _CONSTANT_TYPES[attribute.name], [], [value])
-        if attribute.name in ("value_ints", "value_floats"):
-            return helper.make_tensor("", _CONSTANT_TYPES[attribute.name], [len(value)], value)
+        if attribute.name in SHORT_CONSTANTS:
+            return numpy_helper.from_array(np.array(value, SHORT_CONSTANTS[attribute.name][-1]))
     return None
-
-
-_CONSTANT_TYPES = {
-    "value_int": TensorProto.INT64,
-    "value_ints": TensorProto.INT64,
-    "value_float": TensorProto.FLOAT,
-    "value_floats": TensorProto.FLOAT,
-}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import Edits, constant_node, renamed
+from onnx_ci.methods.edit import Edits
 from onnx_ci.methods.options import Dedupe
 from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
 from onnx_ci.model.dtypes import NUMPY_TYPES
@@ -28,7 +28,7 @@ from onnx_ci.model.graph import (
     roots,
 )
 from onnx_ci.model.model import Model, element_count, stored_size
-from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
+from onnx_ci.model.proto import AttributeProto, NodeProto, TensorProto
 
 if TYPE_CHECKING:
     from onnx_ci.methods.rounding import Array
@@ -68,7 +68,7 @@ def _merge(model: Model, root: Scope, groups: list[list[Site]], taken: set[str])
         keeper = _keeper(group, home, shadowed)
         if keeper is None:
             name = fresh_name(group[0].name, taken)
-            _hoist(model, group[0], home, name, edits)
+            edits.store(home, name, group[0].tensor, model.proto.ir_version)
         else:
             name = keeper.name
             if keeper.node is not None:
@@ -83,15 +83,6 @@ def _keeper(group: list[Site], home: Scope, shadowed: set[str]) -> Site | None:
     """The copy that stays: one that all the others can see, an initializer rather than a node."""
     fit = [site for site in group if site.scope is home and site.name not in shadowed]
     return min(fit, key=lambda site: site.node is not None, default=None)
-
-
-def _hoist(model: Model, site: Site, home: Scope, name: str, edits: Edits) -> None:
-    """Store the tensor in a scope that all its users can see."""
-    if isinstance(home.body, GraphProto) and model.proto.ir_version >= 4:
-        home.body.initializer.append(renamed(site.tensor, name))
-        return
-    # Before IR 4 every initializer is an input as well; in a function there are none at all.
-    edits.front[home].append(constant_node(name, site.tensor))
 
 
 def _merge_transposed(model: Model, root: Scope, fixed: set[str], taken: set[str]) -> int:

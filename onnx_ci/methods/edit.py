@@ -34,6 +34,13 @@ class Edits:
         self.removed: dict[Scope, list[Site]] = defaultdict(list)
         self._renames: dict[Scope, dict[str, str]] = defaultdict(dict)
 
+    def store(self, scope: Scope, name: str, tensor: TensorProto, ir_version: int) -> None:
+        """Store a further tensor where all that is in a scope can see it."""
+        if takes_initializers(scope.body, ir_version):
+            scope.body.initializer.append(renamed(tensor, name))
+        else:
+            self.front[scope].append(constant_node(name, tensor))
+
     def remove(self, site: Site) -> None:
         self.removed[site.scope].append(site)
 
@@ -65,6 +72,11 @@ class Edits:
         replace_nodes(scope.body, change, front=self.front[scope])
         if isinstance(scope.body, GraphProto):
             drop_named(scope.body, initializers, constants | initializers)
+
+
+def takes_initializers(body: Body, ir_version: int) -> bool:
+    """Before IR 4 every initializer is an input as well; in a function there are none at all."""
+    return isinstance(body, GraphProto) and ir_version >= OVERRIDABLE
 
 
 def drop_named(graph: GraphProto, initializers: Collection[str], infos: Collection[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import Edits, declare_input
 from onnx_ci.methods.options import ExternalData, ExtractNpy
-from onnx_ci.methods.selection import TensorSelection, all_stored, encoding_parts, same_content
+from onnx_ci.methods.selection import all_stored, encoding_parts, same_content, select
 from onnx_ci.model.graph import Scope, Site, all_names, defined_twice, fixed_names, fresh_name, nested_sites
 from onnx_ci.model.load import own_data
 from onnx_ci.model.model import LARGE, Model, element_count, location, stored_size
@@ -34,8 +34,8 @@ def external_data(model: Model, options: ExternalData) -> Applied:
     sites, note = list(all_stored(root)), ""
     least = parse_size(options.threshold)
     if options.tensors or options.ops:
-        selection = TensorSelection(root, sites, tensors=options.tensors, ops=options.ops)
-        sites, note, least = selection.chosen(), selection.unmatched(), 0
+        sites, note = select(root, sites, tensors=options.tensors, ops=options.ops)
+        least = 0
     # Smaller ones than a kilobyte are never moved: shapes and axes are among them, which onnxruntime has to
     # see when it loads a model.
     least = max(least, LARGE)
@@ -67,8 +67,7 @@ def extract_npy(model: Model, options: ExtractNpy) -> Applied:
     root = Scope(model.proto.graph)
     fixed = fixed_names(model.proto)
     found = [s for s in nested_sites(root, fixed) if s.tensor.data_type in TYPES and stored_size(s.tensor)]
-    selection = TensorSelection(root, found, tensors=options.tensors, ops=options.ops)
-    named, note = selection.chosen(), selection.unmatched()
+    named, note = select(root, found, tensors=options.tensors, ops=options.ops)
     groups = same_content(model, named)
     if options.repeated or not (options.tensors or options.ops):
         # Scales, zero points and codes: onnxruntime wants them inside, so nothing but a name takes them out.

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import METHODS
-from onnx_ci.methods.edit import Edits, constant_node
+from onnx_ci.methods.edit import Edits
 from onnx_ci.model.graph import Scope, common_scope, keep_items
 from onnx_ci.model.load import open_model
 from onnx_ci.model.model import Model, display_path
 from onnx_ci.model.npy import recorded, recorded_inner, set_inner, set_record
-from onnx_ci.model.proto import PROTOBUF_LIMIT, GraphProto
+from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.receipt import Receipt, attach_receipt, model_digest, read_receipt, without_receipt
 from onnx_ci.model.replace import replace_model, write_new
 from onnx_ci.model.save import embed, embedded_size, take_in
@@ -63,10 +63,7 @@ def _take_back(model: Model) -> int:
         if span is not None:
             take_in(model, tensor, span)
         home = _home(root, tensor.name) if tensor.name in inner else root
-        if model.proto.ir_version >= 4 and isinstance(home.body, GraphProto):
-            home.body.initializer.add().CopyFrom(tensor)
-        else:  # every initializer would have to be an input as well
-            edits.front[home].append(constant_node(tensor.name, tensor))
+        edits.store(home, tensor.name, tensor, model.proto.ir_version)
     edits.make()
     model.beside.clear()
     set_record(model.proto, {})

@@ -15,7 +15,7 @@ import numpy as np
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import Edits, cast_node, constant_node
 from onnx_ci.methods.options import WeightOptions
-from onnx_ci.methods.rounding import BLOCK, Array, Levels
+from onnx_ci.methods.rounding import BLOCK, Array, Levels, codes
 from onnx_ci.methods.selection import encoding_parts, matches
 from onnx_ci.model.graph import (
     Site,
@@ -235,10 +235,11 @@ class Rounded:
     zero: Array | None
 
 
-def rounded(codes: Array, levels: Levels, shape: tuple[int, ...], stored: tuple[int, ...]) -> Rounded:
+def rounded(grid: Array, levels: Levels, shape: tuple[int, ...], stored: tuple[int, ...]) -> Rounded:
     """`stored` is the shape of the codes, `shape` that of the scales."""
-    zero = None if levels.zero is None else levels.zero.astype(codes.dtype).reshape(shape)
-    return Rounded(codes.reshape(stored), levels.scale.reshape(shape), zero)
+    found = codes(grid, levels)
+    zero = None if levels.zero is None else levels.zero.astype(found.dtype).reshape(shape)
+    return Rounded(found.reshape(stored), levels.scale.reshape(shape), zero)
 
 
 def fold(encoder: Encoder, parts: Rounded) -> list[NodeProto]:
@@ -283,14 +284,12 @@ def dequantize_node(encoder: Encoder, stored: list[str], axis: int | None, block
     return [made]
 
 
-def along_axis(codes: Array, levels: Levels, shape: tuple[int, ...], axis: int) -> Rounded:
+def along_axis(grid: Array, levels: Levels, shape: tuple[int, ...], axis: int) -> Rounded:
     """Codes in blocks of an axis that was moved to the end, with the axis back in its place."""
     others = (*shape[:axis], *shape[axis + 1 :])
-    found = rounded(
-        codes.reshape(*others, -1)[..., : shape[axis]], levels, (*others, -1), (*others, shape[axis])
-    )
-    zero = None if found.zero is None else _moved(found.zero, axis)
-    return Rounded(_moved(found.codes, axis), _moved(found.scale, axis), zero)
+    parts = rounded(grid, levels, (*others, -1), (*others, -1))
+    zero = None if parts.zero is None else _moved(parts.zero, axis)
+    return Rounded(_moved(parts.codes[..., : shape[axis]], axis), _moved(parts.scale, axis), zero)
 
 
 def _moved(values: Array, axis: int) -> Array:

@@ -215,6 +215,12 @@ class Reader(NamedTuple):
         return node
 
 
+def opset_in(scope: Scope, model: ModelProto) -> int:
+    """The opset that counts in a scope: functions import their own."""
+    root = scope.chain()[-1].body
+    return opset(root if isinstance(root, FunctionProto) else model)
+
+
 def common_scope(scopes: Iterable[Scope]) -> Scope:
     """The innermost scope around all of these."""
     chains = [scope.chain() for scope in scopes]
