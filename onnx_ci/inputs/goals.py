@@ -49,8 +49,7 @@ class Goals:
 
         Conditions that nothing is known about are left out: they may be so anyway.
         """
-        ways = [self.reach(name, float(holds)) for name, holds in conditions]
-        return _joined([goals for goals in ways if goals])
+        return _joined([self.reach(name, float(holds)) for name, holds in conditions])
 
     def reach(self, name: str, value: float, depth: int = _DEPTH) -> list[Goal]:
         """Return ways to give a value this number, or this truth."""
@@ -106,14 +105,12 @@ class Goals:
             left, right = 8.0, 4.0
         else:
             left, right = 4.0, 8.0
-        ways = [self.reach(op.inputs[0], left, depth), self.reach(op.inputs[1], right, depth)]
-        return _joined([goals for goals in ways if goals])
+        return _joined([self.reach(op.inputs[0], left, depth), self.reach(op.inputs[1], right, depth)])
 
     def _combined(self, op: Op, holds: bool, depth: int) -> list[Goal]:
         if holds != (op.type == "And"):  # one of them will do
             return self._reach_any(op.inputs, float(holds), depth)
-        ways = [self.reach(name, float(holds), depth) for name in op.inputs]
-        return _joined([goals for goals in ways if goals])
+        return _joined([self.reach(name, float(holds), depth) for name in op.inputs])
 
     def _arithmetic(self, op: Op, value: float, depth: int) -> list[Goal]:
         for side in (0, 1):
@@ -169,9 +166,10 @@ class Goals:
 
 
 def _joined(ways: Sequence[Sequence[Goal]]) -> list[Goal]:
-    """Return goals that take one of each, all at once."""
+    """Return goals that take one of each, all at once; where there is no way, nothing is asked."""
     joined = []
-    for goals in islice(product(*ways), 4 * _MOST_WAYS) if ways else ():
+    known = [goals for goals in ways if goals]
+    for goals in islice(product(*known), 4 * _MOST_WAYS) if known else ():
         both: Goal | None = Goal()
         for goal in goals:
             both = None if both is None else both.and_also(goal)

@@ -66,7 +66,8 @@ def compact(model: Model, _: NoOptions) -> Applied:
         return plain and tensor.data_type in NUMPY_TYPES and stored_size(tensor) >= MIN_BYTES
 
     left_alone = fixed_names(model.proto) | quantized_inputs(model.proto)
-    return Applied(encode_tensors(model, left_alone, wanted, encode))
+    encoded, _kept = encode_tensors(model, left_alone, wanted, encode)
+    return Applied(len(encoded))
 
 
 def smaller_form(values: Array, *, opset: int) -> SmallerForm | None:

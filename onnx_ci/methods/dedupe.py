@@ -16,17 +16,7 @@ from onnx_ci.methods.edit import Edits
 from onnx_ci.methods.options import Dedupe
 from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
 from onnx_ci.model.dtypes import NUMPY_TYPES
-from onnx_ci.model.graph import (
-    Scope,
-    Site,
-    all_names,
-    common_scope,
-    defined_twice,
-    fixed_names,
-    fresh_name,
-    nested_sites,
-    roots,
-)
+from onnx_ci.model.graph import Scope, Site, all_names, common_scope, fixed_names, fresh_name, roots
 from onnx_ci.model.model import Model, element_count, stored_size
 from onnx_ci.model.proto import AttributeProto, NodeProto, TensorProto
 
@@ -43,7 +33,7 @@ def dedupe(model: Model, options: Dedupe) -> Applied:
     fixed = fixed_names(model.proto) | quantization_parameters(model.proto)
     merged = 0
     for root in roots(model.proto):
-        groups = _identical(model, nested_sites(root, fixed))
+        groups = _identical(model, root.nested_sites(fixed))
         merged += sum(len(group) - 1 for group in groups)
         _merge(model, root, groups, taken)
     if options.transposed:
@@ -62,10 +52,10 @@ def _identical(model: Model, found: Iterable[Site]) -> list[list[Site]]:
 
 
 def _merge(model: Model, root: Scope, groups: list[list[Site]], taken: set[str]) -> None:
-    edits, shadowed = Edits(root), defined_twice(root)
+    edits = Edits(root)
     for group in groups:
         home = common_scope(site.scope for site in group)
-        keeper = _keeper(group, home, shadowed)
+        keeper = _keeper(group, home, edits.shadowed)
         if keeper is None:
             name = fresh_name(group[0].name, taken)
             edits.store(home, name, group[0].tensor, model.proto.ir_version)
@@ -87,15 +77,15 @@ def _keeper(group: list[Site], home: Scope, shadowed: set[str]) -> Site | None:
 
 def _merge_transposed(model: Model, root: Scope, fixed: set[str], taken: set[str]) -> int:
     """Return the number of tensors that became a Transpose."""
-    edits, shadowed = Edits(root), defined_twice(root)
+    edits = Edits(root)
     moved: set[Site] = set()
-    found = list(_transposed(model, root, fixed, shadowed))
+    found = list(_transposed(model, root, fixed, edits.shadowed))
     for site, keeper, order in found:
         if keeper.node is not None and keeper not in moved:
             moved.add(keeper)
             edits.move_to_front(keeper)
         # A node may not give its result a name that another graph uses too; an initializer may.
-        name = fresh_name(site.name, taken) if site.name in shadowed else site.name
+        name = edits.name_for(site, taken)
         edits.front[site.scope].append(_transpose(keeper.name, name, order, taken))
         edits.replace(site, name)
     edits.make()
@@ -125,7 +115,7 @@ def _alike(model: Model, root: Scope, fixed: set[str]) -> Iterator[list[Site]]:
     import numpy as np  # late: nothing else here computes
 
     by_shape = defaultdict(list)
-    for site in nested_sites(root, fixed):
+    for site in root.nested_sites(fixed):
         if _may_be_turned(site.tensor):
             by_shape[site.tensor.data_type, tuple(sorted(site.tensor.dims))].append(site)
     for group in by_shape.values():

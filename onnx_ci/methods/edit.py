@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 
 from onnx_ci.model.graph import (
     Body,
@@ -15,7 +16,6 @@ from onnx_ci.model.graph import (
     fixed_names,
     fresh_name,
     keep_items,
-    nested_sites,
     rename_uses,
     subgraphs,
 )
@@ -40,6 +40,15 @@ class Edits:
             scope.body.initializer.append(renamed(tensor, name))
         else:
             self.front[scope].append(constant_node(name, tensor))
+
+    @cached_property
+    def shadowed(self) -> set[str]:
+        """Names that mean one thing here and another there."""
+        return defined_twice(self.root)
+
+    def name_for(self, site: Site, taken: set[str]) -> str:
+        """What takes a site's place is called as it was, unless another graph uses that name too."""
+        return fresh_name(site.name, taken) if site.name in self.shadowed else site.name
 
     def remove(self, site: Site) -> None:
         self.removed[site.scope].append(site)
@@ -173,12 +182,12 @@ def probe(model: Model, names: Collection[str]) -> tuple[Model, dict[str, list[s
     """
     copy = model.copy()
     root = Scope(copy.proto.graph)
-    edits, taken, shadowed = Edits(root), all_names(copy.proto), defined_twice(root)
+    edits, taken = Edits(root), all_names(copy.proto)
     inputs: dict[str, list[str]] = defaultdict(list)
     defaults: list[TensorProto] = []
-    for site in nested_sites(root, fixed_names(copy.proto)):
+    for site in root.nested_sites(fixed_names(copy.proto)):
         if site.name in names:
-            name = fresh_name(site.name, taken) if site.name in shadowed else site.name
+            name = edits.name_for(site, taken)
             edits.replace(site, name)
             inputs[site.name].append(name)
             defaults.append(renamed(site.tensor, name))

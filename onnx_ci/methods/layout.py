@@ -6,7 +6,7 @@ from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import Edits, declare_input
 from onnx_ci.methods.options import ExternalData, ExtractNpy
 from onnx_ci.methods.selection import all_stored, encoding_parts, same_content, select
-from onnx_ci.model.graph import Scope, Site, all_names, defined_twice, fixed_names, fresh_name, nested_sites
+from onnx_ci.model.graph import Scope, Site, all_names, fixed_names, fresh_name
 from onnx_ci.model.load import own_data
 from onnx_ci.model.model import LARGE, Model, element_count, location, stored_size
 from onnx_ci.model.npy import (
@@ -66,7 +66,7 @@ def _embed(model: Model) -> Applied:
 def extract_npy(model: Model, options: ExtractNpy) -> Applied:
     root = Scope(model.proto.graph)
     fixed = fixed_names(model.proto)
-    found = [s for s in nested_sites(root, fixed) if s.tensor.data_type in TYPES and stored_size(s.tensor)]
+    found = [s for s in root.nested_sites(fixed) if s.tensor.data_type in TYPES and stored_size(s.tensor)]
     named, note = select(root, found, tensors=options.tensors, ops=options.ops)
     groups = same_content(model, named)
     if options.repeated or not (options.tensors or options.ops):
@@ -94,11 +94,11 @@ def _is_worth_it(group: Group) -> bool:
 
 
 def _extract(model: Model, root: Scope, groups: list[Group]) -> None:
-    edits, taken, shadowed = Edits(root), all_names(model.proto), defined_twice(root)
+    edits, taken = Edits(root), all_names(model.proto)
     record, inner = recorded(model.proto), recorded_inner(model.proto)
     files = {name.lower() for name in record.values()}
     for group in groups:
-        keeper = next((s for s in group if s.scope is root and s.name not in shadowed), None)
+        keeper = next((s for s in group if s.scope is root and s.name not in edits.shadowed), None)
         name = keeper.name if keeper else fresh_name(group[0].name, taken)
         if all(site.scope is not root for site in group):
             inner.append(name)

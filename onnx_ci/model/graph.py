@@ -178,6 +178,11 @@ class Scope:
         for child in self.children:
             yield from child.nested()
 
+    def nested_sites(self, fixed: set[str]) -> Iterator[Site]:
+        """The `sites` of this body and of all graphs inside it."""
+        for scope in self.nested():
+            yield from sites(scope, fixed)
+
     def chain(self) -> list[Scope]:
         """This scope and those around it, innermost first."""
         return [self, *(self.parent.chain() if self.parent else [])]
@@ -264,12 +269,6 @@ def sites(scope: Scope, fixed: set[str]) -> Iterator[Site]:
     for site in stored_in(scope):
         if site.name not in bound and scope.defined[site.name] == 1:
             yield site
-
-
-def nested_sites(root: Scope, fixed: set[str]) -> Iterator[Site]:
-    """The same, of a body and all graphs inside it."""
-    for scope in root.nested():
-        yield from sites(scope, fixed)
 
 
 def stored_in(scope: Scope) -> Iterator[Site]:

@@ -19,8 +19,6 @@ from onnx_ci.model.proto import ModelProto, StrictModelProto, TensorProto
 from onnx_ci.model.store import Store, file_state
 from onnx_ci.model.wire import WireError, strip
 
-CODE = "OCI012"
-
 
 def resolve(proto: ModelProto, store: Store, path: Path, root: Path) -> None:
     """Give every external tensor its span in the file it names, after all checks."""
@@ -79,28 +77,24 @@ def _has_mark(tensor: TensorProto, store: Store) -> bool:
 
 def _data_file(model: Path, name: str, root: Path, where: str) -> Path:
     if not name:
-        raise ModelError(f"{where} is external but names no file", hint="export the model again", code=CODE)
+        raise _data_fault(f"{where} is external but names no file", "export the model again")
     if not is_inside(name):
-        raise ModelError(
+        raise _data_fault(
             f"{where} names external data at {name!r}, where a model's data can't be",
-            hint="external data must lie beside the model or below it, not in a hidden folder or file",
-            code=CODE,
+            "external data must lie beside the model or below it, not in a hidden folder or file",
         )
     file = model.parent / name
     _refuse_missing(file, name, where)
     if not any(file.resolve().is_relative_to(folder.resolve()) for folder in (root, model.parent)):
-        raise ModelError(
+        raise _data_fault(
             f"{where} names external data at {name!r}, a link that leads outside the repository",
-            hint="replace the link by the file itself",
-            code=CODE,
+            "replace the link by the file itself",
         )
     try:
         with file.open("rb") as opened:
             refuse_pointer(file, opened.read(1024), f"{where}: ")
     except OSError as error:
-        raise ModelError(
-            f"{where} is stored in {name!r}, which can't be read: {error.strerror}", code=CODE
-        ) from None
+        raise _data_fault(f"{where} is stored in {name!r}, which can't be read: {error.strerror}") from None
     return file
 
 
@@ -108,13 +102,12 @@ def _refuse_missing(file: Path, name: str, where: str) -> None:
     try:
         info = file.stat()
     except OSError as error:
-        raise ModelError(
+        raise _data_fault(
             f"{where} is stored in {name!r}, which can't be read: {error.strerror}",
-            hint=f"add {name!r} beside the model, or export the model with its weights inside",
-            code=CODE,
+            f"add {name!r} beside the model, or export the model with its weights inside",
         ) from None
     if not stat.S_ISREG(info.st_mode):
-        raise ModelError(f"{where} is stored in {name!r}, which is not a regular file", code=CODE)
+        raise _data_fault(f"{where} is stored in {name!r}, which is not a regular file")
 
 
 def _extent(tensor: TensorProto, size: int, where: str) -> tuple[int, int]:
@@ -123,24 +116,26 @@ def _extent(tensor: TensorProto, size: int, where: str) -> tuple[int, int]:
     try:
         offset, length = (_number(entries.get(key)) for key in ("offset", "length"))
     except ValueError:
-        raise ModelError(
+        raise _data_fault(
             f"{where} has external data at offset {entries.get('offset')!r}, length {entries.get('length')!r}"
             " where whole numbers from 0 are expected",
-            hint="export the model again",
-            code=CODE,
+            "export the model again",
         ) from None
     offset = offset or 0
     if length is None:
         expected = stored_bytes(tensor.data_type, tensor.dims)
         length = size - offset if expected is None else expected
     if length < 0 or offset + length > size:
-        raise ModelError(
+        raise _data_fault(
             f"{where} needs bytes {offset:,} to {offset + length:,} of {entries['location']!r},"
             f" which has only {size:,}",
-            hint="the data file is cut short or belongs to another version: restore it or export again",
-            code=CODE,
+            "the data file is cut short or belongs to another version: restore it or export again",
         )
     return offset, length
+
+
+def _data_fault(message: str, hint: str = "") -> ModelError:
+    return ModelError(message, hint=hint, code="OCI012")
 
 
 def _number(text: str | None) -> int | None:
@@ -152,17 +147,15 @@ def _number(text: str | None) -> int | None:
 
 
 KNOWN_TYPES = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
-NOT_A_MODEL = "export it again, or exclude the path with `ignore: true` if it is not meant to be a model"
 
 
 def open_model(path: Path, *, root: Path | None = None) -> Model:
     """The model at `path`. External data must lie inside `root` (by default the model's own folder)."""
     _refuse_other_files(path)
     if root is not None and not path.resolve().is_relative_to(root.resolve()):
-        raise ModelError(
+        raise _data_fault(
             f"{display_path(path)}: is a link that leads outside the repository",
-            hint="replace the link by the file itself",
-            code="OCI012",
+            "replace the link by the file itself",
         )
     store = Store()
     try:
@@ -208,7 +201,7 @@ def _refuse_other_files(path: Path) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise ModelError(f"{name}: is not a regular file", hint="name the .onnx file itself")
     if info.st_size == 0:
-        raise ModelError(f"{name}: is empty (0 bytes), not an ONNX model", hint=NOT_A_MODEL)
+        raise _not_a_model(path, "is empty (0 bytes), not an ONNX model")
     try:
         with path.open("rb") as file:
             head = file.read(1024)
@@ -223,7 +216,6 @@ def _refuse_other_files(path: Path) -> None:
 
 
 def _parse(path: Path, key: str, source: int) -> ModelProto:
-    name = display_path(path)
     proto = ModelProto()
     try:
         with path.open("rb") as file:
@@ -231,37 +223,31 @@ def _parse(path: Path, key: str, source: int) -> ModelProto:
         skeleton = strip(memoryview(mapped), key=key, source=source, large=LARGE)
         proto.ParseFromString(skeleton)
     except WireError as error:
-        raise ModelError(
-            f"{name}: is not an ONNX model, or is cut short: {error}", hint=NOT_A_MODEL
-        ) from None
+        raise _not_a_model(path, f"is not an ONNX model, or is cut short: {error}") from None
     except DecodeError:
-        raise ModelError(
-            f"{name}: is not an ONNX model: it does not decode as one", hint=NOT_A_MODEL
-        ) from None
-    _refuse_unreadable_text(name, skeleton)
+        raise _not_a_model(path, "is not an ONNX model: it does not decode as one") from None
+    try:
+        StrictModelProto().ParseFromString(skeleton)
+    except DecodeError:  # nobody knows what such a name is called, and no report could say it
+        words = "holds text that is not UTF-8: the name of something, or a description"
+        raise _not_a_model(path, words) from None
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
-        raise ModelError(f"{name}: holds no graph, so it is not an ONNX model", hint=NOT_A_MODEL)
+        raise _not_a_model(path, "holds no graph, so it is not an ONNX model")
     if not proto.opset_import and proto.ir_version >= 3:
-        raise ModelError(f"{name}: names no opset version; it may be cut short", hint=NOT_A_MODEL)
+        raise _not_a_model(path, "names no opset version; it may be cut short")
     return proto
 
 
-def _refuse_unreadable_text(name: str, skeleton: bytes) -> None:
-    """Nobody knows what such a name is called, and no report could say it."""
-    try:
-        StrictModelProto().ParseFromString(skeleton)
-    except DecodeError:
-        raise ModelError(
-            f"{name}: holds text that is not UTF-8: the name of something, or a description", hint=NOT_A_MODEL
-        ) from None
+def _not_a_model(path: Path, what: str) -> ModelError:
+    hint = "export it again, or exclude the path with `ignore: true` if it is not meant to be a model"
+    return ModelError(f"{display_path(path)}: {what}", hint=hint)
 
 
 def _check_tensor(model: Model, tensor: TensorProto) -> None:
     """A tensor must hold as many bytes as its type and shape say; others would be read past the end."""
     problem = _problem(model, tensor)
     if problem:
-        name = display_path(model.path)
-        raise ModelError(f"{name}: tensor {tensor.name!r} {problem}", hint=NOT_A_MODEL)
+        raise _not_a_model(model.path, f"tensor {tensor.name!r} {problem}")
 
 
 def _problem(model: Model, tensor: TensorProto) -> str:

@@ -110,29 +110,22 @@ def names_for(
     for name in opened_files(after):
         if name in kept:
             names[name] = without_temporary(name)
-        elif name in tensors:
+            continue
+        wanted = _own_names(target)
+        if name in tensors:
             # Each has a file of its own, also where upper and lower case are the same.
             taken = {used.lower() for used in names.values()}
             wanted = (new for new in npy_names(target, tensors[name]) if new.lower() not in taken)
-            names[name] = _free(wanted, target, ours, reserved)
-        elif name in merged or name == own_data(after.path):
-            names[name] = _free(_own_names(target), target, ours, reserved)
-        else:  # what a method was told to call it
-            names[name] = _free(chain([name], _own_names(target)), target, ours, reserved)
+        elif name not in merged and name != own_data(after.path):  # what a method was told to call it
+            wanted = chain([name], wanted)
+        allowed = (new for new in wanted if new not in (target.name, *reserved))
+        names[name] = next(new for new in allowed if new in ours or not (target.parent / new).exists())
     return names
 
 
 def _own_names(target: Path) -> Iterator[str]:
     yield own_data(target)
     yield from (own_data(target.with_name(f"{target.name}-{number}")) for number in count(2))
-
-
-def _free(wanted: Iterator[str], target: Path, ours: Collection[str], reserved: Collection[str]) -> str:
-    return next(
-        name
-        for name in wanted
-        if name not in (target.name, *reserved) and (name in ours or not (target.parent / name).exists())
-    )
 
 
 def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> Path:
