@@ -11,21 +11,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import onnx
-from onnx import (
-    AttributeProto,
-    FunctionProto,
-    GraphProto,
-    NodeProto,
-    TensorProto,
-    TypeProto,
-    ValueInfoProto,
-    helper,
-    numpy_helper,
-)
+from onnx import TypeProto, ValueInfoProto, helper, numpy_helper
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.graph import SHORT_CONSTANTS
 from onnx_ci.model.interface import show_type
+from onnx_ci.model.proto import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 from onnx_ci.sandbox.exchange import numpy_dtype
 
 Shape = tuple[int, ...]

@@ -9,16 +9,7 @@ from onnx_ci.methods.selection import all_stored, encoding_parts, same_content, 
 from onnx_ci.model.graph import Scope, Site, all_names, fixed_names, fresh_name
 from onnx_ci.model.load import own_data
 from onnx_ci.model.model import LARGE, Model, element_count, location, stored_size
-from onnx_ci.model.npy import (
-    FLOATS,
-    TYPES,
-    header,
-    npy_names,
-    recorded,
-    recorded_inner,
-    set_inner,
-    set_record,
-)
+from onnx_ci.model.npy import FLOATS, TYPES, header, npy_names, recorded, recorded_inner, set_record
 from onnx_ci.model.proto import PROTOBUF_LIMIT, TensorProto
 from onnx_ci.model.save import embed, embedded_size
 from onnx_ci.model.wire import Span
@@ -108,8 +99,7 @@ def _extract(model: Model, root: Scope, groups: list[Group]) -> None:
         for site in group:
             edits.replace(site, name)
     edits.make()
-    set_record(model.proto, record)
-    set_inner(model.proto, inner)
+    set_record(model.proto, record, inner)
 
 
 def _put_beside(model: Model, tensor: TensorProto, name: str, file: str) -> None:

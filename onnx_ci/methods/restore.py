@@ -11,7 +11,7 @@ from onnx_ci.methods.edit import Edits
 from onnx_ci.model.graph import Scope, common_scope, keep_items
 from onnx_ci.model.load import open_model
 from onnx_ci.model.model import Model, display_path
-from onnx_ci.model.npy import recorded, recorded_inner, set_inner, set_record
+from onnx_ci.model.npy import recorded, recorded_inner, set_record
 from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.receipt import attach_receipt, model_digest, read_receipt, without_receipt
 from onnx_ci.model.replace import replace_model, write_new
@@ -68,8 +68,7 @@ def _take_back(model: Model) -> int:
         edits.store(home, tensor.name, tensor, model.proto.ir_version)
     edits.make()
     model.beside.clear()
-    set_record(model.proto, {})
-    set_inner(model.proto, [])
+    set_record(model.proto, {}, [])
     return len(names)
 
 

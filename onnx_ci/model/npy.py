@@ -61,17 +61,11 @@ def _is_plain(file: object) -> bool:
     return is_inside(file) and file.endswith(SUFFIXES) and not re.search(r"[/\\:]", file)
 
 
-def set_record(proto: ModelProto, record: dict[str, str]) -> None:
-    _set_entry(proto, KEY, record)
-
-
-def set_inner(proto: ModelProto, names: list[str]) -> None:
-    _set_entry(proto, INNER, names)
-
-
-def _set_entry(proto: ModelProto, key: str, content: dict[str, str] | list[str]) -> None:
-    text = json.dumps(content, separators=(",", ":")) if content else ""
-    set_metadata_entry(proto, key, text)
+def set_record(proto: ModelProto, record: dict[str, str], inner: list[str] | None = None) -> None:
+    """Write the record anew, and where they are given, which of the inputs were inner constants."""
+    set_metadata_entry(proto, KEY, json.dumps(record, separators=(",", ":")) if record else "")
+    if inner is not None:
+        set_metadata_entry(proto, INNER, json.dumps(inner, separators=(",", ":")) if inner else "")
 
 
 def npy_names(model: Path, tensor: str) -> Iterator[str]:
