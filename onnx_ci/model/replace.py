@@ -195,10 +195,7 @@ def put_files(files: Mapping[str, Path], target: Path, *, also_ours: Collection[
 def replaceable_data(target: Path) -> set[str]:
     """The data of the model that is at the target now, if it looks like data and no other model names it."""
     target = target.resolve()
-    try:
-        names = data_of(target)
-    except ModelError:
-        return set()
+    names = _readable_data(target)
     likely = (name for name in names if is_own(name, target) or name.endswith(DATA_ENDINGS))
     plain = (target.parent / name for name in likely if not (target.parent / name).is_symlink())
     return {
@@ -206,6 +203,14 @@ def replaceable_data(target: Path) -> set[str]:
         for path in plain
         if not other_users(path, target, target.parent)
     }
+
+
+def _readable_data(model: Path) -> list[str]:
+    """The data files that a model names; none where there is no model that can be read."""
+    try:
+        return data_of(model)
+    except ModelError:
+        return []
 
 
 def orphaned_data(target: Path) -> list[Path]:
@@ -221,11 +226,7 @@ def is_orphan(file: Path, target: Path) -> bool:
     likely = is_own(file.name, target) or file.name.endswith(DATA_ENDINGS)
     if not likely or file.is_symlink() or not file.is_file():
         return False
-    try:
-        names = data_of(target)
-    except ModelError:
-        names = []
-    current = {(target.parent / name).resolve() for name in names}
+    current = {(target.parent / name).resolve() for name in _readable_data(target)}
     return file.resolve() not in current and not other_users(file, target, target.parent)
 
 
