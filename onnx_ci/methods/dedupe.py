@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import Edits
+from onnx_ci.methods.edit import Edits, list_node
 from onnx_ci.methods.options import Dedupe
 from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
 from onnx_ci.model.dtypes import NUMPY_TYPES
 from onnx_ci.model.graph import Scope, Site, all_names, common_scope, fixed_names, fresh_name, roots
 from onnx_ci.model.model import Model, element_count, stored_size
-from onnx_ci.model.proto import AttributeProto, NodeProto, TensorProto
+from onnx_ci.model.proto import TensorProto
 
 if TYPE_CHECKING:
     from onnx_ci.methods.rounding import Array
@@ -86,7 +86,8 @@ def _merge_transposed(model: Model, root: Scope, fixed: set[str], taken: set[str
             edits.move_to_front(keeper)
         # A node may not give its result a name that another graph uses too; an initializer may.
         name = edits.name_for(site, taken)
-        edits.front[site.scope].append(_transpose(keeper.name, name, order, taken))
+        node_name = fresh_name(f"{name}.transpose", taken)
+        edits.front[site.scope].append(list_node("Transpose", [keeper.name], name, node_name, perm=order))
         edits.replace(site, name)
     edits.make()
     return len(found)
@@ -146,10 +147,3 @@ def _order(model: Model, keeper: Site, site: Site) -> tuple[int, ...] | None:
         if turned.shape == other.shape and (turned == other).all():
             return order
     return None
-
-
-def _transpose(source: str, output: str, order: tuple[int, ...], taken: set[str]) -> NodeProto:
-    name = fresh_name(f"{output}.transpose", taken)
-    node = NodeProto(op_type="Transpose", input=[source], output=[output], name=name)
-    node.attribute.add(name="perm", type=AttributeProto.INTS, ints=order)
-    return node

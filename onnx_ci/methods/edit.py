@@ -119,6 +119,14 @@ def cast_node(source: str, output: str, to: int, name: str | None = None) -> Nod
     return node
 
 
+def list_node(op: str, inputs: Sequence[str], output: str, name: str, **lists: Sequence[int]) -> NodeProto:
+    """Return a node whose attributes are lists of whole numbers."""
+    node = NodeProto(op_type=op, input=inputs, output=[output], name=name)
+    for key, values in lists.items():
+        node.attribute.add(name=key, type=AttributeProto.INTS, ints=values)
+    return node
+
+
 def renamed(tensor: TensorProto, name: str) -> TensorProto:
     """Return a copy of a tensor under another name."""
     copy = TensorProto()

@@ -12,7 +12,6 @@ from onnx_ci.model.model import LARGE, Model, element_count, location, stored_si
 from onnx_ci.model.npy import FLOATS, TYPES, header, npy_names, recorded, recorded_inner, set_record
 from onnx_ci.model.proto import PROTOBUF_LIMIT, TensorProto
 from onnx_ci.model.save import embed, embedded_size
-from onnx_ci.model.wire import Span
 from onnx_ci.util.sizes import format_size, parse_size
 
 Group = list[Site]  # sites with the very same content: one file, one input
@@ -32,18 +31,16 @@ def external_data(model: Model, options: ExternalData) -> Applied:
     least = max(least, LARGE)
     moved = [s.tensor for s in sites if not location(s.tensor) and stored_size(s.tensor) >= least]
     for tensor in moved:
-        _point_at(model, tensor, _span(model, tensor), options.file or own_data(model.path))
+        _move_out(model, tensor, tensor, options.file or own_data(model.path))
     total = format_size(sum(map(stored_size, moved)))
     return Applied(len(moved), f"{total} to external data{note}" if moved else note[2:])
 
 
-def _span(model: Model, tensor: TensorProto) -> Span:
-    return model.span(tensor) or model.store.put(bytes(model.raw(tensor)))
-
-
-def _point_at(model: Model, tensor: TensorProto, span: Span, file: str) -> None:
-    tensor.external_data.add(key="location", value=file)
-    model.set_span(tensor, span)
+def _move_out(model: Model, source: TensorProto, target: TensorProto, file: str) -> None:
+    """Let a tensor have the values of another, or those it has, in a file outside the model."""
+    span = model.span(source) or model.store.put(bytes(model.raw(source)))
+    target.external_data.add(key="location", value=file)
+    model.set_span(target, span)
 
 
 def _embed(model: Model) -> Applied:
@@ -105,6 +102,6 @@ def _extract(model: Model, root: Scope, groups: list[Group]) -> None:
 def _put_beside(model: Model, tensor: TensorProto, name: str, file: str) -> None:
     """Declare the input, last of all, and keep the values for the file."""
     beside = TensorProto(name=name, data_type=tensor.data_type, dims=tensor.dims)
-    _point_at(model, beside, _span(model, tensor), file)
+    _move_out(model, tensor, beside, file)
     model.beside.append(beside)
     declare_input(model.proto.graph, beside)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import Edits, cast_node, constant_node
+from onnx_ci.methods.edit import Edits, cast_node, constant_node, list_node
 from onnx_ci.methods.options import WeightOptions
 from onnx_ci.methods.rounding import BLOCK, Array, Levels, codes
 from onnx_ci.methods.selection import encoding_parts, matches
@@ -86,10 +86,7 @@ class Encoder:
     def node(self, op: str, inputs: Sequence[str], *, output: str = "", **lists: Sequence[int]) -> str:
         """Add a node; `lists` are attributes. Its output is called like the node unless told otherwise."""
         name = self.name(op.lower())
-        node = NodeProto(op_type=op, input=inputs, output=[output or name], name=name)
-        for key, values in lists.items():
-            node.attribute.add(name=key, type=AttributeProto.INTS, ints=values)
-        self.nodes.append(node)
+        self.nodes.append(list_node(op, inputs, output or name, name, **lists))
         return output or name
 
     def scaled(self, value: str, scale: Array) -> str:

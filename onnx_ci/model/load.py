@@ -19,43 +19,73 @@ from onnx_ci.model.proto import ModelProto, StrictModelProto, TensorProto
 from onnx_ci.model.store import Store, file_state
 from onnx_ci.model.wire import WireError, strip
 
+KNOWN_TYPES = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
 
-def resolve(proto: ModelProto, store: Store, path: Path, root: Path) -> None:
-    """Give every external tensor its span in the file it names, after all checks."""
-    opened: dict[str, tuple[int, int]] = {}
+
+def open_model(path: Path, *, root: Path | None = None) -> Model:
+    """The model at `path`. External data must lie inside `root` (by default the model's own folder)."""
+    _refuse_other_files(path)
+    if root is not None and not path.resolve().is_relative_to(root.resolve()):
+        raise _data_fault(
+            f"{display_path(path)}: is a link that leads outside the repository",
+            "replace the link by the file itself",
+        )
+    store = Store()
+    try:
+        return _read(path, store, root or path.parent)
+    except BaseException:
+        store.close()
+        raise
+
+
+def adopt_model(store: Store, path: Path) -> Model:
+    """Another file over a store that is there already: what a tool made of a model, or a cache kept.
+
+    The file has to stay until the store is closed.
+    """
+    _refuse_other_files(path)
+    return _read(path, store, path.parent)
+
+
+def read_skeleton(path: Path) -> ModelProto:
+    """Only the skeleton, without looking at external data: enough to see what a model names."""
+    _refuse_other_files(path)
+    return _parse(path, Store().key, 0)
+
+
+def _read(path: Path, store: Store, root: Path) -> Model:
+    proto = _parse(path, store.key, store.add_file(path))
+    _resolve_external_data(proto, store, path, root)
+    files = [path, *(path.parent / name for name in data_files(proto))]
+    beside = open_beside(proto, store, path, root)
+    model = Model(path, proto, store, {file: file_state(file) for file in files}, beside)
     for tensor in tensors(proto):
-        if tensor.data_location != TensorProto.EXTERNAL or _has_mark(tensor, store):
-            continue
-        where = f"{display_path(path)}: tensor {tensor.name!r}"
-        name = location(tensor)
-        if name not in opened:
-            file = _data_file(path, name, root, where)
-            opened[name] = (store.add_file(file), file.stat().st_size)
-        source, size = opened[name]
-        offset, length = _extent(tensor, size, where)
-        tensor.external_data.add(key=store.key, value=f"{source} {offset} {length}")
+        _check_tensor(model, tensor)
+        _settle(model, tensor)
+    return model
 
 
-def data_files(proto: ModelProto) -> list[str]:
-    """The files a model names, in order of first use: external data, then .npy files of its inputs."""
-    return list(dict.fromkeys([*weight_files(proto), *recorded(proto).values()]))
-
-
-def weight_files(proto: ModelProto) -> list[str]:
-    """Only the external data files."""
-    return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
-
-
-def opened_files(model: Model) -> list[str]:
-    """The same, without .npy files that are missing: a model can be used without them."""
-    homes = map(location, [*tensors(model.proto), *model.beside])
-    return list(dict.fromkeys(filter(None, homes)))
-
-
-def own_data(path: Path) -> str:
-    """What a model's external data is called unless something else was asked for, as a location can be."""
-    text = path.name.encode(errors="replace").decode().replace("\\", "_")
-    return f"{text}.data"
+def _refuse_other_files(path: Path) -> None:
+    name = display_path(path)
+    try:
+        info = path.stat()
+    except OSError as error:
+        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check the path") from None
+    if not stat.S_ISREG(info.st_mode):
+        raise ModelError(f"{name}: is not a regular file", hint="name the .onnx file itself")
+    if info.st_size == 0:
+        raise _not_a_model(path, "is empty (0 bytes), not an ONNX model")
+    try:
+        with path.open("rb") as file:
+            head = file.read(1024)
+    except OSError as error:
+        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check its permissions") from None
+    refuse_pointer(path, head)
+    if head[4:8] == b"ORTM":
+        raise ModelError(
+            f"{name}: is an onnxruntime .ort file (a flatbuffer), not an ONNX model",
+            hint="keep the .onnx it was made from, or exclude this path with `ignore: true`",
+        )
 
 
 def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
@@ -69,6 +99,82 @@ def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
         hint=f'run: git lfs pull --include "{display_path(path)}"',
         code="OCI007",
     )
+
+
+def _parse(path: Path, key: str, source: int) -> ModelProto:
+    proto = ModelProto()
+    try:
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        skeleton = strip(memoryview(mapped), key=key, source=source, large=LARGE)
+        proto.ParseFromString(skeleton)
+    except WireError as error:
+        raise _not_a_model(path, f"is not an ONNX model, or is cut short: {error}") from None
+    except DecodeError:
+        raise _not_a_model(path, "is not an ONNX model: it does not decode as one") from None
+    try:
+        StrictModelProto().ParseFromString(skeleton)
+    except DecodeError:  # nobody knows what such a name is called, and no report could say it
+        words = "holds text that is not UTF-8: the name of something, or a description"
+        raise _not_a_model(path, words) from None
+    if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
+        raise _not_a_model(path, "holds no graph, so it is not an ONNX model")
+    if not proto.opset_import and proto.ir_version >= 3:
+        raise _not_a_model(path, "names no opset version; it may be cut short")
+    return proto
+
+
+def _not_a_model(path: Path, what: str) -> ModelError:
+    hint = "export it again, or exclude the path with `ignore: true` if it is not meant to be a model"
+    return ModelError(f"{display_path(path)}: {what}", hint=hint)
+
+
+def _check_tensor(model: Model, tensor: TensorProto) -> None:
+    """A tensor must hold as many bytes as its type and shape say; others would be read past the end."""
+    problem = _problem(model, tensor)
+    if problem:
+        raise _not_a_model(model.path, f"tensor {tensor.name!r} {problem}")
+
+
+def _problem(model: Model, tensor: TensorProto) -> str:
+    if any(dim < 0 for dim in tensor.dims):
+        return f"has a negative dimension: {list(tensor.dims)}"
+    if tensor.data_type not in KNOWN_TYPES:
+        return f"has type {tensor.data_type}, which onnx does not know"
+    marks = sum(entry.key == model.store.key for entry in tensor.external_data)
+    if marks > 1 or (tensor.data_location == TensorProto.EXTERNAL and not marks):
+        return "is stored in two ways at once, or nowhere"
+    span = model.span(tensor)
+    found = span.length if span else len(tensor.raw_data) if tensor.HasField("raw_data") else None
+    expected = stored_bytes(tensor.data_type, tensor.dims)
+    if found is not None and expected is not None and found != expected:
+        file = f" in {location(tensor)!r}" if location(tensor) else ""
+        return f"holds {found:,} bytes{file} where shape {list(tensor.dims)} needs {expected:,}"
+    return ""
+
+
+def _settle(model: Model, tensor: TensorProto) -> None:
+    """Large values that are stored number by number become plain bytes, as they would be when written."""
+    floats = tensor.data_type == TensorProto.FLOAT and len(tensor.float_data) * 4 >= LARGE
+    doubles = tensor.data_type == TensorProto.DOUBLE and len(tensor.double_data) * 8 >= LARGE
+    if floats or doubles:
+        model.set_array(tensor, model.array(tensor))
+
+
+def _resolve_external_data(proto: ModelProto, store: Store, path: Path, root: Path) -> None:
+    """Give every external tensor its span in the file it names, after all checks."""
+    opened: dict[str, tuple[int, int]] = {}
+    for tensor in tensors(proto):
+        if tensor.data_location != TensorProto.EXTERNAL or _has_mark(tensor, store):
+            continue
+        where = f"{display_path(path)}: tensor {tensor.name!r}"
+        name = location(tensor)
+        if name not in opened:
+            file = _data_file(path, name, root, where)
+            opened[name] = (store.add_file(file), file.stat().st_size)
+        source, size = opened[name]
+        offset, length = _extent(tensor, size, where)
+        tensor.external_data.add(key=store.key, value=f"{source} {offset} {length}")
 
 
 def _has_mark(tensor: TensorProto, store: Store) -> bool:
@@ -134,10 +240,6 @@ def _extent(tensor: TensorProto, size: int, where: str) -> tuple[int, int]:
     return offset, length
 
 
-def _data_fault(message: str, hint: str = "") -> ModelError:
-    return ModelError(message, hint=hint, code="OCI012")
-
-
 def _number(text: str | None) -> int | None:
     if text is None:
         return None
@@ -146,130 +248,27 @@ def _number(text: str | None) -> int | None:
     return int(text)
 
 
-KNOWN_TYPES = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
+def _data_fault(message: str, hint: str = "") -> ModelError:
+    return ModelError(message, hint=hint, code="OCI012")
 
 
-def open_model(path: Path, *, root: Path | None = None) -> Model:
-    """The model at `path`. External data must lie inside `root` (by default the model's own folder)."""
-    _refuse_other_files(path)
-    if root is not None and not path.resolve().is_relative_to(root.resolve()):
-        raise _data_fault(
-            f"{display_path(path)}: is a link that leads outside the repository",
-            "replace the link by the file itself",
-        )
-    store = Store()
-    try:
-        return _read(path, store, root or path.parent)
-    except BaseException:
-        store.close()
-        raise
+def data_files(proto: ModelProto) -> list[str]:
+    """The files a model names, in order of first use: external data, then .npy files of its inputs."""
+    return list(dict.fromkeys([*weight_files(proto), *recorded(proto).values()]))
 
 
-def adopt_model(store: Store, path: Path) -> Model:
-    """Another file over a store that is there already: what a tool made of a model, or a cache kept.
-
-    The file has to stay until the store is closed.
-    """
-    _refuse_other_files(path)
-    return _read(path, store, path.parent)
+def weight_files(proto: ModelProto) -> list[str]:
+    """Only the external data files."""
+    return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
 
 
-def _read(path: Path, store: Store, root: Path) -> Model:
-    proto = _parse(path, store.key, store.add_file(path))
-    resolve(proto, store, path, root)
-    files = [path, *(path.parent / name for name in data_files(proto))]
-    beside = open_beside(proto, store, path, root)
-    model = Model(path, proto, store, {file: file_state(file) for file in files}, beside)
-    for tensor in tensors(proto):
-        _check_tensor(model, tensor)
-        _settle(model, tensor)
-    return model
+def opened_files(model: Model) -> list[str]:
+    """The same, without .npy files that are missing: a model can be used without them."""
+    homes = map(location, [*tensors(model.proto), *model.beside])
+    return list(dict.fromkeys(filter(None, homes)))
 
 
-def read_skeleton(path: Path) -> ModelProto:
-    """Only the skeleton, without looking at external data: enough to see what a model names."""
-    _refuse_other_files(path)
-    return _parse(path, Store().key, 0)
-
-
-def _refuse_other_files(path: Path) -> None:
-    name = display_path(path)
-    try:
-        info = path.stat()
-    except OSError as error:
-        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check the path") from None
-    if not stat.S_ISREG(info.st_mode):
-        raise ModelError(f"{name}: is not a regular file", hint="name the .onnx file itself")
-    if info.st_size == 0:
-        raise _not_a_model(path, "is empty (0 bytes), not an ONNX model")
-    try:
-        with path.open("rb") as file:
-            head = file.read(1024)
-    except OSError as error:
-        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check its permissions") from None
-    refuse_pointer(path, head)
-    if head[4:8] == b"ORTM":
-        raise ModelError(
-            f"{name}: is an onnxruntime .ort file (a flatbuffer), not an ONNX model",
-            hint="keep the .onnx it was made from, or exclude this path with `ignore: true`",
-        )
-
-
-def _parse(path: Path, key: str, source: int) -> ModelProto:
-    proto = ModelProto()
-    try:
-        with path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        skeleton = strip(memoryview(mapped), key=key, source=source, large=LARGE)
-        proto.ParseFromString(skeleton)
-    except WireError as error:
-        raise _not_a_model(path, f"is not an ONNX model, or is cut short: {error}") from None
-    except DecodeError:
-        raise _not_a_model(path, "is not an ONNX model: it does not decode as one") from None
-    try:
-        StrictModelProto().ParseFromString(skeleton)
-    except DecodeError:  # nobody knows what such a name is called, and no report could say it
-        words = "holds text that is not UTF-8: the name of something, or a description"
-        raise _not_a_model(path, words) from None
-    if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
-        raise _not_a_model(path, "holds no graph, so it is not an ONNX model")
-    if not proto.opset_import and proto.ir_version >= 3:
-        raise _not_a_model(path, "names no opset version; it may be cut short")
-    return proto
-
-
-def _not_a_model(path: Path, what: str) -> ModelError:
-    hint = "export it again, or exclude the path with `ignore: true` if it is not meant to be a model"
-    return ModelError(f"{display_path(path)}: {what}", hint=hint)
-
-
-def _check_tensor(model: Model, tensor: TensorProto) -> None:
-    """A tensor must hold as many bytes as its type and shape say; others would be read past the end."""
-    problem = _problem(model, tensor)
-    if problem:
-        raise _not_a_model(model.path, f"tensor {tensor.name!r} {problem}")
-
-
-def _problem(model: Model, tensor: TensorProto) -> str:
-    if any(dim < 0 for dim in tensor.dims):
-        return f"has a negative dimension: {list(tensor.dims)}"
-    if tensor.data_type not in KNOWN_TYPES:
-        return f"has type {tensor.data_type}, which onnx does not know"
-    marks = sum(entry.key == model.store.key for entry in tensor.external_data)
-    if marks > 1 or (tensor.data_location == TensorProto.EXTERNAL and not marks):
-        return "is stored in two ways at once, or nowhere"
-    span = model.span(tensor)
-    found = span.length if span else len(tensor.raw_data) if tensor.HasField("raw_data") else None
-    expected = stored_bytes(tensor.data_type, tensor.dims)
-    if found is not None and expected is not None and found != expected:
-        file = f" in {location(tensor)!r}" if location(tensor) else ""
-        return f"holds {found:,} bytes{file} where shape {list(tensor.dims)} needs {expected:,}"
-    return ""
-
-
-def _settle(model: Model, tensor: TensorProto) -> None:
-    """Large values that are stored number by number become plain bytes, as they would be when written."""
-    floats = tensor.data_type == TensorProto.FLOAT and len(tensor.float_data) * 4 >= LARGE
-    doubles = tensor.data_type == TensorProto.DOUBLE and len(tensor.double_data) * 8 >= LARGE
-    if floats or doubles:
-        model.set_array(tensor, model.array(tensor))
+def own_data(path: Path) -> str:
+    """What a model's external data is called unless something else was asked for, as a location can be."""
+    text = path.name.encode(errors="replace").decode().replace("\\", "_")
+    return f"{text}.data"
