@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 
@@ -12,6 +12,8 @@ from onnx_ci.inputs.operators import KEEPS_NUMBER, KEEPS_SIZES, operator
 _DEPTH = 24
 _STEPS = 20_000  # for all conditions together: a hostile graph must not keep us here
 _MOST_WAYS = 12  # ways to reach one value
+_GREATER = ("Greater", "GreaterOrEqual")
+_COMPARISONS = ("Equal", "Less", "LessOrEqual", *_GREATER)
 _OTHER_RATE = {16000: 8000, 8000: 16000, 44100: 22050, 48000: 16000, 24000: 16000}
 
 
@@ -49,8 +51,7 @@ class Goals:
 
         Conditions that nothing is known about are left out: they may be so anyway.
         """
-        ways = [self.reach(name, float(holds)) for name, holds in conditions]
-        return _joined([goals for goals in ways if goals])
+        return _joined([self.reach(name, float(holds)) for name, holds in conditions])
 
     def reach(self, name: str, value: float, depth: int = _DEPTH) -> list[Goal]:
         """Return ways to give a value this number, or this truth."""
@@ -72,7 +73,7 @@ class Goals:
 
     def _through(self, op: Op, value: float, depth: int) -> list[Goal]:
         """Return ways to get this number out of a node."""
-        if op.type in _CANDIDATES:
+        if op.type in _COMPARISONS:
             return self._compared(op, bool(value), depth)
         if op.type in ("And", "Or"):
             return self._combined(op, bool(value), depth)
@@ -98,22 +99,20 @@ class Goals:
         for side in (0, 1):
             constant = self.graph.numbers(op.inputs[1 - side])
             if constant:
-                candidates = _CANDIDATES[op.type](constant[0], holds, side)
+                candidates = _candidates(op.type, constant[0], holds, side)
                 return [goal for number in candidates for goal in self.reach(op.inputs[side], number, depth)]
         if op.type == "Equal":
             left, right = 4.0, 4.0 if holds else 8.0
-        elif (op.type in ("Greater", "GreaterOrEqual")) == holds:
+        elif (op.type in _GREATER) == holds:
             left, right = 8.0, 4.0
         else:
             left, right = 4.0, 8.0
-        ways = [self.reach(op.inputs[0], left, depth), self.reach(op.inputs[1], right, depth)]
-        return _joined([goals for goals in ways if goals])
+        return _joined([self.reach(op.inputs[0], left, depth), self.reach(op.inputs[1], right, depth)])
 
     def _combined(self, op: Op, holds: bool, depth: int) -> list[Goal]:
         if holds != (op.type == "And"):  # one of them will do
             return self._reach_any(op.inputs, float(holds), depth)
-        ways = [self.reach(name, float(holds), depth) for name in op.inputs]
-        return _joined([goals for goals in ways if goals])
+        return _joined([self.reach(name, float(holds), depth) for name in op.inputs])
 
     def _arithmetic(self, op: Op, value: float, depth: int) -> list[Goal]:
         for side in (0, 1):
@@ -169,9 +168,10 @@ class Goals:
 
 
 def _joined(ways: Sequence[Sequence[Goal]]) -> list[Goal]:
-    """Return goals that take one of each, all at once."""
+    """Return goals that take one of each, all at once; where there is no way, nothing is asked."""
     joined = []
-    for goals in islice(product(*ways), 4 * _MOST_WAYS) if ways else ():
+    known = [goals for goals in ways if goals]
+    for goals in islice(product(*known), 4 * _MOST_WAYS) if known else ():
         both: Goal | None = Goal()
         for goal in goals:
             both = None if both is None else both.and_also(goal)
@@ -193,41 +193,20 @@ def _undone(kind: str, value: float, constant: float, side: int) -> float | None
     return value * constant if side == 0 else constant / (value or 1.0)
 
 
-# Numbers to try, so that a comparison with a constant holds or does not; `side` is where the number stands.
+def _candidates(kind: str, constant: float, holds: bool, side: int) -> list[float]:
+    """Return numbers to try, so that a comparison with a constant holds or does not.
 
-
-def _equal(constant: float, holds: bool, side: int) -> list[float]:  # noqa: ARG001 - equal both ways round
-    if holds:
-        return [constant]
-    numbers = [constant + 1, constant - 1, 0.0]
-    return [_OTHER_RATE[int(constant)], *numbers] if constant in _OTHER_RATE else numbers
-
-
-def _above(constant: float, holds: bool, side: int) -> list[float]:
-    """Return numbers beyond the constant by little, and by much."""
-    up = [constant + 1, constant + 0.5, 2 * constant + 1]
-    down = [constant - 1, constant / 2, 0.0]
-    if side == 0:
-        return up if holds else [constant, *down]
-    return down if holds else [constant, *up]
-
-
-def _below(constant: float, holds: bool, side: int) -> list[float]:
-    return _above(constant, holds, 1 - side)
-
-
-def _at_least(constant: float, holds: bool, side: int) -> list[float]:
-    return _below(constant, not holds, side)
-
-
-def _at_most(constant: float, holds: bool, side: int) -> list[float]:
-    return _above(constant, not holds, side)
-
-
-_CANDIDATES: Mapping[str, Callable[[float, bool, int], list[float]]] = {
-    "Equal": _equal,
-    "Greater": _above,
-    "Less": _below,
-    "GreaterOrEqual": _at_least,
-    "LessOrEqual": _at_most,
-}
+    `side` is where the number stands. Some are beyond the constant by little, some by much.
+    """
+    if kind == "Equal":
+        numbers = [constant + 1, constant - 1, 0.0]
+        if constant in _OTHER_RATE:
+            numbers.insert(0, _OTHER_RATE[int(constant)])
+        return [constant] if holds else numbers
+    above = (kind in _GREATER) == (side == 0)
+    if above == holds:
+        numbers = [constant + 1, constant + 0.5, 2 * constant + 1]
+    else:
+        numbers = [constant - 1, constant / 2, 0.0]
+    equal_too = kind.endswith("OrEqual") == holds
+    return [constant, *numbers] if equal_too else numbers

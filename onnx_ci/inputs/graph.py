@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -11,20 +11,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import onnx
-from onnx import (
-    AttributeProto,
-    FunctionProto,
-    GraphProto,
-    NodeProto,
-    TensorProto,
-    TypeProto,
-    ValueInfoProto,
-    helper,
-    numpy_helper,
-)
+from onnx import TypeProto, ValueInfoProto, helper, numpy_helper
 
 from onnx_ci.errors import ModelError
+from onnx_ci.model.graph import SHORT_CONSTANTS
 from onnx_ci.model.interface import show_type
+from onnx_ci.model.proto import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 from onnx_ci.sandbox.exchange import numpy_dtype
 
 Shape = tuple[int, ...]
@@ -161,40 +153,21 @@ class IfNode(NamedTuple):
     under: tuple[tuple[str, bool], ...]
 
 
-class _Names:
-    """The names that one graph or function body defines; others are looked up in the graph around it."""
-
-    def __init__(self, prefix: str, around: _Names | None = None) -> None:
-        self.prefix = prefix
-        self.around = around
-        self._unique: dict[str, str] = {}
-
-    def define(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name:
-                self._unique[name] = self.prefix + name
-
-    def bind(self, names: Mapping[str, str]) -> None:
-        """Let names stand for values of another scope."""
-        self._unique.update(names)
-
-    def of(self, name: str) -> str:
-        scope: _Names | None = self
-        while scope is not None:
-            if name in scope._unique:
-                return scope._unique[name]
-            scope = scope.around
-        return self.prefix + name
-
-
 class _Scope(NamedTuple):
     """A graph or a call: its names, its key, the attributes of the call, and the conditions it is under."""
 
-    names: _Names
+    prefix: str  # of the names that it defines
+    names: ChainMap[str, str]  # unique ones by those that it defines, and by those of the graphs around it
     key: str
     given: Mapping[str, AttributeProto]
     under: tuple[tuple[str, bool], ...]
     within: tuple[str, ...] = ()  # the functions whose bodies are around
+
+    def define(self, names: Iterable[str]) -> None:
+        self.names.update({name: self.prefix + name for name in names if name})
+
+    def unique(self, name: str) -> str:
+        return self.names.get(name, self.prefix + name)
 
 
 def node_key(scope: str, index: int) -> str:
@@ -224,7 +197,7 @@ class UseDef:
         self._functions = {(f.domain, f.name): f for f in proto.functions}
         self._numbers = count(1)
         self._left = _MOST_NODES
-        self._add_graph(proto.graph, _Scope(_Names(""), "", {}, ()))
+        self._add_graph(proto.graph, _Scope("", ChainMap(), "", {}, ()))
 
     def integers(self, name: str) -> list[int] | None:
         """Return the values of a short integer constant."""
@@ -266,19 +239,18 @@ class UseDef:
             self.origins[inner].append(outer)
 
     def _add_graph(self, graph: GraphProto, scope: _Scope) -> None:
-        names = scope.names
-        names.define(value.name for value in graph.input)
-        names.define(tensor.name for tensor in graph.initializer)
-        names.define(sparse.values.name for sparse in graph.sparse_initializer)
-        names.define(name for node in graph.node for name in node.output)
+        scope.define(value.name for value in graph.input)
+        scope.define(tensor.name for tensor in graph.initializer)
+        scope.define(sparse.values.name for sparse in graph.sparse_initializer)
+        scope.define(name for node in graph.node for name in node.output)
         for tensor in graph.initializer:
-            self.tensors[names.of(tensor.name)] = tensor
+            self.tensors[scope.unique(tensor.name)] = tensor
         for sparse in graph.sparse_initializer:
-            self.tensors[names.of(sparse.values.name)] = TensorProto(
+            self.tensors[scope.unique(sparse.values.name)] = TensorProto(
                 dims=sparse.dims, data_type=sparse.values.data_type, data_location=TensorProto.EXTERNAL
             )
         for value in (*graph.value_info, *graph.input, *graph.output):
-            self.declared[names.of(value.name)] = value.type
+            self.declared[scope.unique(value.name)] = value.type
         self._add_nodes(graph.node, scope)
 
     def _add_nodes(self, nodes: Iterable[NodeProto], scope: _Scope) -> None:
@@ -286,9 +258,8 @@ class UseDef:
             self._left -= 1
             if self._left < 0:
                 return
-            of = scope.names.of
-            inputs = tuple(of(name) if name else "" for name in node.input)
-            op = Op(node.op_type, inputs, tuple(of(name) for name in node.output), node, scope.given)
+            inputs = tuple(scope.unique(name) if name else "" for name in node.input)
+            op = Op(node.op_type, inputs, tuple(map(scope.unique, node.output)), node, scope.given)
             function = self._functions.get((node.domain, node.op_type))
             if function is not None:
                 self._add_call(op, function, scope)
@@ -308,33 +279,33 @@ class UseDef:
             for graph in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
                 inner = self._inside(op, attribute.name, scope, f"{key}.{attribute.name}")
                 self._add_graph(graph, inner)
-                self._alias_body(op, graph, inner.names)
+                self._alias_body(op, graph, inner)
 
     def _inside(self, op: Op, attribute: str, scope: _Scope, key: str) -> _Scope:
-        names = _Names(f"{next(self._numbers)}\0", scope.names)
         under = scope.under
         if op.type == "If" and op.inputs:
             under = (*under, (op.inputs[0], attribute == "then_branch"))
-        return _Scope(names, key, scope.given, under, scope.within)
+        names = scope.names.new_child()
+        return _Scope(f"{next(self._numbers)}\0", names, key, scope.given, under, scope.within)
 
     def _add_call(self, op: Op, function: FunctionProto, scope: _Scope) -> None:
         """Add the function's body as if it were written out here."""
         here = function_key(function)
         if here in scope.within or len(scope.within) >= _DEEPEST:
             return  # one that calls itself is no model, and must not keep us here
-        inner = _Names(f"{next(self._numbers)}\0")
-        inner.define(name for node in function.node for name in node.output)
-        inner.bind(dict.fromkeys(function.input, ""))
-        inner.bind(dict(zip(function.output, op.outputs, strict=False)))
-        inner.bind(dict(zip(function.input, op.inputs, strict=False)))
         given = {a.name: a for a in (*function.attribute_proto, *op.node.attribute)}
         within = (*scope.within, here)
-        self._add_nodes(function.node, _Scope(inner, here, given, scope.under, within))
+        inner = _Scope(f"{next(self._numbers)}\0", ChainMap(), here, given, scope.under, within)
+        inner.define(name for node in function.node for name in node.output)
+        inner.names.update(dict.fromkeys(function.input, ""))
+        inner.names.update(zip(function.output, op.outputs, strict=False))
+        inner.names.update(zip(function.input, op.inputs, strict=False))
+        self._add_nodes(function.node, inner)
 
-    def _alias_body(self, op: Op, graph: GraphProto, names: _Names) -> None:
+    def _alias_body(self, op: Op, graph: GraphProto, scope: _Scope) -> None:
         """Note what Loop and Scan hand to their bodies by position; If does so by name alone."""
-        given = [names.of(value.name) for value in graph.input]
-        results = [names.of(value.name) for value in graph.output]
+        given = [scope.unique(value.name) for value in graph.input]
+        results = [scope.unique(value.name) for value in graph.output]
         if op.type in {"Loop", "Scan", "SequenceMap"}:
             for outer, inner in zip(op.inputs, given, strict=False):
                 self._alias(outer, inner)
@@ -360,16 +331,6 @@ def _constant_tensor(op: Op) -> TensorProto | None:
         value = op.attribute(attribute.name, None)
         if attribute.name == "value" and isinstance(value, TensorProto):
             return value
-        if attribute.name in ("value_int", "value_float"):
-            return helper.make_tensor("", _CONSTANT_TYPES[attribute.name], [], [value])
-        if attribute.name in ("value_ints", "value_floats"):
-            return helper.make_tensor("", _CONSTANT_TYPES[attribute.name], [len(value)], value)
+        if attribute.name in SHORT_CONSTANTS:
+            return numpy_helper.from_array(np.array(value, SHORT_CONSTANTS[attribute.name][-1]))
     return None
-
-
-_CONSTANT_TYPES = {
-    "value_int": TensorProto.INT64,
-    "value_ints": TensorProto.INT64,
-    "value_float": TensorProto.FLOAT,
-    "value_floats": TensorProto.FLOAT,
-}

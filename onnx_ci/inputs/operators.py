@@ -235,12 +235,9 @@ class SampleOperand:
         name = self.op.input(index)
         return self.graph.integers(name) if name else None
 
-    def attribute(self, name: str, default: Any) -> Any:
-        return self.op.attribute(name, default)
-
     def along(self, dims: Dims | None, default: int) -> int | None:
         """Return the size along the operator's own axis."""
-        axis = int(self.attribute("axis", default))
+        axis = int(self.op.attribute("axis", default))
         return dims[axis] if dims and -len(dims) <= axis < len(dims) else None
 
 
@@ -353,7 +350,7 @@ def _reduced_axes(operand: SampleOperand) -> Wanted:
         return range(-count, 0)
     axes: list[int] = []
     if out is not None:
-        axes = _missing_axes(data, out, kept=bool(operand.attribute("keepdims", 1)))
+        axes = _missing_axes(data, out, kept=bool(operand.op.attribute("keepdims", 1)))
     axes += [axis for axis in reversed(range(len(data))) if axis not in axes]
     return sorted(axes[:count])
 
@@ -374,7 +371,7 @@ def _pads(operand: SampleOperand) -> Wanted:
     data, out = complete(operand.data), complete(operand.out)
     half = operand.count // 2
     if data is None or out is None or len(data) != len(out) or half > len(data):
-        return [0] * half + [1] * (operand.count - half)
+        return _crop_region(operand)
     more = [after - before for before, after in zip(data, out, strict=True)]
     axes = operand.integers(3) or list(range(len(data)))
     if len(axes) != half:
@@ -385,7 +382,7 @@ def _pads(operand: SampleOperand) -> Wanted:
 
 def _resize_scales(operand: SampleOperand) -> Wanted:
     data, out, count = complete(operand.data), complete(operand.out), operand.count
-    axes = operand.attribute("axes", None) or list(range(count))
+    axes = operand.op.attribute("axes", None) or list(range(count))
     if data is None or out is None or len(data) != len(out) or len(axes) != count or not all(data):
         return [1, 1, *([2] * (count - 2))][:count]
     # A little more where it is no whole number: sizes are rounded down.
@@ -398,7 +395,7 @@ def _resize_sizes(operand: SampleOperand) -> Wanted:
     rank = len(out or data or ())
     if data is not None and len(data) != rank:
         data = None
-    axes = operand.attribute("axes", None) or list(range(rank))[-count:]
+    axes = operand.op.attribute("axes", None) or list(range(rank))[-count:]
     if len(axes) != count or any(not -rank <= axis < rank for axis in axes):
         return 16.0
     return [_resized(out, data, axis % rank) for axis in axes]
@@ -425,7 +422,7 @@ def _index(operand: SampleOperand) -> Wanted:
 def _index_tuple(operand: SampleOperand) -> Wanted:
     """Return indices below the least of the sizes that a tuple of them is about."""
     indices = operand.shape_of(operand.op.inputs[1])
-    start = int(operand.attribute("batch_dims", 0))
+    start = int(operand.op.attribute("batch_dims", 0))
     sizes = [dim for dim in (operand.data or ())[start:][: indices[-1] if indices else None] if dim]
     return _below(min(sizes, default=None))
 
@@ -472,9 +469,9 @@ def _image_block(operand: SampleOperand) -> Wanted:
     out, data, count = complete(operand.out), complete(operand.data), operand.count
     if out is None or data is None or len(out) != count + 2 or len(data) != 3 or not out[1]:
         return None
-    dilations = operand.attribute("dilations", None) or [1] * count
-    strides = operand.attribute("strides", None) or [1] * count
-    pads = operand.attribute("pads", None) or [0] * 2 * count
+    dilations = operand.op.attribute("dilations", None) or [1] * count
+    strides = operand.op.attribute("strides", None) or [1] * count
+    pads = operand.op.attribute("pads", None) or [0] * 2 * count
     for block in _factorings(data[1] // out[1], count):
         steps = 1
         for axis, size in enumerate(block):
@@ -495,7 +492,7 @@ def _factorings(product: int, count: int) -> list[tuple[int, ...]]:
 
 
 def _dft_length(operand: SampleOperand) -> Wanted:
-    one_sided = operand.attribute("onesided", 0) and not operand.attribute("inverse", 0)
+    one_sided = operand.op.attribute("onesided", 0) and not operand.op.attribute("inverse", 0)
     dims = operand.data if one_sided else operand.out
     length = dims[-2] if dims and len(dims) > 1 else None
     return length or 16

@@ -34,8 +34,6 @@ class Applied:
     `failed` is for a library that broke down on the model: the model is as it was, and the report warns.
     """
 
-    __slots__ = ("failed", "note", "tensors")
-
     def __init__(self, tensors: int, note: str = "", *, failed: bool = False) -> None:
         self.tensors = tensors
         self.note = note
@@ -46,41 +44,26 @@ class Method:
     """A row of the catalogue.
 
     Its code is the function named like the method, in the module of that name or in `home`; or another
-    library, `tool`, that rewrites the whole model. `options` names a dataclass in options.py.
+    library, `tool`, that rewrites the whole model. Its options are the dataclass of that name in options.py.
     """
-
-    __slots__ = (
-        "changes",
-        "fidelity",
-        "gains",
-        "home",
-        "name",
-        "options",
-        "stage",
-        "summary",
-        "tool",
-        "wants_feeds",
-    )
 
     def __init__(
         self,
-        *,
+        stage: int,
         name: str,
         fidelity: Fidelity,
         summary: str,
-        stage: int,
-        options: str = "NoOptions",
+        *,
         gains: Gains = "size",
         changes: tuple[str, ...] = (),
         home: str = "",
         tool: str = "",
         wants_feeds: bool = False,
     ) -> None:
+        self.stage = stage  # methods run in this order, whatever order a policy lists them in
         self.name = name
         self.fidelity = fidelity
         self.summary = summary
-        self.stage = stage  # methods run in this order, whatever order a policy lists them in
-        self.options = options
         self.gains = gains
         self.changes = changes  # parts of the model's interface that it is meant to change
         self.home = home
@@ -101,8 +84,9 @@ class Method:
     def option_class(self) -> type[Any]:
         from onnx_ci.methods import options
 
-        found: type[Any] = getattr(options, self.options)
-        return found
+        name = self.name.title().replace("-", "")
+        option_class: type[Any] = getattr(options, name, options.NoOptions)
+        return option_class
 
     def read_options(self, given: Mapping[str, object]) -> Any:
         """Return the options as a dataclass; a ValueError says in plain words what is wrong with them."""
@@ -132,152 +116,97 @@ class Method:
 
 
 METHODS = (
+    Method(20, "dedupe", "exact", "store identical tensors once: initializers, Constants, subgraphs"),
     Method(
-        name="dedupe",
-        fidelity="exact",
-        summary="store identical tensors once: initializers, Constants, subgraphs",
-        stage=20,
-        options="Dedupe",
+        24, "drop-unused", "exact", "remove nodes, weights and orphaned external bytes that no output needs"
     ),
     Method(
-        name="drop-unused",
-        fidelity="exact",
-        summary="remove nodes, weights and orphaned external bytes that no output needs",
-        stage=24,
-    ),
-    Method(
-        name="strip-docs",
-        fidelity="exact",
-        summary="remove doc strings and node metadata, never model metadata",
-        stage=28,
+        28,
+        "strip-docs",
+        "exact",
+        "remove doc strings and node metadata, never model metadata",
         home="drop_unused",
     ),
+    Method(10, "fold-constants", "exact", "replace constant subgraphs where the result is not larger"),
     Method(
-        name="fold-constants",
-        fidelity="exact",
-        summary="replace constant subgraphs where the result is not larger",
-        stage=10,
+        76,
+        "compact",
+        "exact",
+        "tensors that a smaller form gives back bit for bit: few values, repeats, fp16- or int-exact",
     ),
+    Method(4, "simplify", "exact*", "onnxslim or onnxsim, extra `simplify`", tool="simplify"),
+    Method(6, "optimize", "exact*", "onnxoptimizer passes, extra `simplify`", tool="optimize"),
     Method(
-        name="compact",
-        fidelity="exact",
-        summary="tensors that a smaller form gives back bit for bit: few values, repeats, fp16- or int-exact",
-        stage=76,
-    ),
-    Method(
-        name="simplify",
-        fidelity="exact*",
-        summary="onnxslim or onnxsim, extra `simplify`",
-        stage=4,
-        options="Simplify",
-        tool="simplify",
-    ),
-    Method(
-        name="optimize",
-        fidelity="exact*",
-        summary="onnxoptimizer passes, extra `simplify`",
-        stage=6,
-        options="Optimize",
-        tool="optimize",
-    ),
-    Method(
-        name="ort-optimize",
-        fidelity="exact*",
-        summary="onnxruntime's own graph optimizations",
-        stage=8,
-        options="OrtOptimize",
+        8,
+        "ort-optimize",
+        "exact*",
+        "onnxruntime's own graph optimizations",
         changes=("opset",),
         tool="ort_optimize",
     ),
     Method(
-        name="fuse-transformer",
-        fidelity="approximate",
-        summary="onnxruntime's transformer optimizer: attention, normalization and GELU fused, extra `fuse`",
-        stage=40,
-        options="FuseTransformer",
+        40,
+        "fuse-transformer",
+        "approximate",
+        "onnxruntime's transformer optimizer: attention, normalization and GELU fused, extra `fuse`",
         changes=("opset",),
     ),
     Method(
-        name="dynamic-int8",
-        fidelity="approximate",
-        summary="onnxruntime dynamic quantization: matrix products computed in 8 bits",
-        stage=44,
-        options="DynamicInt8",
+        44,
+        "dynamic-int8",
+        "approximate",
+        "onnxruntime dynamic quantization: matrix products computed in 8 bits",
         changes=("opset",),
         home="ort_quantize",
     ),
     Method(
-        name="static-int8",
-        fidelity="approximate",
-        summary="onnxruntime static quantization, calibrated on the rule's samples",
-        stage=48,
-        options="StaticInt8",
+        48,
+        "static-int8",
+        "approximate",
+        "onnxruntime static quantization, calibrated on the rule's samples",
         changes=("opset",),
+        home="ort_quantize",
         wants_feeds=True,
-        home="ort_quantize",
     ),
+    Method(42, "downcast", "approximate", "float64 to float32, int64 to int32, where types allow"),
+    Method(68, "fp16-weights", "approximate", "weights stored as fp16, computed in float32"),
+    Method(64, "int8-weights", "approximate", "8-bit weights with a scale per channel, computed in float32"),
     Method(
-        name="downcast",
-        fidelity="approximate",
-        summary="float64 to float32, int64 to int32, where types allow",
-        stage=42,
-        options="Downcast",
-    ),
-    Method(
-        name="fp16-weights",
-        fidelity="approximate",
-        summary="weights stored as fp16, computed in float32",
-        stage=68,
-        options="Fp16Weights",
-    ),
-    Method(
-        name="int8-weights",
-        fidelity="approximate",
-        summary="8-bit weights with a scale per channel, computed in float32",
-        stage=64,
-        options="Int8Weights",
-    ),
-    Method(
-        name="int4-weights",
-        fidelity="approximate",
-        summary="4-bit weights with a scale per block, computed in float32",
-        stage=60,
-        options="Int4Weights",
+        60,
+        "int4-weights",
+        "approximate",
+        "4-bit weights with a scale per block, computed in float32",
         changes=("opset", "ir"),
     ),
     Method(
-        name="float-levels",
-        fidelity="approximate",
-        summary="weights rounded to evenly spaced levels, kept as float32, for compressed size",
-        stage=72,
-        options="FloatLevels",
+        72,
+        "float-levels",
+        "approximate",
+        "weights rounded to evenly spaced levels, kept as float32, for compressed size",
         gains="compressed",
         home="compressible",
     ),
     Method(
-        name="round-mantissa",
-        fidelity="approximate",
-        summary="weights rounded to fewer mantissa bits, kept as float32, for compressed size",
-        stage=76,
-        options="RoundMantissa",
+        76,
+        "round-mantissa",
+        "approximate",
+        "weights rounded to fewer mantissa bits, kept as float32, for compressed size",
         gains="compressed",
         home="compressible",
     ),
     Method(
-        name="external-data",
-        fidelity="exact",
-        summary="large tensors to a standard external data file, or back into the model",
-        stage=80,
-        options="ExternalData",
+        80,
+        "external-data",
+        "exact",
+        "large tensors to a standard external data file, or back into the model",
         gains="layout",
         home="layout",
     ),
     Method(
-        name="extract-npy",
-        fidelity="changes inputs",
-        summary="named or repeated constants to .npy files, fed as inputs",
-        stage=84,
-        options="ExtractNpy",
+        84,
+        "extract-npy",
+        "changes inputs",
+        "named or repeated constants to .npy files, fed as inputs",
         gains="layout",
         changes=("inputs",),
         home="layout",

@@ -21,10 +21,10 @@ from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.rounding import BLOCK, Array
 from onnx_ci.methods.selection import quantized_inputs
 from onnx_ci.methods.weights import Encoder, encode_tensors
-from onnx_ci.model.dtypes import NUMPY_TYPES, stored_bytes
-from onnx_ci.model.graph import Site, fixed_names, opset
-from onnx_ci.model.model import Model
-from onnx_ci.model.proto import FunctionProto, NodeProto, TensorProto
+from onnx_ci.model.dtypes import NUMPY_TYPES
+from onnx_ci.model.graph import Site, fixed_names, opset_in
+from onnx_ci.model.model import Model, stored_size
+from onnx_ci.model.proto import NodeProto, TensorProto
 
 MIN_OPSET = 6  # Cast takes its type as a number from here on
 # Smaller tensors are shapes, axes and the like, which must be seen before anything is folded.
@@ -52,7 +52,7 @@ SmallerForm: TypeAlias = "Narrow | Repeat | LookupTable"
 
 def compact(model: Model, _: NoOptions) -> Applied:
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
-        version = _opset(model, encoder.site)
+        version = opset_in(encoder.site.scope, model.proto)
         form = smaller_form(values, opset=version)
         if form is None:
             return None
@@ -63,17 +63,11 @@ def compact(model: Model, _: NoOptions) -> Applied:
         tensor = site.tensor
         # Numbers that are stored one by one (int64_data) are compact already, if they are small.
         plain = tensor.HasField("raw_data") or model.span(tensor) is not None
-        size = stored_bytes(tensor.data_type, tensor.dims) or 0
-        return plain and tensor.data_type in NUMPY_TYPES and size >= MIN_BYTES
+        return plain and tensor.data_type in NUMPY_TYPES and stored_size(tensor) >= MIN_BYTES
 
     left_alone = fixed_names(model.proto) | quantized_inputs(model.proto)
-    return Applied(encode_tensors(model, left_alone, wanted, encode))
-
-
-def _opset(model: Model, site: Site) -> int:
-    """Functions import opsets of their own."""
-    root = site.scope.chain()[-1].body
-    return opset(root if isinstance(root, FunctionProto) else model.proto)
+    encoded, _kept = encode_tensors(model, left_alone, wanted, encode)
+    return Applied(len(encoded))
 
 
 def smaller_form(values: Array, *, opset: int) -> SmallerForm | None:

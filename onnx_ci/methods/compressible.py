@@ -12,7 +12,7 @@ from onnx_ci.methods.options import FloatLevels, RoundMantissa, WeightOptions
 from onnx_ci.methods.rounding import BLOCK, Array, by_axis, energies
 from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.methods.weights import is_chosen, kept_note, plain_weight
-from onnx_ci.model.graph import fixed_names, nested_sites, roots
+from onnx_ci.model.graph import fixed_names, roots
 from onnx_ci.model.model import Model
 from onnx_ci.model.store import CHUNK
 
@@ -32,7 +32,7 @@ def round_weights(model: Model, options: WeightOptions, rounding: Callable[[Arra
     kept: list[str] = []
     count = 0
     for root in roots(model.proto):
-        for site in nested_sites(root, left_alone):
+        for site in root.nested_sites(left_alone):
             if not is_chosen(site, options):
                 continue
             values = model.array(site.tensor)

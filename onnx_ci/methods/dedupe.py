@@ -12,23 +12,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import Edits, constant_node, renamed
+from onnx_ci.methods.edit import Edits, list_node
 from onnx_ci.methods.options import Dedupe
 from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
-from onnx_ci.model.dtypes import NUMPY_TYPES, stored_bytes
-from onnx_ci.model.graph import (
-    Scope,
-    Site,
-    all_names,
-    common_scope,
-    defined_twice,
-    fixed_names,
-    fresh_name,
-    nested_sites,
-    roots,
-)
-from onnx_ci.model.model import Model, element_count
-from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
+from onnx_ci.model.dtypes import NUMPY_TYPES
+from onnx_ci.model.graph import Scope, Site, all_names, common_scope, fixed_names, fresh_name, roots
+from onnx_ci.model.model import Model, element_count, stored_size
+from onnx_ci.model.proto import TensorProto
 
 if TYPE_CHECKING:
     from onnx_ci.methods.rounding import Array
@@ -43,7 +33,7 @@ def dedupe(model: Model, options: Dedupe) -> Applied:
     fixed = fixed_names(model.proto) | quantization_parameters(model.proto)
     merged = 0
     for root in roots(model.proto):
-        groups = _identical(model, nested_sites(root, fixed))
+        groups = _identical(model, root.nested_sites(fixed))
         merged += sum(len(group) - 1 for group in groups)
         _merge(model, root, groups, taken)
     if options.transposed:
@@ -62,13 +52,13 @@ def _identical(model: Model, found: Iterable[Site]) -> list[list[Site]]:
 
 
 def _merge(model: Model, root: Scope, groups: list[list[Site]], taken: set[str]) -> None:
-    edits, shadowed = Edits(root), defined_twice(root)
+    edits = Edits(root)
     for group in groups:
         home = common_scope(site.scope for site in group)
-        keeper = _keeper(group, home, shadowed)
+        keeper = _keeper(group, home, edits.shadowed)
         if keeper is None:
             name = fresh_name(group[0].name, taken)
-            _hoist(model, group[0], home, name, edits)
+            edits.store(home, name, group[0].tensor, model.proto.ir_version)
         else:
             name = keeper.name
             if keeper.node is not None:
@@ -85,27 +75,19 @@ def _keeper(group: list[Site], home: Scope, shadowed: set[str]) -> Site | None:
     return min(fit, key=lambda site: site.node is not None, default=None)
 
 
-def _hoist(model: Model, site: Site, home: Scope, name: str, edits: Edits) -> None:
-    """Store the tensor in a scope that all its users can see."""
-    if isinstance(home.body, GraphProto) and model.proto.ir_version >= 4:
-        home.body.initializer.append(renamed(site.tensor, name))
-        return
-    # Before IR 4 every initializer is an input as well; in a function there are none at all.
-    edits.front[home].append(constant_node(name, site.tensor))
-
-
 def _merge_transposed(model: Model, root: Scope, fixed: set[str], taken: set[str]) -> int:
     """Return the number of tensors that became a Transpose."""
-    edits, shadowed = Edits(root), defined_twice(root)
+    edits = Edits(root)
     moved: set[Site] = set()
-    found = list(_transposed(model, root, fixed, shadowed))
+    found = list(_transposed(model, root, fixed, edits.shadowed))
     for site, keeper, order in found:
         if keeper.node is not None and keeper not in moved:
             moved.add(keeper)
             edits.move_to_front(keeper)
         # A node may not give its result a name that another graph uses too; an initializer may.
-        name = fresh_name(site.name, taken) if site.name in shadowed else site.name
-        edits.front[site.scope].append(_transpose(keeper.name, name, order, taken))
+        name = edits.name_for(site, taken)
+        node_name = fresh_name(f"{name}.transpose", taken)
+        edits.front[site.scope].append(list_node("Transpose", [keeper.name], name, node_name, perm=order))
         edits.replace(site, name)
     edits.make()
     return len(found)
@@ -134,7 +116,7 @@ def _alike(model: Model, root: Scope, fixed: set[str]) -> Iterator[list[Site]]:
     import numpy as np  # late: nothing else here computes
 
     by_shape = defaultdict(list)
-    for site in nested_sites(root, fixed):
+    for site in root.nested_sites(fixed):
         if _may_be_turned(site.tensor):
             by_shape[site.tensor.data_type, tuple(sorted(site.tensor.dims))].append(site)
     for group in by_shape.values():
@@ -147,10 +129,9 @@ def _alike(model: Model, root: Scope, fixed: set[str]) -> Iterator[list[Site]]:
 
 def _may_be_turned(tensor: TensorProto) -> bool:
     axes = sum(size > 1 for size in tensor.dims)
-    size = stored_bytes(tensor.data_type, tensor.dims) or 0
     plain = tensor.HasField("raw_data") or len(tensor.external_data) > 0
     few = len(tensor.dims) <= MOST_AXES
-    return plain and few and axes > 1 and size >= MIN_BYTES and tensor.data_type in NUMPY_TYPES
+    return plain and few and axes > 1 and stored_size(tensor) >= MIN_BYTES and tensor.data_type in NUMPY_TYPES
 
 
 def _bits(model: Model, site: Site) -> Array:
@@ -166,10 +147,3 @@ def _order(model: Model, keeper: Site, site: Site) -> tuple[int, ...] | None:
         if turned.shape == other.shape and (turned == other).all():
             return order
     return None
-
-
-def _transpose(source: str, output: str, order: tuple[int, ...], taken: set[str]) -> NodeProto:
-    name = fresh_name(f"{output}.transpose", taken)
-    node = NodeProto(op_type="Transpose", input=[source], output=[output], name=name)
-    node.attribute.add(name="perm", type=AttributeProto.INTS, ints=order)
-    return node

@@ -19,7 +19,6 @@ from onnx_ci.methods.edit import cast_node, declare_input, replace_nodes
 from onnx_ci.methods.options import Downcast
 from onnx_ci.methods.rounding import Array
 from onnx_ci.methods.selection import encoding_parts
-from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graph import (
     STANDARD_DOMAINS,
     Scope,
@@ -33,7 +32,7 @@ from onnx_ci.model.graph import (
     output_names,
     sites,
 )
-from onnx_ci.model.model import LARGE, Model
+from onnx_ci.model.model import LARGE, Model, stored_size
 from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, full_onnx
 
 # Operators whose outputs hold nothing but elements of their inputs: what fits before, fits after.
@@ -128,7 +127,7 @@ def _downcast(model: Model, pair: TypePair) -> int:
 
 
 def _is_large(site: Site) -> bool:
-    return (stored_bytes(site.tensor.data_type, site.tensor.dims) or 0) >= LARGE
+    return stored_size(site.tensor) >= LARGE
 
 
 def _floats(model: Model, known: KnownTypes) -> Chosen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 
 from onnx_ci.model.graph import (
     Body,
@@ -15,7 +16,6 @@ from onnx_ci.model.graph import (
     fixed_names,
     fresh_name,
     keep_items,
-    nested_sites,
     rename_uses,
     subgraphs,
 )
@@ -33,6 +33,22 @@ class Edits:
         self.front: dict[Scope, list[NodeProto]] = defaultdict(list)  # nodes to put before all others
         self.removed: dict[Scope, list[Site]] = defaultdict(list)
         self._renames: dict[Scope, dict[str, str]] = defaultdict(dict)
+
+    def store(self, scope: Scope, name: str, tensor: TensorProto, ir_version: int) -> None:
+        """Store a further tensor where all that is in a scope can see it."""
+        if takes_initializers(scope.body, ir_version):
+            scope.body.initializer.append(renamed(tensor, name))
+        else:
+            self.front[scope].append(constant_node(name, tensor))
+
+    @cached_property
+    def shadowed(self) -> set[str]:
+        """Names that mean one thing here and another there."""
+        return defined_twice(self.root)
+
+    def name_for(self, site: Site, taken: set[str]) -> str:
+        """What takes a site's place is called as it was, unless another graph uses that name too."""
+        return fresh_name(site.name, taken) if site.name in self.shadowed else site.name
 
     def remove(self, site: Site) -> None:
         self.removed[site.scope].append(site)
@@ -67,6 +83,11 @@ class Edits:
             drop_named(scope.body, initializers, constants | initializers)
 
 
+def takes_initializers(body: Body, ir_version: int) -> bool:
+    """Before IR 4 every initializer is an input as well; in a function there are none at all."""
+    return isinstance(body, GraphProto) and ir_version >= OVERRIDABLE
+
+
 def drop_named(graph: GraphProto, initializers: Collection[str], infos: Collection[str]) -> None:
     """Remove initializers and value infos by name."""
     keep_items(graph, "initializer", lambda tensor: tensor.name not in initializers)
@@ -95,6 +116,14 @@ def constant_node(name: str, tensor: TensorProto) -> NodeProto:
 def cast_node(source: str, output: str, to: int, name: str | None = None) -> NodeProto:
     node = NodeProto(op_type="Cast", input=[source], output=[output], name=name)
     node.attribute.add(name="to", type=AttributeProto.INT, i=to)
+    return node
+
+
+def list_node(op: str, inputs: Sequence[str], output: str, name: str, **lists: Sequence[int]) -> NodeProto:
+    """Return a node whose attributes are lists of whole numbers."""
+    node = NodeProto(op_type=op, input=inputs, output=[output], name=name)
+    for key, values in lists.items():
+        node.attribute.add(name=key, type=AttributeProto.INTS, ints=values)
     return node
 
 
@@ -161,12 +190,12 @@ def probe(model: Model, names: Collection[str]) -> tuple[Model, dict[str, list[s
     """
     copy = model.copy()
     root = Scope(copy.proto.graph)
-    edits, taken, shadowed = Edits(root), all_names(copy.proto), defined_twice(root)
+    edits, taken = Edits(root), all_names(copy.proto)
     inputs: dict[str, list[str]] = defaultdict(list)
     defaults: list[TensorProto] = []
-    for site in nested_sites(root, fixed_names(copy.proto)):
+    for site in root.nested_sites(fixed_names(copy.proto)):
         if site.name in names:
-            name = fresh_name(site.name, taken) if site.name in shadowed else site.name
+            name = edits.name_for(site, taken)
             edits.replace(site, name)
             inputs[site.name].append(name)
             defaults.append(renamed(site.tensor, name))

@@ -12,10 +12,10 @@ from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.model.dtypes import BITS
 from onnx_ci.model.graph import STANDARD_DOMAINS, Scope, bodies, keep_items, roots, stored_in, tensors
-from onnx_ci.model.load import adopt, weight_files
-from onnx_ci.model.model import Model, clear_values, element_count, location
+from onnx_ci.model.load import adopt_model, weight_files
+from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import HANDED_LIMIT, GraphProto, ModelProto, NodeProto, TensorProto
-from onnx_ci.model.save import lay_out, write_model
+from onnx_ci.model.save import embed, lay_out, write_model
 from onnx_ci.sandbox.process import Died, Pool, memory_for
 from onnx_ci.util.text import clean
 
@@ -50,7 +50,7 @@ def rewrite(
     folder = model.store.folder()
     try:
         note = _run(_whole(given or model), tool, {**options, "folder": str(folder)}, folder)
-        made = adopt(model.store, folder / OUT)
+        made = adopt_model(model.store, folder / OUT).proto
         restore_interface(made, model.proto, raises_opset=raises_opset)
     except ModelError as error:
         shutil.rmtree(folder, ignore_errors=True)
@@ -93,26 +93,17 @@ def _whole(model: Model) -> Model:
     """A copy whose tensors are all in the model file, whatever data files they came from."""
     copy = model.copy()
     copy.beside.clear()  # inputs to a tool like any others
-    for tensor in tensors(copy.proto):
-        span = copy.span(tensor)
-        if span is not None and location(tensor):
-            clear_values(tensor)
-            copy.set_span(tensor, span)
+    embed(copy)
     return copy
 
 
 def _settle(model: Model, homes: list[str]) -> None:
     """Tensors go back to the data file the model had. Of several none is their home any more: then they are
     embedded, unless that makes a file nobody can read."""
-    for tensor in tensors(model.proto):
-        span = model.span(tensor)
-        if span is not None:
-            clear_values(tensor)
-            model.set_span(tensor, span)
+    embed(model)
     if len(homes) == 1 or (homes and lay_out(model).size > HANDED_LIMIT):
         for tensor in tensors(model.proto):
-            span = model.span(tensor)
-            if span is not None:
+            if model.span(tensor) is not None:
                 tensor.external_data.add(key="location", value=homes[0])
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import constant_node, drop_named, replace_nodes
+from onnx_ci.methods.edit import constant_node, drop_named, replace_nodes, takes_initializers
 from onnx_ci.methods.evaluator import Call, NotEvaluated, Operand, Result, check, ordinary, plan
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.rounding import Array
@@ -22,15 +21,15 @@ from onnx_ci.model.graph import (
     Key,
     Scope,
     fixed_names,
-    opset,
+    opset_in,
     output_names,
     roots,
     short_constant,
     sites,
     tensors,
 )
-from onnx_ci.model.model import Model, element_count, location
-from onnx_ci.model.proto import FunctionProto, GraphProto, NodeProto, TensorProto
+from onnx_ci.model.model import NUMBER_FIELDS, Model, element_count, location
+from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
 WORK = 4  # bytes that may be computed, in multiples of what the model stores, and some for small models
 MORE_WORK = 1 << 26
@@ -38,19 +37,19 @@ UNREAD = ("Shape", "Size")  # these need no values
 SMALL = 1 << 16  # bytes; a larger tensor is read only where its result takes its place
 OVERHEAD = 12  # bytes that a stored tensor takes apart from its name and values, mostly
 SLACK = 1 << 10  # bytes; smaller results may grow at first: what reads them is mostly folded as well
-TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 Place = tuple[Scope, int]  # a node, by its position
 
 
 def fold_constants(model: Model, _: NoOptions) -> Applied:
     stored = sum(_taken(model, tensor) for tensor in tensors(model.proto))
-    budget = WorkBudget(WORK * stored + MORE_WORK)
+    budget = WORK * stored + MORE_WORK
     fixed = fixed_names(model.proto)
     folded = 0
     for root in roots(model.proto):
         folder = Folder(model, root, fixed, budget)
         folder.run()
+        budget = folder.budget
         folded += len(folder.folded)
         # Innermost first: rebuilding a list of nodes copies the graphs inside them.
         for scope in sorted(root.nested(), key=lambda scope: -len(scope.chain())):
@@ -65,8 +64,7 @@ def _rewrite(model: Model, scope: Scope, folder: Folder) -> None:
     folded = {position for home, position in folder.folded if home is scope}
     if not folded and not gone:
         return
-    # Before IR 4 every initializer is an input as well, and a function has none: a Constant it is.
-    as_initializers = isinstance(scope.body, GraphProto) and model.proto.ir_version >= 4
+    as_initializers = takes_initializers(scope.body, model.proto.ir_version)
     positions = iter(range(len(scope.body.node)))
 
     def change(node: NodeProto) -> list[NodeProto]:
@@ -84,24 +82,17 @@ def _rewrite(model: Model, scope: Scope, folder: Folder) -> None:
         scope.body.initializer.extend(made.values())
 
 
-@dataclass
-class WorkBudget:
-    """Bytes that may still be computed: a model may be made to keep a computer busy for days."""
-
-    left: int
-
-
 class Folder:
     """Finds the nodes to fold in one graph or function, with all that is nested in it.
 
     `folded` nodes and tensors that `died` can go; `results` take their place.
     """
 
-    def __init__(self, model: Model, root: Scope, fixed: set[str], budget: WorkBudget) -> None:
+    def __init__(self, model: Model, root: Scope, fixed: set[str], budget: int) -> None:
         self.model = model
         self.root = root
-        self.budget = budget
-        self.opset = opset(root.body if isinstance(root.body, FunctionProto) else model.proto)
+        self.budget = budget  # bytes that may be computed: a model may be made to keep us busy for days
+        self.opset = opset_in(root, model.proto)
         self.left = Counter({key: len(uses) for key, uses in root.readers.items()})  # reads still there
         self.stored: dict[Key, TensorProto] = {}
         self.constants: dict[Key, NodeProto] = {}  # the Constant nodes around stored tensors
@@ -202,8 +193,8 @@ class Folder:
         needed = sum(result.nbytes(number) + OVERHEAD + len(node.output[number]) for number in used)
         work = sum(result.nbytes(number) for number in range(len(node.output)))
         freed = max(node.ByteSize() + sum(map(self._freed, dying)), SLACK)
-        check(bool(used) and needed <= freed and work <= min(freed, self.budget.left))
-        self.budget.left -= work
+        check(bool(used) and needed <= freed and work <= min(freed, self.budget))
+        self.budget -= work
 
     def _freed(self, key: Key) -> int:
         """The bytes that go with a stored tensor and the Constant node around it, if there is one."""
@@ -244,7 +235,7 @@ def _readable(tensor: TensorProto) -> bool:
     if tensor.data_type not in NUMPY_TYPES or not ordinary(tensor.dims):
         return False
     plain = tensor.HasField("raw_data") or len(tensor.external_data) > 0
-    return plain or sum(len(getattr(tensor, name)) for name in TYPED) == element_count(tensor)
+    return plain or sum(len(getattr(tensor, name)) for name in NUMBER_FIELDS) == element_count(tensor)
 
 
 def connected(folded: Mapping[Place, set[Key]]) -> list[list[Place]]:

@@ -164,7 +164,8 @@ class _Graph:
     def scores(self, softmax: NodeProto) -> list[NodeProto]:
         """The products of two computed values that a Softmax weighs: none, if it is no attention's."""
         above = self._above(_at(softmax.input, 0), SCORING)
-        return [node for node in above if node.op_type in PRODUCTS and not self._projects(node)]
+        products = [node for node in above if node.op_type in PRODUCTS]
+        return [node for node in products if self.stored.keys().isdisjoint(node.input)]
 
     def heads_above(self, name: str) -> set[Heads | None]:
         """The heads that a value was split into; None among them where a split can't be read."""
@@ -189,9 +190,6 @@ class _Graph:
                 new = [item for item in node.input if item not in seen]
                 seen.update(new)
                 waiting += new
-
-    def _projects(self, product: NodeProto) -> bool:
-        return any(name in self.stored for name in product.input)
 
     def _split(self, reshape: NodeProto, packed: int) -> Heads | None:
         known = self._last_dims(_at(reshape.input, 1))

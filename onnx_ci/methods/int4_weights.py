@@ -6,29 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from onnx_ci.methods import rounding, weights
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.options import Int4Weights
-from onnx_ci.methods.rounding import (
-    Array,
-    asymmetric,
-    block_axis,
-    bounds,
-    by_block,
-    clipped,
-    codes,
-    levels_of,
-    nearest_levels,
-    pair_table,
-)
-from onnx_ci.methods.weights import (
-    Encode,
-    Encoder,
-    along_axis,
-    dequantize_node,
-    encode_weights,
-    plain_weight,
-    summed_axis,
-)
+from onnx_ci.methods.rounding import Array
+from onnx_ci.methods.weights import Encode, Encoder
 from onnx_ci.model.graph import STANDARD_DOMAINS, bodies, opset
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import ModelProto, NodeProto, TensorProto, full_onnx
@@ -48,7 +30,7 @@ def int4_weights(model: Model, options: Int4Weights) -> Applied:
     encode = encoding(model, options)
     if reason or encode is None:
         return Applied(0, reason)
-    return encode_weights(model, options, encode, kept="masks, indices or out of range")
+    return weights.encode_weights(model, options, encode, kept="masks, indices or out of range")
 
 
 def encoding(model: Model, options: Int4Weights) -> Encode | None:
@@ -57,7 +39,7 @@ def encoding(model: Model, options: Int4Weights) -> Encode | None:
         return None
 
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
-        if not plain_weight(values) or np.abs(values).max() > LARGEST:
+        if not weights.plain_weight(values) or np.abs(values).max() > LARGEST:
             return None
         if options.encoding == "dq":
             return _as_dq(encoder, values, options.block_size)
@@ -79,8 +61,8 @@ def _not_possible(model: Model, options: Int4Weights) -> str:
 
 
 def _as_fold(encoder: Encoder, values: Array, block: int, bits: int) -> list[NodeProto]:
-    axis = block_axis(values, block)
-    grid = by_block(np.moveaxis(values, axis, -1).reshape(-1), block)
+    axis = rounding.block_axis(values, block)
+    grid = rounding.by_block(np.moveaxis(values, axis, -1).reshape(-1), block)
     value = _in_pairs(encoder, grid, block) if bits == PAIRS else _in_planes(encoder, grid, block, bits)
     encoder.from_blocks(value, values.shape, axis, stored=grid.size)
     return encoder.done()
@@ -88,10 +70,10 @@ def _as_fold(encoder: Encoder, values: Array, block: int, bits: int) -> list[Nod
 
 def _in_pairs(encoder: Encoder, grid: Array, block: int) -> str:
     """Two codes a byte, looked up as a pair: a table of 256 pairs serves all weights."""
-    levels, scale = nearest_levels(grid)
+    levels, scale = rounding.nearest_levels(grid)
     stored = encoder.store("q", packed(levels).reshape(-1, block // 2))
     index = encoder.cast(stored, "index", TensorProto.INT32)
-    value = encoder.node("Gather", [encoder.table("int4_pairs", pair_table()), index])
+    value = encoder.node("Gather", [encoder.table("int4_pairs", rounding.pair_table()), index])
     return encoder.scaled(value, scale.reshape(-1, 1, 1))
 
 
@@ -101,7 +83,7 @@ def _in_planes(encoder: Encoder, grid: Array, block: int, bits: int) -> str:
     A byte holds bits of two codes in the plane of 4 bits, of four in that of 2, of eight in that of 1. A
     table with 256 rows gives for each byte what its bits are worth; the planes' values add up to the codes.
     """
-    levels, scale = nearest_levels(grid, bits)
+    levels, scale = rounding.nearest_levels(grid, bits)
     shape = encoder.store("blocks", np.array([-1, block], np.int64))
     total = ""
     for width, shift in planes(bits):
@@ -110,22 +92,22 @@ def _in_planes(encoder: Encoder, grid: Array, block: int, bits: int) -> str:
         table = encoder.table(f"bits{width}_{shift}", _plane_table(width, shift))
         part = encoder.node("Reshape", [encoder.node("Gather", [table, index]), shape])
         total = encoder.node("Add", [total, part]) if total else part
-    value = encoder.node("Gather", [encoder.table(f"int{bits}_levels", levels_of(bits)), total])
+    value = encoder.node("Gather", [encoder.table(f"int{bits}_levels", rounding.levels_of(bits)), total])
     return encoder.scaled(value, scale.reshape(-1, 1))
 
 
 def _as_dq(encoder: Encoder, values: Array, block: int) -> list[NodeProto]:
-    axis = summed_axis(encoder.site, values.ndim)
-    grid = by_block(np.moveaxis(values, axis, -1), block)
-    levels = clipped(grid, asymmetric(*bounds(grid), 15), RATIOS)
-    found = along_axis(codes(grid, levels), levels, values.shape, axis)
-    zero = np.zeros(0, np.uint8) if found.zero is None else found.zero
+    axis = weights.summed_axis(encoder.site, values.ndim)
+    grid = rounding.by_block(np.moveaxis(values, axis, -1), block)
+    levels = rounding.clipped(grid, rounding.asymmetric(*rounding.bounds(grid), 15), RATIOS)
+    parts = weights.along_axis(grid, levels, values.shape, axis)
+    zero = np.zeros(0, np.uint8) if parts.zero is None else parts.zero
     stored = [
-        encoder.store_packed("q", TensorProto.UINT4, values.shape, packed(found.codes).tobytes()),
-        encoder.store("scale", found.scale),
-        encoder.store_packed("zero", TensorProto.UINT4, found.scale.shape, packed(zero).tobytes()),
+        encoder.store_packed("q", TensorProto.UINT4, values.shape, packed(parts.codes).tobytes()),
+        encoder.store("scale", parts.scale),
+        encoder.store_packed("zero", TensorProto.UINT4, parts.scale.shape, packed(zero).tobytes()),
     ]
-    return dequantize_node(encoder, stored, axis, block)
+    return weights.dequantize_node(encoder, stored, axis, block)
 
 
 def packed(codes: Array) -> Array:

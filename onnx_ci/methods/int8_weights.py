@@ -10,35 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnx_ci.methods import rounding, weights
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.options import Int8Weights
-from onnx_ci.methods.rounding import (
-    Array,
-    Levels,
-    asymmetric,
-    block_axis,
-    bounds,
-    by_axis,
-    by_block,
-    clipped,
-    codes,
-    errors,
-    in_half,
-    symmetric,
-)
-from onnx_ci.methods.weights import (
-    Encode,
-    Encoder,
-    along_axis,
-    dequantize,
-    encode_weights,
-    fold,
-    fold_blocks,
-    plain_weight,
-    rounded,
-    stands_first,
-    summed_axis,
-)
+from onnx_ci.methods.rounding import Array, Levels
+from onnx_ci.methods.weights import Encode, Encoder
 from onnx_ci.model.graph import opset
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import NodeProto
@@ -74,7 +50,7 @@ def int8_weights(model: Model, options: Int8Weights) -> Applied:
     encode = encoding(model, options)
     if encode is None:
         return Applied(0, note)
-    applied = encode_weights(model, options, encode, kept="masks, indices or not finite")
+    applied = weights.encode_weights(model, options, encode, kept="masks, indices or not finite")
     return Applied(applied.tensors, "; ".join(filter(None, [note, applied.note])))
 
 
@@ -86,7 +62,9 @@ def encoding(model: Model, options: Int8Weights) -> Encode | None:
     as_asked = _as_dq if options.encoding == "dq" else _as_fold
 
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
-        return as_asked(encoder, values, granularity, options.block_size) if plain_weight(values) else None
+        if not weights.plain_weight(values):
+            return None
+        return as_asked(encoder, values, granularity, options.block_size)
 
     return encode
 
@@ -107,15 +85,16 @@ def _as_fold(encoder: Encoder, values: Array, granularity: str, block: int) -> l
     choices: list[Scaling] = []
     axis = 0
     if granularity == "block" or (granularity == "channel" and not _channel_axes(values)):
-        axis = block_axis(values, block)
+        axis = rounding.block_axis(values, block)
         choices += _run_choices(np.moveaxis(values, axis, -1).reshape(-1), block)
     if granularity != "block":
         choices += _axis_choices(values, per_channel=granularity == "channel")
     choice = best_scaling(choices)
-    found = codes(choice.grid, choice.levels)
     if choice.axis == RUNS:
-        return fold_blocks(encoder, rounded(found, choice.levels, (-1, 1), (-1, block)), values.shape, axis)
-    return fold(encoder, rounded(found, choice.levels, _along(choice.axis, values.ndim), values.shape))
+        parts = weights.rounded(choice.grid, choice.levels, (-1, 1), (-1, block))
+        return weights.fold_blocks(encoder, parts, values.shape, axis)
+    parts = weights.rounded(choice.grid, choice.levels, _along(choice.axis, values.ndim), values.shape)
+    return weights.fold(encoder, parts)
 
 
 def _along(axis: int | None, ndim: int) -> tuple[int, ...]:
@@ -124,26 +103,26 @@ def _along(axis: int | None, ndim: int) -> tuple[int, ...]:
 
 
 def _as_dq(encoder: Encoder, values: Array, granularity: str, block: int) -> list[NodeProto]:
-    if stands_first(encoder.site):
+    if weights.stands_first(encoder.site):
         granularity = "tensor"
     if granularity == "block":
-        axis = summed_axis(encoder.site, values.ndim)
+        axis = weights.summed_axis(encoder.site, values.ndim)
         choice = best_scaling(_run_choices(np.moveaxis(values, axis, -1), block))
-        found = along_axis(codes(choice.grid, choice.levels), choice.levels, values.shape, axis)
-        return dequantize(encoder, found, axis, block)
+        parts = weights.along_axis(choice.grid, choice.levels, values.shape, axis)
+        return weights.dequantize(encoder, parts, axis, block)
     choice = best_scaling(_axis_choices(values, per_channel=granularity != "tensor"))
     shape = () if choice.axis is None else (-1,)
-    found = rounded(codes(choice.grid, choice.levels), choice.levels, shape, values.shape)
-    return dequantize(encoder, found, choice.axis)
+    parts = weights.rounded(choice.grid, choice.levels, shape, values.shape)
+    return weights.dequantize(encoder, parts, choice.axis)
 
 
 def best_scaling(choices: Iterable[Scaling]) -> Scaling:
     """The way that leaves the least error: the two most promising are tried, and extremes clipped."""
     ranked = sorted(choices, key=lambda c: c.levels.noise * c.handicap())[:2]
     if len(ranked) > 1:
-        ranked.sort(key=lambda c: float(errors(c.grid, c.levels).sum()) * c.handicap())
+        ranked.sort(key=lambda c: float(rounding.errors(c.grid, c.levels).sum()) * c.handicap())
     best = ranked[0]
-    return Scaling(best.axis, best.grid, clipped(best.grid, best.levels))
+    return Scaling(best.axis, best.grid, rounding.clipped(best.grid, best.levels))
 
 
 def _channel_axes(values: Array) -> list[int]:
@@ -152,15 +131,15 @@ def _channel_axes(values: Array) -> list[int]:
 
 def _axis_choices(values: Array, *, per_channel: bool) -> Iterator[Scaling]:
     for axis in [None, *(_channel_axes(values) if per_channel else [])]:
-        grid = by_axis(values, axis)
+        grid = rounding.by_axis(values, axis)
         yield from (Scaling(axis, grid, levels) for levels in _levels(grid))
 
 
 def _run_choices(values: Array, block: int) -> Iterator[Scaling]:
-    grid = by_block(values, block)
-    yield from (Scaling(RUNS, grid, in_half(levels)) for levels in _levels(grid))
+    grid = rounding.by_block(values, block)
+    yield from (Scaling(RUNS, grid, rounding.in_half(levels)) for levels in _levels(grid))
 
 
 def _levels(grid: Array) -> list[Levels]:
-    least, largest = bounds(grid)
-    return [symmetric(least, largest, 127), asymmetric(least, largest, 255)]
+    least, largest = rounding.bounds(grid)
+    return [rounding.symmetric(least, largest, 127), rounding.asymmetric(least, largest, 255)]

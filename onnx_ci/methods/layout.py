@@ -5,24 +5,13 @@ from __future__ import annotations
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import Edits, declare_input
 from onnx_ci.methods.options import ExternalData, ExtractNpy
-from onnx_ci.methods.selection import TensorSelection, all_stored, encoding_parts, same_content
-from onnx_ci.model.dtypes import stored_bytes
-from onnx_ci.model.graph import Scope, Site, all_names, defined_twice, fixed_names, fresh_name, nested_sites
+from onnx_ci.methods.selection import all_stored, encoding_parts, same_content, select
+from onnx_ci.model.graph import Scope, Site, all_names, fixed_names, fresh_name
 from onnx_ci.model.load import own_data
-from onnx_ci.model.model import LARGE, Model, element_count, location
-from onnx_ci.model.npy import (
-    FLOATS,
-    TYPES,
-    header,
-    npy_names,
-    recorded,
-    recorded_inner,
-    set_inner,
-    set_record,
-)
+from onnx_ci.model.model import LARGE, Model, element_count, location, stored_size
+from onnx_ci.model.npy import FLOATS, TYPES, header, npy_names, recorded, recorded_inner, set_record
 from onnx_ci.model.proto import PROTOBUF_LIMIT, TensorProto
 from onnx_ci.model.save import embed, embedded_size
-from onnx_ci.model.wire import Span
 from onnx_ci.util.sizes import format_size, parse_size
 
 Group = list[Site]  # sites with the very same content: one file, one input
@@ -35,25 +24,23 @@ def external_data(model: Model, options: ExternalData) -> Applied:
     sites, note = list(all_stored(root)), ""
     least = parse_size(options.threshold)
     if options.tensors or options.ops:
-        selection = TensorSelection(root, sites, tensors=options.tensors, ops=options.ops)
-        sites, note, least = selection.chosen(), selection.unmatched(), 0
+        sites, note = select(root, sites, tensors=options.tensors, ops=options.ops)
+        least = 0
     # Smaller ones than a kilobyte are never moved: shapes and axes are among them, which onnxruntime has to
     # see when it loads a model.
     least = max(least, LARGE)
-    moved = [s.tensor for s in sites if not location(s.tensor) and _bytes(s.tensor) >= least]
+    moved = [s.tensor for s in sites if not location(s.tensor) and stored_size(s.tensor) >= least]
     for tensor in moved:
-        _point_at(model, tensor, _span(model, tensor), options.file or own_data(model.path))
-    total = format_size(sum(map(_bytes, moved)))
+        _move_out(model, tensor, tensor, options.file or own_data(model.path))
+    total = format_size(sum(map(stored_size, moved)))
     return Applied(len(moved), f"{total} to external data{note}" if moved else note[2:])
 
 
-def _span(model: Model, tensor: TensorProto) -> Span:
-    return model.span(tensor) or model.store.put(bytes(model.raw(tensor)))
-
-
-def _point_at(model: Model, tensor: TensorProto, span: Span, file: str) -> None:
-    tensor.external_data.add(key="location", value=file)
-    model.set_span(tensor, span)
+def _move_out(model: Model, source: TensorProto, target: TensorProto, file: str) -> None:
+    """Let a tensor have the values of another, or those it has, in a file outside the model."""
+    span = model.span(source) or model.store.put(bytes(model.raw(source)))
+    target.external_data.add(key="location", value=file)
+    model.set_span(target, span)
 
 
 def _embed(model: Model) -> Applied:
@@ -66,9 +53,9 @@ def _embed(model: Model) -> Applied:
 
 def extract_npy(model: Model, options: ExtractNpy) -> Applied:
     root = Scope(model.proto.graph)
-    found = [site for site in nested_sites(root, fixed_names(model.proto)) if _fits_npy(site.tensor)]
-    selection = TensorSelection(root, found, tensors=options.tensors, ops=options.ops)
-    named, note = selection.chosen(), selection.unmatched()
+    fixed = fixed_names(model.proto)
+    found = [s for s in root.nested_sites(fixed) if s.tensor.data_type in TYPES and stored_size(s.tensor)]
+    named, note = select(root, found, tensors=options.tensors, ops=options.ops)
     groups = same_content(model, named)
     if options.repeated or not (options.tensors or options.ops):
         # Scales, zero points and codes: onnxruntime wants them inside, so nothing but a name takes them out.
@@ -77,37 +64,29 @@ def extract_npy(model: Model, options: ExtractNpy) -> Applied:
         rest = [site for site in rest if _is_data(site.tensor)]
         groups += [group for group in same_content(model, rest) if _is_worth_it(group)]
     _extract(model, root, groups)
-    total = format_size(sum(_bytes(group[0].tensor) for group in groups))
+    total = format_size(sum(stored_size(group[0].tensor) for group in groups))
     moved = f"{total} to .npy files, fed as inputs{note}"
     return Applied(sum(map(len, groups)), moved if groups else note[2:])
 
 
-def _fits_npy(tensor: TensorProto) -> bool:
-    return tensor.data_type in TYPES and _bytes(tensor) > 0
-
-
 def _is_data(tensor: TensorProto) -> bool:
     """Not a scalar, a shape or a list of axes: onnxruntime has to see those when it loads a model."""
-    return _bytes(tensor) >= LARGE or (tensor.data_type in FLOATS and element_count(tensor) > 1)
-
-
-def _bytes(tensor: TensorProto) -> int:
-    return stored_bytes(tensor.data_type, tensor.dims) or 0
+    return stored_size(tensor) >= LARGE or (tensor.data_type in FLOATS and element_count(tensor) > 1)
 
 
 def _is_worth_it(group: Group) -> bool:
     """Whether the copies take more than a file of their own, an input and a line of the record."""
     tensor = group[0].tensor
     overhead = len(header(tensor)) + 4 * len(group[0].name) + 128
-    return (len(group) - 1) * _bytes(tensor) > overhead
+    return (len(group) - 1) * stored_size(tensor) > overhead
 
 
 def _extract(model: Model, root: Scope, groups: list[Group]) -> None:
-    edits, taken, shadowed = Edits(root), all_names(model.proto), defined_twice(root)
+    edits, taken = Edits(root), all_names(model.proto)
     record, inner = recorded(model.proto), recorded_inner(model.proto)
     files = {name.lower() for name in record.values()}
     for group in groups:
-        keeper = next((s for s in group if s.scope is root and s.name not in shadowed), None)
+        keeper = next((s for s in group if s.scope is root and s.name not in edits.shadowed), None)
         name = keeper.name if keeper else fresh_name(group[0].name, taken)
         if all(site.scope is not root for site in group):
             inner.append(name)
@@ -117,13 +96,12 @@ def _extract(model: Model, root: Scope, groups: list[Group]) -> None:
         for site in group:
             edits.replace(site, name)
     edits.make()
-    set_record(model.proto, record)
-    set_inner(model.proto, inner)
+    set_record(model.proto, record, inner)
 
 
 def _put_beside(model: Model, tensor: TensorProto, name: str, file: str) -> None:
     """Declare the input, last of all, and keep the values for the file."""
     beside = TensorProto(name=name, data_type=tensor.data_type, dims=tensor.dims)
-    _point_at(model, beside, _span(model, tensor), file)
+    _move_out(model, tensor, beside, file)
     model.beside.append(beside)
     declare_input(model.proto.graph, beside)

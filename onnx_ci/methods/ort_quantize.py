@@ -16,7 +16,7 @@ from onnx_ci.methods.external_tools import rewrite, unfit
 from onnx_ci.methods.options import DynamicInt8, StaticInt8
 from onnx_ci.methods.selection import matches
 from onnx_ci.methods.weights import plain_weight
-from onnx_ci.model.graph import Reader, Scope, Site, fixed_names, nested_sites, opset, roots, tensors
+from onnx_ci.model.graph import Reader, Scope, Site, fixed_names, opset, roots, tensors
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto, TensorProto
 
@@ -110,7 +110,7 @@ def _quantizer_view(model: Model, skip: Sequence[str]) -> Model:
 def _arrange(view: Model, root: Scope, fixed: set[str], skip: Sequence[str]) -> None:
     edits = Edits(root)
     shown: list[Site] = []
-    for site in nested_sites(root, fixed):
+    for site in root.nested_sites(fixed):
         uses = root.readers.get((site.scope, site.name), ())
         plain = _may_round(view, site, uses) and not matches(site.name, skip)
         if plain is None or plain == (site.node is None):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import METHODS
-from onnx_ci.methods.edit import Edits, constant_node
+from onnx_ci.methods.edit import Edits
 from onnx_ci.model.graph import Scope, common_scope, keep_items
 from onnx_ci.model.load import open_model
 from onnx_ci.model.model import Model, display_path
-from onnx_ci.model.npy import recorded, recorded_inner, set_inner, set_record
-from onnx_ci.model.proto import PROTOBUF_LIMIT, GraphProto
-from onnx_ci.model.receipt import Receipt, attach_receipt, model_digest, read_receipt, without_receipt
+from onnx_ci.model.npy import recorded, recorded_inner, set_record
+from onnx_ci.model.proto import PROTOBUF_LIMIT
+from onnx_ci.model.receipt import attach_receipt, model_digest, read_receipt, without_receipt
 from onnx_ci.model.replace import replace_model, write_new
 from onnx_ci.model.save import embed, embedded_size, take_in
 from onnx_ci.util.sizes import format_size
@@ -62,21 +62,14 @@ def _take_back(model: Model) -> int:
         span = model.span(tensor)
         if span is not None:
             take_in(model, tensor, span)
-        home = _home(root, tensor.name) if tensor.name in inner else root
-        if model.proto.ir_version >= 4 and isinstance(home.body, GraphProto):
-            home.body.initializer.add().CopyFrom(tensor)
-        else:  # every initializer would have to be an input as well
-            edits.front[home].append(constant_node(tensor.name, tensor))
+        home = root
+        if tensor.name in inner:  # to where it was before, or as good as that: around all that read it
+            home = common_scope([use.scope for use in root.readers.get((root, tensor.name), ())] or [root])
+        edits.store(home, tensor.name, tensor, model.proto.ir_version)
     edits.make()
     model.beside.clear()
-    set_record(model.proto, {})
-    set_inner(model.proto, [])
+    set_record(model.proto, {}, [])
     return len(names)
-
-
-def _home(root: Scope, name: str) -> Scope:
-    """The innermost graph around all that read a name: where it was before, or as good as that."""
-    return common_scope([use.scope for use in root.readers.get((root, name), ())] or [root])
 
 
 def _carry_receipt(original: Model, model: Model) -> str:
@@ -85,14 +78,10 @@ def _carry_receipt(original: Model, model: Model) -> str:
     valid = receipt is not None and receipt.digest == model_digest(original)
     model.proto.CopyFrom(without_receipt(model.proto))
     digest = model_digest(model)
-    if receipt is not None and valid:
-        _attach_rest(model, receipt, digest)
-    return digest
-
-
-def _attach_rest(model: Model, receipt: Receipt, digest: str) -> None:
     moving = {method.name for method in METHODS if method.gains == "layout"}
-    rest = [entry for entry in receipt.methods if entry.get("name") not in moving]
-    if rest:
-        # Under no rule of anyone's: whatever a policy asks for is looked at anew.
-        attach_receipt(model.proto, replace(receipt, methods=rest, policy="restored", digest=digest))
+    if receipt is not None and valid:
+        rest = [entry for entry in receipt.methods if entry.get("name") not in moving]
+        if rest:
+            # Under no rule of anyone's: whatever a policy asks for is looked at anew.
+            attach_receipt(model.proto, replace(receipt, methods=rest, policy="restored", digest=digest))
+    return digest

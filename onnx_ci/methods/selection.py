@@ -34,35 +34,33 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-class TensorSelection:
-    """What patterns choose among sites: by the tensor's name, or by op or name of a node that reads it."""
+def select(
+    root: Scope, sites: Sequence[Site], *, tensors: Sequence[str], ops: Sequence[str]
+) -> tuple[list[Site], str]:
+    """The sites that patterns choose: by the tensor's name, or by op or name of a node that reads it.
 
-    def __init__(
-        self, root: Scope, sites: Sequence[Site], *, tensors: Sequence[str], ops: Sequence[str]
-    ) -> None:
-        self.root = root
-        self.sites = sites
-        self.tensors = tensors
-        self.ops = ops
+    With them comes an addition to a note: the patterns that match nothing, most likely typing mistakes.
+    """
+    chosen: set[Site] = set()
+    idle: list[str] = []
+    for pattern in tensors:
+        named = [site for site in sites if site.name == pattern or fnmatchcase(site.name, pattern)]
+        chosen.update(named)
+        idle += [] if named else [pattern]
+    for pattern in ops:
+        read = [site for site in sites if _is_read_by(root, site, pattern)]
+        chosen.update(read)
+        idle += [] if read else [pattern]
+    note = f"; no stored tensor belongs to {', '.join(map(repr, idle))}" if idle else ""
+    return [site for site in sites if site in chosen], note
 
-    def chosen(self) -> list[Site]:
-        return [site for site in self.sites if self._named(site, self.tensors) or self._read(site, self.ops)]
 
-    def unmatched(self) -> str:
-        """The patterns that match nothing, as an addition to a note: most likely a typing mistake."""
-        idle = [name for name in self.tensors if not any(self._named(site, [name]) for site in self.sites)]
-        idle += [op for op in self.ops if not any(self._read(site, [op]) for site in self.sites)]
-        return f"; no stored tensor belongs to {', '.join(map(repr, idle))}" if idle else ""
-
-    def _named(self, site: Site, patterns: Sequence[str]) -> bool:
-        return site.name in patterns or matches(site.name, patterns)
-
-    def _read(self, site: Site, ops: Sequence[str]) -> bool:
-        nodes = (use.node for use in self.root.readers.get((site.scope, site.name), ()))
-        return any(node.op_type in ops or self._is_node(node, ops) for node in nodes)
-
-    def _is_node(self, node: NodeProto, ops: Sequence[str]) -> bool:
-        return bool(node.name) and (node.name in ops or matches(node.name, ops))
+def _is_read_by(root: Scope, site: Site, pattern: str) -> bool:
+    for use in root.readers.get((site.scope, site.name), ()):
+        name = use.node.name
+        if use.node.op_type == pattern or (name and (name == pattern or fnmatchcase(name, pattern))):
+            return True
+    return False
 
 
 def same_content(model: Model, sites: Sequence[Site]) -> list[list[Site]]:

@@ -13,20 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import Edits, cast_node, constant_node
+from onnx_ci.methods.edit import Edits, cast_node, constant_node, list_node
 from onnx_ci.methods.options import WeightOptions
-from onnx_ci.methods.rounding import BLOCK, Array, Levels
+from onnx_ci.methods.rounding import BLOCK, Array, Levels, codes
 from onnx_ci.methods.selection import encoding_parts, matches
-from onnx_ci.model.graph import (
-    Site,
-    all_names,
-    defined_twice,
-    fixed_names,
-    fresh_name,
-    nested_sites,
-    opset,
-    roots,
-)
+from onnx_ci.model.graph import Site, all_names, fixed_names, fresh_name, opset, roots
 from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
@@ -95,10 +86,7 @@ class Encoder:
     def node(self, op: str, inputs: Sequence[str], *, output: str = "", **lists: Sequence[int]) -> str:
         """Add a node; `lists` are attributes. Its output is called like the node unless told otherwise."""
         name = self.name(op.lower())
-        node = NodeProto(op_type=op, input=inputs, output=[output or name], name=name)
-        for key, values in lists.items():
-            node.attribute.add(name=key, type=AttributeProto.INTS, ints=values)
-        self.nodes.append(node)
+        self.nodes.append(list_node(op, inputs, output or name, name, **lists))
         return output or name
 
     def scaled(self, value: str, scale: Array) -> str:
@@ -140,50 +128,46 @@ class Encoder:
 
 def encode_weights(model: Model, options: WeightOptions, encode: Encode, *, kept: str) -> Applied:
     """Encode every float32 weight that the options choose; `kept` says why some are left as they are."""
-    left: list[str] = []
-
-    def noted(encoder: Encoder, values: Array) -> list[NodeProto] | None:
-        nodes = encode(encoder, values)
-        left.extend([encoder.site.name] if nodes is None else [])
-        return nodes
-
     left_alone = fixed_names(model.proto) | encoding_parts(model.proto)
-    count = encode_tensors(model, left_alone, lambda site: is_chosen(site, options), noted)
-    return Applied(count, kept_note(left, kept))
+    encoded, left = encode_tensors(model, left_alone, lambda site: is_chosen(site, options), encode)
+    return Applied(len(encoded), kept_note(left, kept))
 
 
 def encode_named(model: Model, encodings: Mapping[str, Encode]) -> set[str]:
     """Encode the weights of these names, each in its own way; the names of those that were."""
-    done: set[str] = set()
 
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
-        nodes = encodings[encoder.site.name](encoder, values)
-        done.update([] if nodes is None else [encoder.site.name])
-        return nodes
+        return encodings[encoder.site.name](encoder, values)
 
-    encode_tensors(model, fixed_names(model.proto), lambda site: site.name in encodings, encode)
-    return done
+    fixed = fixed_names(model.proto)
+    encoded, _ = encode_tensors(model, fixed, lambda site: site.name in encodings, encode)
+    return set(encoded)
 
 
-def encode_tensors(model: Model, left_alone: set[str], wanted: Callable[[Site], bool], encode: Encode) -> int:
-    """Encode every wanted tensor that only nodes read; the number of tensors that were."""
+def encode_tensors(
+    model: Model, left_alone: set[str], wanted: Callable[[Site], bool], encode: Encode
+) -> tuple[list[str], list[str]]:
+    """Encode every wanted tensor that only nodes read; the names of those that were, and were not."""
     taken = all_names(model.proto)
-    count = 0
+    encoded: list[str] = []
+    kept: list[str] = []
     for root in roots(model.proto):
-        edits, shadowed = Edits(root), defined_twice(root)
+        edits = Edits(root)
         tables: Tables = {}
-        for site in filter(wanted, list(nested_sites(root, left_alone))):
-            encoder = Encoder(model, site, taken, tables, rename=site.name in shadowed)
+        for site in filter(wanted, list(root.nested_sites(left_alone))):
+            encoder = Encoder(model, site, taken, tables, rename=site.name in edits.shadowed)
             nodes = encode(encoder, model.array(site.tensor))
-            if nodes is not None:
+            if nodes is None:
+                kept.append(site.name)
+            else:
+                encoded.append(site.name)
                 _place(encoder, nodes, edits)
-                count += 1
         if isinstance(root.body, GraphProto):
             root.body.initializer.extend(tables.values())
         else:
             edits.front[root][:0] = [constant_node(table.name, table) for table in tables.values()]
         edits.make()
-    return count
+    return encoded, kept
 
 
 def _place(encoder: Encoder, nodes: list[NodeProto], edits: Edits) -> None:
@@ -235,10 +219,11 @@ class Rounded:
     zero: Array | None
 
 
-def rounded(codes: Array, levels: Levels, shape: tuple[int, ...], stored: tuple[int, ...]) -> Rounded:
+def rounded(grid: Array, levels: Levels, shape: tuple[int, ...], stored: tuple[int, ...]) -> Rounded:
     """`stored` is the shape of the codes, `shape` that of the scales."""
-    zero = None if levels.zero is None else levels.zero.astype(codes.dtype).reshape(shape)
-    return Rounded(codes.reshape(stored), levels.scale.reshape(shape), zero)
+    found = codes(grid, levels)
+    zero = None if levels.zero is None else levels.zero.astype(found.dtype).reshape(shape)
+    return Rounded(found.reshape(stored), levels.scale.reshape(shape), zero)
 
 
 def fold(encoder: Encoder, parts: Rounded) -> list[NodeProto]:
@@ -283,14 +268,12 @@ def dequantize_node(encoder: Encoder, stored: list[str], axis: int | None, block
     return [made]
 
 
-def along_axis(codes: Array, levels: Levels, shape: tuple[int, ...], axis: int) -> Rounded:
+def along_axis(grid: Array, levels: Levels, shape: tuple[int, ...], axis: int) -> Rounded:
     """Codes in blocks of an axis that was moved to the end, with the axis back in its place."""
     others = (*shape[:axis], *shape[axis + 1 :])
-    found = rounded(
-        codes.reshape(*others, -1)[..., : shape[axis]], levels, (*others, -1), (*others, shape[axis])
-    )
-    zero = None if found.zero is None else _moved(found.zero, axis)
-    return Rounded(_moved(found.codes, axis), _moved(found.scale, axis), zero)
+    parts = rounded(grid, levels, (*others, -1), (*others, -1))
+    zero = None if parts.zero is None else _moved(parts.zero, axis)
+    return Rounded(_moved(parts.codes[..., : shape[axis]], axis), _moved(parts.scale, axis), zero)
 
 
 def _moved(values: Array, axis: int) -> Array:

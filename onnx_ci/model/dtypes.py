@@ -5,22 +5,9 @@ Apart from `proto`, since a worker with packages of its own may have no onnx.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-NUMPY_TYPES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "uint32",
-    13: "uint64",
-}
 BITS = {
     **dict.fromkeys((2, 3, 9, 17, 18, 19, 20, 24), 8),  # uint8 int8 bool float8…
     **dict.fromkeys((4, 5, 10, 16), 16),  # uint16 int16 float16 bfloat16
@@ -50,9 +37,4 @@ NUMPY_TYPES = {
 def stored_bytes(data_type: int, dims: Sequence[int]) -> int | None:
     """The length of `raw_data` for this type and shape; None for types without one (strings, newer types)."""
     bits = BITS.get(data_type)
-    if bits is None:
-        return None
-    count = 1
-    for dim in dims:
-        count *= dim
-    return (count * bits + 7) // 8
+    return None if bits is None else (math.prod(dims) * bits + 7) // 8

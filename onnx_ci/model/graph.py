@@ -123,6 +123,18 @@ def keep_items(message: Any, field_name: str, wanted: Callable[[Any], bool]) -> 
         getattr(message, field_name).extend(kept)
 
 
+def metadata_entry(model: ModelProto, key: str) -> str | None:
+    """The text of an entry of the model's metadata."""
+    return next((entry.value for entry in model.metadata_props if entry.key == key), None)
+
+
+def set_metadata_entry(model: ModelProto, key: str, text: str) -> None:
+    """Put an entry at the end of the model's metadata, in place of an older one; an empty one goes."""
+    keep_items(model, "metadata_props", lambda entry: entry.key != key)
+    if text:
+        model.metadata_props.add(key=key, value=text)
+
+
 def fresh_name(wanted: str, taken: set[str]) -> str:
     """`wanted`, or `wanted` with the first number that makes it new; the result counts as taken."""
     name, number = wanted, 1
@@ -166,6 +178,11 @@ class Scope:
         for child in self.children:
             yield from child.nested()
 
+    def nested_sites(self, fixed: set[str]) -> Iterator[Site]:
+        """The `sites` of this body and of all graphs inside it."""
+        for scope in self.nested():
+            yield from sites(scope, fixed)
+
     def chain(self) -> list[Scope]:
         """This scope and those around it, innermost first."""
         return [self, *(self.parent.chain() if self.parent else [])]
@@ -201,6 +218,12 @@ class Reader(NamedTuple):
     def node(self) -> NodeProto:
         node: NodeProto = self.scope.body.node[self.position]
         return node
+
+
+def opset_in(scope: Scope, model: ModelProto) -> int:
+    """The opset that counts in a scope: functions import their own."""
+    root = scope.chain()[-1].body
+    return opset(root if isinstance(root, FunctionProto) else model)
 
 
 def common_scope(scopes: Iterable[Scope]) -> Scope:
@@ -246,12 +269,6 @@ def sites(scope: Scope, fixed: set[str]) -> Iterator[Site]:
     for site in stored_in(scope):
         if site.name not in bound and scope.defined[site.name] == 1:
             yield site
-
-
-def nested_sites(root: Scope, fixed: set[str]) -> Iterator[Site]:
-    """The same, of a body and all graphs inside it."""
-    for scope in root.nested():
-        yield from sites(scope, fixed)
 
 
 def stored_in(scope: Scope) -> Iterator[Site]:

@@ -19,45 +19,73 @@ from onnx_ci.model.proto import ModelProto, StrictModelProto, TensorProto
 from onnx_ci.model.store import Store, file_state
 from onnx_ci.model.wire import WireError, strip
 
-CODE = "OCI012"
+KNOWN_TYPES = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
 
 
-def resolve(proto: ModelProto, store: Store, path: Path, root: Path) -> None:
-    """Give every external tensor its span in the file it names, after all checks."""
-    opened: dict[str, tuple[int, int]] = {}
+def open_model(path: Path, *, root: Path | None = None) -> Model:
+    """The model at `path`. External data must lie inside `root` (by default the model's own folder)."""
+    _refuse_other_files(path)
+    if root is not None and not path.resolve().is_relative_to(root.resolve()):
+        raise _data_fault(
+            f"{display_path(path)}: is a link that leads outside the repository",
+            "replace the link by the file itself",
+        )
+    store = Store()
+    try:
+        return _read(path, store, root or path.parent)
+    except BaseException:
+        store.close()
+        raise
+
+
+def adopt_model(store: Store, path: Path) -> Model:
+    """Another file over a store that is there already: what a tool made of a model, or a cache kept.
+
+    The file has to stay until the store is closed.
+    """
+    _refuse_other_files(path)
+    return _read(path, store, path.parent)
+
+
+def read_skeleton(path: Path) -> ModelProto:
+    """Only the skeleton, without looking at external data: enough to see what a model names."""
+    _refuse_other_files(path)
+    return _parse(path, Store().key, 0)
+
+
+def _read(path: Path, store: Store, root: Path) -> Model:
+    proto = _parse(path, store.key, store.add_file(path))
+    _resolve_external_data(proto, store, path, root)
+    files = [path, *(path.parent / name for name in data_files(proto))]
+    beside = open_beside(proto, store, path, root)
+    model = Model(path, proto, store, {file: file_state(file) for file in files}, beside)
     for tensor in tensors(proto):
-        if tensor.data_location != TensorProto.EXTERNAL or _has_mark(tensor, store):
-            continue
-        where = f"{display_path(path)}: tensor {tensor.name!r}"
-        name = location(tensor)
-        if name not in opened:
-            file = _data_file(path, name, root, where)
-            opened[name] = (store.add_file(file), file.stat().st_size)
-        source, size = opened[name]
-        offset, length = _extent(tensor, size, where)
-        tensor.external_data.add(key=store.key, value=f"{source} {offset} {length}")
+        _check_tensor(model, tensor)
+        _settle(model, tensor)
+    return model
 
 
-def data_files(proto: ModelProto) -> list[str]:
-    """The files a model names, in order of first use: external data, then .npy files of its inputs."""
-    return list(dict.fromkeys([*weight_files(proto), *recorded(proto).values()]))
-
-
-def weight_files(proto: ModelProto) -> list[str]:
-    """Only the external data files."""
-    return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
-
-
-def opened_files(model: Model) -> list[str]:
-    """The same, without .npy files that are missing: a model can be used without them."""
-    homes = map(location, [*tensors(model.proto), *model.beside])
-    return list(dict.fromkeys(filter(None, homes)))
-
-
-def own_data(path: Path) -> str:
-    """What a model's external data is called unless something else was asked for, as a location can be."""
-    text = path.name.encode(errors="replace").decode().replace("\\", "_")
-    return f"{text}.data"
+def _refuse_other_files(path: Path) -> None:
+    name = display_path(path)
+    try:
+        info = path.stat()
+    except OSError as error:
+        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check the path") from None
+    if not stat.S_ISREG(info.st_mode):
+        raise ModelError(f"{name}: is not a regular file", hint="name the .onnx file itself")
+    if info.st_size == 0:
+        raise _not_a_model(path, "is empty (0 bytes), not an ONNX model")
+    try:
+        with path.open("rb") as file:
+            head = file.read(1024)
+    except OSError as error:
+        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check its permissions") from None
+    refuse_pointer(path, head)
+    if head[4:8] == b"ORTM":
+        raise ModelError(
+            f"{name}: is an onnxruntime .ort file (a flatbuffer), not an ONNX model",
+            hint="keep the .onnx it was made from, or exclude this path with `ignore: true`",
+        )
 
 
 def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
@@ -73,159 +101,7 @@ def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
     )
 
 
-def _has_mark(tensor: TensorProto, store: Store) -> bool:
-    return any(entry.key == store.key for entry in tensor.external_data)
-
-
-def _data_file(model: Path, name: str, root: Path, where: str) -> Path:
-    if not name:
-        raise ModelError(f"{where} is external but names no file", hint="export the model again", code=CODE)
-    if not is_inside(name):
-        raise ModelError(
-            f"{where} names external data at {name!r}, where a model's data can't be",
-            hint="external data must lie beside the model or below it, not in a hidden folder or file",
-            code=CODE,
-        )
-    file = model.parent / name
-    _refuse_missing(file, name, where)
-    if not any(file.resolve().is_relative_to(folder.resolve()) for folder in (root, model.parent)):
-        raise ModelError(
-            f"{where} names external data at {name!r}, a link that leads outside the repository",
-            hint="replace the link by the file itself",
-            code=CODE,
-        )
-    try:
-        with file.open("rb") as opened:
-            refuse_pointer(file, opened.read(1024), f"{where}: ")
-    except OSError as error:
-        raise ModelError(
-            f"{where} is stored in {name!r}, which can't be read: {error.strerror}", code=CODE
-        ) from None
-    return file
-
-
-def _refuse_missing(file: Path, name: str, where: str) -> None:
-    try:
-        info = file.stat()
-    except OSError as error:
-        raise ModelError(
-            f"{where} is stored in {name!r}, which can't be read: {error.strerror}",
-            hint=f"add {name!r} beside the model, or export the model with its weights inside",
-            code=CODE,
-        ) from None
-    if not stat.S_ISREG(info.st_mode):
-        raise ModelError(f"{where} is stored in {name!r}, which is not a regular file", code=CODE)
-
-
-def _extent(tensor: TensorProto, size: int, where: str) -> tuple[int, int]:
-    """Offset and length as the tensor gives them; a missing length follows from type and shape."""
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    try:
-        offset, length = (_number(entries.get(key)) for key in ("offset", "length"))
-    except ValueError:
-        raise ModelError(
-            f"{where} has external data at offset {entries.get('offset')!r}, length {entries.get('length')!r}"
-            " where whole numbers from 0 are expected",
-            hint="export the model again",
-            code=CODE,
-        ) from None
-    offset = offset or 0
-    if length is None:
-        expected = stored_bytes(tensor.data_type, tensor.dims)
-        length = size - offset if expected is None else expected
-    if length < 0 or offset + length > size:
-        raise ModelError(
-            f"{where} needs bytes {offset:,} to {offset + length:,} of {entries['location']!r},"
-            f" which has only {size:,}",
-            hint="the data file is cut short or belongs to another version: restore it or export again",
-            code=CODE,
-        )
-    return offset, length
-
-
-def _number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not re.fullmatch(r"[0-9]{1,19}", text):
-        raise ValueError(text)
-    return int(text)
-
-
-KNOWN_TYPES = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
-NOT_A_MODEL = "export it again, or exclude the path with `ignore: true` if it is not meant to be a model"
-
-
-def open_model(path: Path, *, root: Path | None = None) -> Model:
-    """The model at `path`. External data must lie inside `root` (by default the model's own folder)."""
-    _refuse_other_files(path)
-    if root is not None and not path.resolve().is_relative_to(root.resolve()):
-        raise ModelError(
-            f"{display_path(path)}: is a link that leads outside the repository",
-            hint="replace the link by the file itself",
-            code="OCI012",
-        )
-    store = Store()
-    try:
-        return _read(path, store, root or path.parent)
-    except BaseException:
-        store.close()
-        raise
-
-
-def adopt(store: Store, path: Path) -> ModelProto:
-    """The skeleton of another file over a store that is there already: what a tool made of a model."""
-    return adopt_model(store, path).proto
-
-
-def adopt_model(store: Store, path: Path) -> Model:
-    """Another file over a store that is there already. The file has to stay until the store is closed."""
-    _refuse_other_files(path)
-    return _read(path, store, path.parent)
-
-
-def _read(path: Path, store: Store, root: Path) -> Model:
-    proto = _parse(path, store.key, store.add_file(path))
-    resolve(proto, store, path, root)
-    files = [path, *(path.parent / name for name in data_files(proto))]
-    beside = open_beside(proto, store, path, root)
-    model = Model(path, proto, store, {file: file_state(file) for file in files}, beside)
-    for tensor in tensors(proto):
-        _check_tensor(model, tensor)
-        _settle(model, tensor)
-    return model
-
-
-def read_skeleton(path: Path) -> ModelProto:
-    """Only the skeleton, without looking at external data: enough to see what a model names."""
-    _refuse_other_files(path)
-    return _parse(path, Store().key, 0)
-
-
-def _refuse_other_files(path: Path) -> None:
-    name = display_path(path)
-    try:
-        info = path.stat()
-    except OSError as error:
-        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check the path") from None
-    if not stat.S_ISREG(info.st_mode):
-        raise ModelError(f"{name}: is not a regular file", hint="name the .onnx file itself")
-    if info.st_size == 0:
-        raise ModelError(f"{name}: is empty (0 bytes), not an ONNX model", hint=NOT_A_MODEL)
-    try:
-        with path.open("rb") as file:
-            head = file.read(1024)
-    except OSError as error:
-        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check its permissions") from None
-    refuse_pointer(path, head)
-    if head[4:8] == b"ORTM":
-        raise ModelError(
-            f"{name}: is an onnxruntime .ort file (a flatbuffer), not an ONNX model",
-            hint="keep the .onnx it was made from, or exclude this path with `ignore: true`",
-        )
-
-
 def _parse(path: Path, key: str, source: int) -> ModelProto:
-    name = display_path(path)
     proto = ModelProto()
     try:
         with path.open("rb") as file:
@@ -233,37 +109,31 @@ def _parse(path: Path, key: str, source: int) -> ModelProto:
         skeleton = strip(memoryview(mapped), key=key, source=source, large=LARGE)
         proto.ParseFromString(skeleton)
     except WireError as error:
-        raise ModelError(
-            f"{name}: is not an ONNX model, or is cut short: {error}", hint=NOT_A_MODEL
-        ) from None
+        raise _not_a_model(path, f"is not an ONNX model, or is cut short: {error}") from None
     except DecodeError:
-        raise ModelError(
-            f"{name}: is not an ONNX model: it does not decode as one", hint=NOT_A_MODEL
-        ) from None
-    _refuse_unreadable_text(name, skeleton)
+        raise _not_a_model(path, "is not an ONNX model: it does not decode as one") from None
+    try:
+        StrictModelProto().ParseFromString(skeleton)
+    except DecodeError:  # nobody knows what such a name is called, and no report could say it
+        words = "holds text that is not UTF-8: the name of something, or a description"
+        raise _not_a_model(path, words) from None
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
-        raise ModelError(f"{name}: holds no graph, so it is not an ONNX model", hint=NOT_A_MODEL)
+        raise _not_a_model(path, "holds no graph, so it is not an ONNX model")
     if not proto.opset_import and proto.ir_version >= 3:
-        raise ModelError(f"{name}: names no opset version; it may be cut short", hint=NOT_A_MODEL)
+        raise _not_a_model(path, "names no opset version; it may be cut short")
     return proto
 
 
-def _refuse_unreadable_text(name: str, skeleton: bytes) -> None:
-    """Nobody knows what such a name is called, and no report could say it."""
-    try:
-        StrictModelProto().ParseFromString(skeleton)
-    except DecodeError:
-        raise ModelError(
-            f"{name}: holds text that is not UTF-8: the name of something, or a description", hint=NOT_A_MODEL
-        ) from None
+def _not_a_model(path: Path, what: str) -> ModelError:
+    hint = "export it again, or exclude the path with `ignore: true` if it is not meant to be a model"
+    return ModelError(f"{display_path(path)}: {what}", hint=hint)
 
 
 def _check_tensor(model: Model, tensor: TensorProto) -> None:
     """A tensor must hold as many bytes as its type and shape say; others would be read past the end."""
     problem = _problem(model, tensor)
     if problem:
-        name = display_path(model.path)
-        raise ModelError(f"{name}: tensor {tensor.name!r} {problem}", hint=NOT_A_MODEL)
+        raise _not_a_model(model.path, f"tensor {tensor.name!r} {problem}")
 
 
 def _problem(model: Model, tensor: TensorProto) -> str:
@@ -289,3 +159,116 @@ def _settle(model: Model, tensor: TensorProto) -> None:
     doubles = tensor.data_type == TensorProto.DOUBLE and len(tensor.double_data) * 8 >= LARGE
     if floats or doubles:
         model.set_array(tensor, model.array(tensor))
+
+
+def _resolve_external_data(proto: ModelProto, store: Store, path: Path, root: Path) -> None:
+    """Give every external tensor its span in the file it names, after all checks."""
+    opened: dict[str, tuple[int, int]] = {}
+    for tensor in tensors(proto):
+        if tensor.data_location != TensorProto.EXTERNAL or _has_mark(tensor, store):
+            continue
+        where = f"{display_path(path)}: tensor {tensor.name!r}"
+        name = location(tensor)
+        if name not in opened:
+            file = _data_file(path, name, root, where)
+            opened[name] = (store.add_file(file), file.stat().st_size)
+        source, size = opened[name]
+        offset, length = _extent(tensor, size, where)
+        tensor.external_data.add(key=store.key, value=f"{source} {offset} {length}")
+
+
+def _has_mark(tensor: TensorProto, store: Store) -> bool:
+    return any(entry.key == store.key for entry in tensor.external_data)
+
+
+def _data_file(model: Path, name: str, root: Path, where: str) -> Path:
+    if not name:
+        raise _data_fault(f"{where} is external but names no file", "export the model again")
+    if not is_inside(name):
+        raise _data_fault(
+            f"{where} names external data at {name!r}, where a model's data can't be",
+            "external data must lie beside the model or below it, not in a hidden folder or file",
+        )
+    file = model.parent / name
+    _refuse_missing(file, name, where)
+    if not any(file.resolve().is_relative_to(folder.resolve()) for folder in (root, model.parent)):
+        raise _data_fault(
+            f"{where} names external data at {name!r}, a link that leads outside the repository",
+            "replace the link by the file itself",
+        )
+    try:
+        with file.open("rb") as opened:
+            refuse_pointer(file, opened.read(1024), f"{where}: ")
+    except OSError as error:
+        raise _data_fault(f"{where} is stored in {name!r}, which can't be read: {error.strerror}") from None
+    return file
+
+
+def _refuse_missing(file: Path, name: str, where: str) -> None:
+    try:
+        info = file.stat()
+    except OSError as error:
+        raise _data_fault(
+            f"{where} is stored in {name!r}, which can't be read: {error.strerror}",
+            f"add {name!r} beside the model, or export the model with its weights inside",
+        ) from None
+    if not stat.S_ISREG(info.st_mode):
+        raise _data_fault(f"{where} is stored in {name!r}, which is not a regular file")
+
+
+def _extent(tensor: TensorProto, size: int, where: str) -> tuple[int, int]:
+    """Offset and length as the tensor gives them; a missing length follows from type and shape."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    try:
+        offset, length = (_number(entries.get(key)) for key in ("offset", "length"))
+    except ValueError:
+        raise _data_fault(
+            f"{where} has external data at offset {entries.get('offset')!r}, length {entries.get('length')!r}"
+            " where whole numbers from 0 are expected",
+            "export the model again",
+        ) from None
+    offset = offset or 0
+    if length is None:
+        expected = stored_bytes(tensor.data_type, tensor.dims)
+        length = size - offset if expected is None else expected
+    if length < 0 or offset + length > size:
+        raise _data_fault(
+            f"{where} needs bytes {offset:,} to {offset + length:,} of {entries['location']!r},"
+            f" which has only {size:,}",
+            "the data file is cut short or belongs to another version: restore it or export again",
+        )
+    return offset, length
+
+
+def _number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _data_fault(message: str, hint: str = "") -> ModelError:
+    return ModelError(message, hint=hint, code="OCI012")
+
+
+def data_files(proto: ModelProto) -> list[str]:
+    """The files a model names, in order of first use: external data, then .npy files of its inputs."""
+    return list(dict.fromkeys([*weight_files(proto), *recorded(proto).values()]))
+
+
+def weight_files(proto: ModelProto) -> list[str]:
+    """Only the external data files."""
+    return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
+
+
+def opened_files(model: Model) -> list[str]:
+    """The same, without .npy files that are missing: a model can be used without them."""
+    homes = map(location, [*tensors(model.proto), *model.beside])
+    return list(dict.fromkeys(filter(None, homes)))
+
+
+def own_data(path: Path) -> str:
+    """What a model's external data is called unless something else was asked for, as a location can be."""
+    text = path.name.encode(errors="replace").decode().replace("\\", "_")
+    return f"{text}.data"

@@ -7,7 +7,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.dtypes import stored_bytes
@@ -22,13 +22,6 @@ from onnx_ci.model.store import CHUNK, BackgroundHash, combined_sha256, file_sha
 from onnx_ci.results import Measure, ModelInfo, TensorInfo
 
 LEVEL = 9  # of each compressor: what a careful server or packager would use
-
-
-class Compressor(Protocol):
-    """What zlib, brotli and zstandard have in common once they are wrapped."""
-
-    def feed(self, data: memoryview) -> int: ...
-    def finish(self) -> int: ...
 
 
 def measure(
@@ -85,11 +78,12 @@ def parameters(proto: ModelProto) -> int:
 
 def compressed_size(name: str, files: Iterable[Path]) -> int:
     """Bytes after compression, file by file, without keeping any of them."""
-    return sum(_compressed_size(COMPRESSORS[name](), file) for file in files)
+    return sum(_compressed_size(name, file) for file in files)
 
 
-def _compressed_size(compressor: Compressor, file: Path) -> int:
-    return sum(map(compressor.feed, _chunks(file))) + compressor.finish()
+def _compressed_size(name: str, file: Path) -> int:
+    compress, finish = COMPRESSORS[name]()
+    return sum(len(compress(chunk)) for chunk in _chunks(file)) + len(finish())
 
 
 def _chunks(file: Path) -> Iterator[memoryview]:
@@ -99,37 +93,23 @@ def _chunks(file: Path) -> Iterator[memoryview]:
             yield buffer[:count]
 
 
-class _Gzip:
-    def __init__(self) -> None:
-        self.stream = zlib.compressobj(LEVEL, wbits=31)
-
-    def feed(self, data: memoryview) -> int:
-        return len(self.stream.compress(data))
-
-    def finish(self) -> int:
-        return len(self.stream.flush())
+# A stream of each compressor: what compresses a piece, and what gives the rest at the end.
+Stream = tuple[Callable[[memoryview], bytes], Callable[[], bytes]]
 
 
-class _Brotli:
-    def __init__(self) -> None:
-        self.stream = _package("brotli").Compressor(quality=LEVEL)
-
-    def feed(self, data: memoryview) -> int:
-        return len(self.stream.process(bytes(data)))
-
-    def finish(self) -> int:
-        return len(self.stream.finish())
+def _gzip() -> Stream:
+    stream = zlib.compressobj(LEVEL, wbits=31)
+    return stream.compress, stream.flush
 
 
-class _Zstd:
-    def __init__(self) -> None:
-        self.stream = _package("zstandard").ZstdCompressor(level=LEVEL).compressobj()
+def _brotli() -> Stream:
+    stream = _package("brotli").Compressor(quality=LEVEL)
+    return lambda piece: stream.process(bytes(piece)), stream.finish
 
-    def feed(self, data: memoryview) -> int:
-        return len(self.stream.compress(data))
 
-    def finish(self) -> int:
-        return len(self.stream.flush())
+def _zstd() -> Stream:
+    stream = _package("zstandard").ZstdCompressor(level=LEVEL).compressobj()
+    return stream.compress, stream.flush
 
 
 def _package(name: str) -> Any:
@@ -144,7 +124,7 @@ def _package(name: str) -> Any:
         ) from None
 
 
-COMPRESSORS: dict[str, Callable[[], Compressor]] = {"gzip": _Gzip, "brotli": _Brotli, "zstd": _Zstd}
+COMPRESSORS: dict[str, Callable[[], Stream]] = {"gzip": _gzip, "brotli": _brotli, "zstd": _zstd}
 
 
 def inspect_model(path: Path, name: str) -> ModelInfo:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnx_ci.model.dtypes import BITS, NUMPY_TYPES
+from onnx_ci.model.dtypes import BITS, NUMPY_TYPES, stored_bytes
 from onnx_ci.model.proto import ModelProto, TensorProto, full_onnx
 from onnx_ci.model.store import Store
 from onnx_ci.model.wire import Span
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
-
 LARGE = 1024  # bytes from which a tensor stays out of the skeleton
+NUMBER_FIELDS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 
 @dataclass
@@ -123,25 +124,17 @@ def location(tensor: TensorProto) -> str:
 
 
 def clear_values(tensor: TensorProto) -> None:
-    for name in (
-        "raw_data",
-        "float_data",
-        "int32_data",
-        "int64_data",
-        "double_data",
-        "uint64_data",
-        "string_data",
-    ):
+    for name in (*NUMBER_FIELDS, "raw_data", "string_data", "external_data", "data_location"):
         tensor.ClearField(name)
-    tensor.ClearField("external_data")
-    tensor.ClearField("data_location")
 
 
 def element_count(tensor: TensorProto) -> int:
-    count = 1
-    for dim in tensor.dims:
-        count *= dim
-    return count
+    return math.prod(tensor.dims)
+
+
+def stored_size(tensor: TensorProto) -> int:
+    """The bytes that the tensor's values take; 0 for strings and the like."""
+    return stored_bytes(tensor.data_type, tensor.dims) or 0
 
 
 def display_path(path: Path) -> str:

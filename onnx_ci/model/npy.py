@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from onnx_ci.model.dtypes import stored_bytes
+from onnx_ci.model.graph import metadata_entry, set_metadata_entry
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.store import Store
@@ -47,9 +48,8 @@ def recorded_inner(proto: ModelProto) -> list[str]:
 
 
 def _entry(proto: ModelProto, key: str) -> object:
-    text = next((entry.value for entry in proto.metadata_props if entry.key == key), "null")
     try:
-        return json.loads(text)
+        return json.loads(metadata_entry(proto, key) or "null")
     except (ValueError, RecursionError):
         return None
 
@@ -61,20 +61,11 @@ def _is_plain(file: object) -> bool:
     return is_inside(file) and file.endswith(SUFFIXES) and not re.search(r"[/\\:]", file)
 
 
-def set_record(proto: ModelProto, record: dict[str, str]) -> None:
-    _set_entry(proto, KEY, record)
-
-
-def set_inner(proto: ModelProto, names: list[str]) -> None:
-    _set_entry(proto, INNER, names)
-
-
-def _set_entry(proto: ModelProto, key: str, content: dict[str, str] | list[str]) -> None:
-    kept = [entry for entry in proto.metadata_props if entry.key != key]
-    proto.ClearField("metadata_props")
-    proto.metadata_props.extend(kept)
-    if content:
-        proto.metadata_props.add(key=key, value=json.dumps(content, separators=(",", ":")))
+def set_record(proto: ModelProto, record: dict[str, str], inner: list[str] | None = None) -> None:
+    """Write the record anew, and where they are given, which of the inputs were inner constants."""
+    set_metadata_entry(proto, KEY, json.dumps(record, separators=(",", ":")) if record else "")
+    if inner is not None:
+        set_metadata_entry(proto, INNER, json.dumps(inner, separators=(",", ":")) if inner else "")
 
 
 def npy_names(model: Path, tensor: str) -> Iterator[str]:

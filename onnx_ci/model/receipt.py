@@ -13,7 +13,7 @@ from typing import Any
 
 import xxhash
 
-from onnx_ci.model.graph import tensors
+from onnx_ci.model.graph import metadata_entry, set_metadata_entry, tensors
 from onnx_ci.model.model import Model, clear_values
 from onnx_ci.model.npy import set_record
 from onnx_ci.model.proto import ModelProto, TensorProto
@@ -43,7 +43,7 @@ class Receipt:
 
 def read_receipt(proto: ModelProto) -> Receipt | None:
     """The receipt of a model, or None if it has none that this version understands."""
-    text = next((entry.value for entry in proto.metadata_props if entry.key == KEY), None)
+    text = metadata_entry(proto, KEY)
     if text is None:
         return None
     try:
@@ -68,21 +68,14 @@ def without_receipt(proto: ModelProto) -> ModelProto:
     """A copy of the skeleton that carries no receipt."""
     copy = ModelProto()
     copy.CopyFrom(proto)
-    kept = [entry for entry in copy.metadata_props if entry.key != KEY]
-    copy.ClearField("metadata_props")
-    copy.metadata_props.extend(kept)
+    set_metadata_entry(copy, KEY, "")
     return copy
 
 
 def attach_receipt(proto: ModelProto, receipt: Receipt) -> None:
     """Put the receipt into the model, in place of an older one."""
-    kept = [entry for entry in proto.metadata_props if entry.key != KEY]
-    text = json.dumps(
-        {name: value for name, value in asdict(receipt).items() if value}, separators=(",", ":")
-    )
-    proto.ClearField("metadata_props")
-    proto.metadata_props.extend(kept)
-    proto.metadata_props.add(key=KEY, value=text)
+    content = {name: value for name, value in asdict(receipt).items() if value}
+    set_metadata_entry(proto, KEY, json.dumps(content, separators=(",", ":")))
 
 
 def model_digest(model: Model) -> str:

@@ -110,29 +110,22 @@ def names_for(
     for name in opened_files(after):
         if name in kept:
             names[name] = without_temporary(name)
-        elif name in tensors:
+            continue
+        wanted = _own_names(target)
+        if name in tensors:
             # Each has a file of its own, also where upper and lower case are the same.
             taken = {used.lower() for used in names.values()}
             wanted = (new for new in npy_names(target, tensors[name]) if new.lower() not in taken)
-            names[name] = _free(wanted, target, ours, reserved)
-        elif name in merged or name == own_data(after.path):
-            names[name] = _free(_own_names(target), target, ours, reserved)
-        else:  # what a method was told to call it
-            names[name] = _free(chain([name], _own_names(target)), target, ours, reserved)
+        elif name not in merged and name != own_data(after.path):  # what a method was told to call it
+            wanted = chain([name], wanted)
+        allowed = (new for new in wanted if new not in (target.name, *reserved))
+        names[name] = next(new for new in allowed if new in ours or not (target.parent / new).exists())
     return names
 
 
 def _own_names(target: Path) -> Iterator[str]:
     yield own_data(target)
     yield from (own_data(target.with_name(f"{target.name}-{number}")) for number in count(2))
-
-
-def _free(wanted: Iterator[str], target: Path, ours: Collection[str], reserved: Collection[str]) -> str:
-    return next(
-        name
-        for name in wanted
-        if name not in (target.name, *reserved) and (name in ours or not (target.parent / name).exists())
-    )
 
 
 def replace_model(candidate: Model, original: Model, *, root: Path, digest: str) -> Path:
@@ -202,10 +195,7 @@ def put_files(files: Mapping[str, Path], target: Path, *, also_ours: Collection[
 def replaceable_data(target: Path) -> set[str]:
     """The data of the model that is at the target now, if it looks like data and no other model names it."""
     target = target.resolve()
-    try:
-        names = data_of(target)
-    except ModelError:
-        return set()
+    names = _readable_data(target)
     likely = (name for name in names if is_own(name, target) or name.endswith(DATA_ENDINGS))
     plain = (target.parent / name for name in likely if not (target.parent / name).is_symlink())
     return {
@@ -213,6 +203,14 @@ def replaceable_data(target: Path) -> set[str]:
         for path in plain
         if not other_users(path, target, target.parent)
     }
+
+
+def _readable_data(model: Path) -> list[str]:
+    """The data files that a model names; none where there is no model that can be read."""
+    try:
+        return data_of(model)
+    except ModelError:
+        return []
 
 
 def orphaned_data(target: Path) -> list[Path]:
@@ -228,11 +226,7 @@ def is_orphan(file: Path, target: Path) -> bool:
     likely = is_own(file.name, target) or file.name.endswith(DATA_ENDINGS)
     if not likely or file.is_symlink() or not file.is_file():
         return False
-    try:
-        names = data_of(target)
-    except ModelError:
-        names = []
-    current = {(target.parent / name).resolve() for name in names}
+    current = {(target.parent / name).resolve() for name in _readable_data(target)}
     return file.resolve() not in current and not other_users(file, target, target.parent)
 
 

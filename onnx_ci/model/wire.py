@@ -250,6 +250,3 @@ def _marked_span(buffer: bytes, part: Field, key: bytes) -> Span | None:
         return None
     entry = {item.number: buffer[item.start : item.end] for item in fields(buffer, part.start, part.end)}
     return Span(*map(int, entry[2].split())) if entry.get(1) == key else None
-
-
-__all__ = ["WireError", "length_of", "splice", "strip"]

@@ -120,14 +120,13 @@ def write_samples(folder: Path, samples: Sequence[Mapping[str, Value]]) -> None:
     (folder / _MANIFEST).write_text(json.dumps(manifest), encoding="ascii")
 
 
-def read_samples(folder: Path) -> list[dict[str, Any]]:
-    """The samples with arrays of any type; large ones are mapped, and on POSIX outlive their files."""
-    return [{name: _load(folder, entry, raw=False) for name, entry in sample} for sample in _manifest(folder)]
+def read_samples(folder: Path, *, raw: bool = False) -> list[dict[str, Any]]:
+    """The samples with arrays of any type; large ones are mapped, and on POSIX outlive their files.
 
-
-def read_raw_samples(folder: Path) -> list[dict[str, Any]]:
-    """The same, but exotic types stay bits, so that ml_dtypes is not needed."""
-    return [{name: _load(folder, entry, raw=True) for name, entry in sample} for sample in _manifest(folder)]
+    Where they are wanted `raw`, exotic types stay bits, so that ml_dtypes is not needed.
+    """
+    manifest = json.loads((folder / _MANIFEST).read_text(encoding="ascii"))
+    return [{name: _load(folder, entry, raw=raw) for name, entry in sample} for sample in manifest]
 
 
 class _Writer:
@@ -180,7 +179,3 @@ def _load(folder: Path, entry: Any, *, raw: bool) -> Any:
     if not entry["type"]:
         return array
     return Raw(array, entry["type"]) if raw else from_raw(array, entry["type"])
-
-
-def _manifest(folder: Path) -> Any:
-    return json.loads((folder / _MANIFEST).read_text(encoding="ascii"))

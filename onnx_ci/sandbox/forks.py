@@ -70,6 +70,7 @@ def can_fork() -> bool:
     return sys.platform == "linux" and threading.active_count() == 1
 
 
+@no_strays()
 def run_tasks(
     bounds: Sequence[Bound],
     start: Start[T],
@@ -81,13 +82,6 @@ def run_tasks(
 
     What a task says is passed on to `heard`; what it raises is raised here.
     """
-    with no_strays():
-        return _run_tasks(bounds, start, jobs, heard)
-
-
-def _run_tasks(
-    bounds: Sequence[Bound], start: Start[T], jobs: int, heard: Callable[[int, str], None]
-) -> list[T | Stopped]:
     results: dict[int, T | Stopped] = {}
     waiting = list(range(len(bounds)))[::-1]
     forks: list[_Fork[T]] = []

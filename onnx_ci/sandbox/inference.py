@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx_ci.sandbox.exchange import EXOTIC, Array, Raw, is_float, is_text, read_raw_samples, write_samples
+from onnx_ci.sandbox.exchange import EXOTIC, Array, Raw, is_float, is_text, read_samples, write_samples
 from onnx_ci.sandbox.timing import take_turns
 
 Handler = Callable[[Any, list[Any], dict[str, Any]], dict[str, Any]]
@@ -22,7 +22,7 @@ def _run_once(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[st
     weights = {}
     for name, file in request.get("weights", {}).items():
         weights[name] = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-    samples = read_raw_samples(Path(request["feeds"]))
+    samples = read_samples(Path(request["feeds"]), raw=True)
     outputs = [run(ort, sessions[0], {**sample, **weights}, request["spare"]) for sample in samples]
     write_samples(Path(request["outputs"]), outputs)
     return {}
@@ -30,7 +30,7 @@ def _run_once(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[st
 
 def _time(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
     """Time runs taken in turns, so that a busy machine slows both alike."""
-    sample = read_raw_samples(Path(request["feeds"]))[0]
+    sample = read_samples(Path(request["feeds"]), raw=True)[0]
     runs = [partial(run, ort, session, sample, request["spare"]) for session in sessions]
     return {"times": take_turns(runs, request["limit"])}
 
@@ -38,7 +38,7 @@ def _time(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, A
 def _draw(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
     """Run each sample many times, and hand back only means and some draws: not every run has to travel."""
     results, left_out = [], {}
-    for sample in read_raw_samples(Path(request["feeds"])):
+    for sample in read_samples(Path(request["feeds"]), raw=True):
         tally = Tally()
         for _ in range(request["runs"]):
             tally.add(run(ort, sessions[0], sample, request["spare"]))

@@ -10,28 +10,21 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import version_converter
-from onnxruntime.quantization import (
-    CalibrationDataReader,
-    CalibrationMethod,
-    QuantFormat,
-    QuantType,
-    quantize_dynamic,
-    quantize_static,
-)
+from onnxruntime import quantization
 
 from onnx_ci.model.graph import all_names, bodies, fresh_name, nested, opset
 from onnx_ci.model.proto import HANDED_LIMIT, TensorProto
 from onnx_ci.sandbox.optimizers import load, save
 
-TYPES = {"uint8": QuantType.QUInt8, "int8": QuantType.QInt8}
+TYPES = {"uint8": quantization.QuantType.QUInt8, "int8": quantization.QuantType.QInt8}
 SATURATES = "int8 weights of full range saturate on x86 processors without VNNI: other outputs there"
 
 PER_AXIS = 13  # the first opset whose DequantizeLinear has scales per channel
 PRODUCTS = ("MatMul", "Gemm")
 CALIBRATIONS = {
-    "minmax": CalibrationMethod.MinMax,
-    "entropy": CalibrationMethod.Entropy,
-    "percentile": CalibrationMethod.Percentile,
+    "minmax": quantization.CalibrationMethod.MinMax,
+    "entropy": quantization.CalibrationMethod.Entropy,
+    "percentile": quantization.CalibrationMethod.Percentile,
 }
 
 
@@ -46,7 +39,7 @@ def _quantize_dynamically(
 ) -> None:
     """All that the options allow, or just the nodes of these names, wherever they are."""
     size = sum(file.stat().st_size for file in source.parent.glob(f"{source.name}*"))
-    quantize_dynamic(
+    quantization.quantize_dynamic(
         source,
         target,
         op_types_to_quantize=["MatMul" if op == "Gemm" else op for op in options["ops"]],
@@ -59,7 +52,7 @@ def _quantize_dynamically(
     )
 
 
-class SampleReader(CalibrationDataReader):  # type: ignore[misc]
+class SampleReader(quantization.CalibrationDataReader):  # type: ignore[misc]
     """Samples from their files, as many at a time as the calibrator asks for."""
 
     def __init__(self, files: list[dict[str, str]]) -> None:
@@ -89,11 +82,11 @@ def static_int8(source: Path, target: Path, options: dict[str, Any]) -> str:
     save(model, prepared)
     inner = _inner_products(model, options["ops"])
     onnxruntime.set_seed(0)  # random nodes must not give other ranges, so another model, each time
-    quantize_static(
+    quantization.quantize_static(
         prepared,
         measured if inner else target,
         SampleReader(options["samples"]),
-        quant_format=QuantFormat.QDQ,
+        quant_format=quantization.QuantFormat.QDQ,
         op_types_to_quantize=options["ops"],
         nodes_to_exclude=_kept(model),
         per_channel=options["per_channel"],

@@ -69,7 +69,7 @@ class Host:
         self.packages = packages
         self.temp: Path | None = None
         self._worker: ChildProcess | None = None
-        self._loaded: tuple[str, ...] = ()
+        self._loaded: list[str] = []
         self._numbers = itertools.count()
 
     @property
@@ -77,21 +77,14 @@ class Host:
         """The worker's process id while there is one."""
         return None if self._worker is None else self._worker.pid
 
-    def started(self, memory: int, libraries: Sequence[str] = ()) -> ChildProcess:
-        """Return a worker that has loaded these libraries and no others: foreign code may do anything to the
-        process it is loaded into."""
-        worker = self._worker
-        if worker is not None:
-            same = worker.memory == memory and self._loaded == tuple(libraries)
-            if not same or not worker.alive:
-                self.stop()
-        if self._worker is None:
-            self._worker = ChildProcess(WORKER, memory, self._home(), packages=self.packages)
-            self._loaded = tuple(libraries)
-        return self._worker
-
     def ask(self, request: dict[str, Any], *, memory: int, seconds: float) -> dict[str, Any]:
-        worker = self.started(memory, request["libraries"])
+        """Return the answer of a worker that has loaded the request's libraries and no others: foreign code
+        may do anything to the process it is loaded into."""
+        worker, libraries = self._worker, request["libraries"]
+        if worker is None or not worker.alive or worker.memory != memory or self._loaded != libraries:
+            self.stop()
+            self._worker = worker = ChildProcess(WORKER, memory, self._home(), packages=self.packages)
+            self._loaded = libraries
         try:
             return worker.ask(request, seconds=seconds)
         except BaseException:  # dead, or interrupted halfway: the next answer would belong to this question

@@ -13,15 +13,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-# Where each tool is: a function named like it.
-TOOLS = {
-    "simplify": "optimizers",
-    "optimize": "optimizers",
-    "ort_optimize": "optimizers",
-    "fuse_transformer": "optimizers",
-    "dynamic_int8": "quantizers",
-    "static_int8": "quantizers",
-}
+QUANTIZERS = ("dynamic_int8", "static_int8")
 # What bad models lead to. Anything else ends the process, which is an answer as well.
 ERRORS = (
     ArithmeticError,
@@ -96,9 +88,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     what the tool has to say about its result."""
     try:
         optimizers = importlib.import_module("onnx_ci.sandbox.optimizers")  # first: it turns telemetry off
-        module = importlib.import_module(f"onnx_ci.sandbox.{TOOLS[request['tool']]}")
+        home = optimizers
+        if request["tool"] in QUANTIZERS:
+            home = importlib.import_module("onnx_ci.sandbox.quantizers")
         source, target = Path(request["source"]), Path(request["target"])
-        note = getattr(module, request["tool"])(source, target, request["options"])
+        note = getattr(home, request["tool"])(source, target, request["options"])
         optimizers.refuse_broken(source, target)
         return {"kind": "ok", "note": note}
     except ImportError as error:
