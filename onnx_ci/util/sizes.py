@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from onnx_ci.util.text import nearest
+
 SIZE_UNITS = {
     "B": 1,
     "kB": 10**3,
@@ -95,11 +97,9 @@ def _refusal(text: str, reason: str, example: str) -> ValueError:
 
 
 def _unknown_unit(unit: str, units: dict[str, int]) -> str:
-    from difflib import get_close_matches
-
     by_lower = {name.lower(): name for name in units}
-    close = get_close_matches(unit.lower(), by_lower, n=1, cutoff=0.5)
     # "megabytes" and "million" are far from "MB" and "M" by letters, but begin alike.
-    close = close or [name for name in by_lower if name[0] == unit[0].lower()]
-    meant = f"did you mean {by_lower[close[0]]!r}?" if close else f"known are {', '.join(units)}"
+    alike = (name for name in by_lower if name[0] == unit[0].lower())
+    close = nearest(unit, by_lower) or next(alike, "")
+    meant = f"did you mean {by_lower[close]!r}?" if close else f"known are {', '.join(units)}"
     return f"unknown unit {unit!r}, {meant}"
