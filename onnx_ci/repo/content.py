@@ -7,11 +7,10 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 
 import yaml
 
@@ -21,7 +20,7 @@ from onnx_ci.model.replace import data_of
 from onnx_ci.policy.reader import compose
 from onnx_ci.repo.git import ask_git, complaint_of, find_root, run_git, shared_folder, split
 from onnx_ci.repo.tree import LINK, Entry, Tree
-from onnx_ci.util.files import scratch_folder
+from onnx_ci.util.files import relative_name, scratch_folder
 
 
 def stored(repository: Path, pointer: Pointer) -> Path | None:
@@ -49,16 +48,8 @@ def fetch(repository: Path, names: Sequence[str], *, commit: str) -> str | None:
     chosen = "origin" if "origin" in remote else remote[0]
     if not chosen:
         return "there is no remote to fetch it from"
-    return complaint_of(repository, "lfs", "fetch", chosen, commit, *_only(names))
-
-
-def lfs_check_out(repository: Path, names: Sequence[str]) -> str | None:
-    """What was downloaded, to where its pointers are in the work tree. What went wrong."""
-    return complaint_of(repository, "lfs", "checkout", *map(_pattern, names))
-
-
-def _only(names: Sequence[str]) -> list[str]:
-    return ["--include", ",".join(map(_pattern, names)), "--exclude", ""]
+    patterns = ",".join(map(_pattern, names))
+    return complaint_of(repository, "lfs", "fetch", chosen, commit, "--include", patterns, "--exclude", "")
 
 
 def _pattern(name: str) -> str:
@@ -175,12 +166,12 @@ class Sources:
     def __enter__(self) -> Sources:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._stack.close()
-        if self.tree is not None:
-            self.tree.close()
+        self.close_git()
 
     @property
     def home(self) -> Path:
@@ -275,8 +266,7 @@ class Sources:
 
     def _name(self, path: Path) -> str:
         """A file's name in git."""
-        inside = self.repository is not None and path.is_relative_to(self.repository)
-        return path.relative_to(self.repository or path).as_posix() if inside else str(path)
+        return relative_name(path, self.repository) if self.repository else str(path)
 
     def _here(self, path: Path) -> Part:
         """A file of the work tree, the pointer in its place, or what DVC says of it."""
@@ -338,8 +328,8 @@ class Sources:
 
     def _aside(self, path: Path) -> Path:
         """Where a file is laid out, under the name it has in the repository."""
-        top = self.repository or self.root
-        return self.scratch / (path.relative_to(top) if path.is_relative_to(top) else path.name)
+        inside = path.is_relative_to(self.home)
+        return self.scratch / (path.relative_to(self.home) if inside else path.name)
 
 
 def _called_after(model: Path) -> list[str]:
@@ -359,14 +349,9 @@ def _md5(path: Path) -> str:
     """DVC's name for a content; nothing is trusted because of it."""
     digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
-        for chunk in _chunks(file.read):
+        while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def _chunks(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    while chunk := read(1 << 20):
-        yield chunk
 
 
 def _lay(content: Path | None, target: Path) -> None:
@@ -388,8 +373,7 @@ def obtain(models: Iterable[Path], sources: Sources) -> str:
     """Download the content of these models; what went wrong, in words, or nothing."""
     wanted = list(models)
     for _ in range(ROUNDS):
-        parts = [part for model in wanted for part in sources.of(model).absent]
-        names = [part.tracked for part in parts if part.pointer and part.pointer.keeper == "Git LFS"]
+        names = _names_in_lfs(part for model in wanted for part in sources.of(model).absent)
         if not names or sources.repository is None:
             return ""
         commit = (sources.tree.commit if sources.tree else "") or "HEAD"
@@ -403,10 +387,13 @@ def obtain(models: Iterable[Path], sources: Sources) -> str:
 def check_out(models: Iterable[Path], sources: Sources) -> str:
     """Content that is in the store of this clone, to where its pointers are: a fix works on files."""
     whole = (source for source in map(sources.of, models) if not source.absent)
-    parts = [part for source in whole for part in source.parts if part.waits]
-    names = [part.tracked for part in parts if part.pointer and part.pointer.keeper == "Git LFS"]
+    names = _names_in_lfs(part for source in whole for part in source.parts if part.waits)
     if not names or sources.repository is None:
         return ""
-    complaint = lfs_check_out(sources.repository, names)
+    complaint = complaint_of(sources.repository, "lfs", "checkout", *map(_pattern, names))
     sources.forget()
     return f"Git LFS could not check out {len(names)} files: {complaint}" if complaint else ""
+
+
+def _names_in_lfs(parts: Iterable[Part]) -> list[str]:
+    return [part.tracked for part in parts if part.pointer and part.pointer.keeper == "Git LFS"]

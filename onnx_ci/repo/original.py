@@ -18,11 +18,11 @@ from onnx_ci.model.model import display_path
 from onnx_ci.model.receipt import Receipt, model_digest, read_receipt
 from onnx_ci.model.replace import data_of, put_files, writable_target
 from onnx_ci.model.store import combined_sha256, file_sha256
-from onnx_ci.repo import content as lfs
-from onnx_ci.repo.content import object_path
+from onnx_ci.repo.changes import is_shallow
+from onnx_ci.repo.content import cached, object_path, read_dvc, tracks
 from onnx_ci.repo.git import git_into, git_or_none, run_git
 from onnx_ci.results import OriginalState
-from onnx_ci.util.files import originals_home, scratch_folder, whole
+from onnx_ci.util.files import atomic_write, originals_home, scratch_folder
 from onnx_ci.util.sizes import parse_size
 from onnx_ci.util.text import shell_path, shell_word
 
@@ -62,22 +62,18 @@ def _kept_already(repository: Path, file: Path, sha256: str) -> Place | None:
     if blob and blob == _hashed(repository, file):
         return "history", f"HEAD:{name}"
     pointer = read_pointer(_small(repository, blob)) if blob else None
-    if (pointer is not None and pointer.digest == sha256) or lfs.tracks(repository, name):
+    if (pointer is not None and pointer.digest == sha256) or tracks(repository, name):
         return "lfs", _in_lfs(repository, file, sha256)
-    cached = dvc_content(repository, _small(repository, _blob_of(repository, f"HEAD:{name}.dvc")), file.name)
-    if cached is not None and file_sha256(cached) == sha256:
-        return "dvc", cached.relative_to(repository).as_posix()
+    by_dvc = dvc_content(repository, _small(repository, _blob_of(repository, f"HEAD:{name}.dvc")), file.name)
+    if by_dvc is not None and file_sha256(by_dvc) == sha256:
+        return "dvc", by_dvc.relative_to(repository).as_posix()
     return None
 
 
 def dvc_content(repository: Path, text: str, name: str) -> Path | None:
     """What DVC has in its cache for a file, by the text of a `.dvc` file."""
-    if not text:
-        return None
-    from onnx_ci.repo import content as dvc
-
-    pointer = dvc.read_dvc(text, name)
-    return dvc.cached(repository, pointer) if pointer else None
+    pointer = read_dvc(text, name) if text else None
+    return cached(repository, pointer) if pointer else None
 
 
 def _blob_of(repository: Path, revision: str) -> str:
@@ -107,7 +103,7 @@ def _hold(repository: Path, ref: str, blobs: Mapping[str, str]) -> None:
 
 def _in_lfs(repository: Path, file: Path, sha256: str) -> str:
     """Into the store of Git LFS, where `git lfs` itself would put it."""
-    path = lfs.object_path(repository, sha256)
+    path = object_path(repository, sha256)
     if not path.is_file() or file_sha256(path) != sha256:
         path.parent.mkdir(parents=True, exist_ok=True)
         _copy(file, path)
@@ -115,7 +111,7 @@ def _in_lfs(repository: Path, file: Path, sha256: str) -> str:
 
 
 def _copy(file: Path, path: Path) -> None:
-    with whole(path) as temporary:
+    with atomic_write(path) as temporary:
         shutil.copyfile(file, temporary)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
@@ -150,21 +146,31 @@ def _limit() -> int:
         raise UsageError(f"ONNX_CI_ORIGINALS_SIZE: {error}", hint=hint) from None
 
 
-def kept_content(repository: Path | None, whole_sha256: str, sha256: str, target: Path) -> Place | None:
+def kept_content(repository: Path | None, model_sha256: str, sha256: str, target: Path) -> Content | None:
     """Write one file of an original that was kept to `target`, if it is there as it was."""
     if repository is not None:
-        blob = _blob_of(repository, f"{REFS}/{whole_sha256}:{sha256}")
-        if blob and git_into(target, repository, "cat-file", "blob", blob) and file_sha256(target) == sha256:
-            return "objects", f"{REFS}/{whole_sha256}"
+        ref = f"{REFS}/{model_sha256}"
+        blob = _blob_of(repository, f"{ref}:{sha256}")
+        if blob and _is_in_git(repository, blob, sha256, target):
+            return Content("objects", ref, f"git cat-file blob {ref}:{sha256}")
     try:
-        file = originals_home() / whole_sha256 / sha256
-        if file.is_file():
-            shutil.copyfile(file, target)
-            if file_sha256(target) == sha256:
-                return "folder", str(file.parent)
+        file = originals_home() / model_sha256 / sha256
+        if _is_in_file(file, sha256, target):
+            return Content("folder", str(file.parent), f"cat {shell_path(file)}")
     except (OSError, RuntimeError):  # no home folder, or it can't be read
         pass
     return None
+
+
+def _is_in_git(repository: Path, blob: str, sha256: str, target: Path) -> bool:
+    return git_into(target, repository, "cat-file", "blob", blob) and file_sha256(target) == sha256
+
+
+def _is_in_file(file: Path, sha256: str, target: Path) -> bool:
+    if not file.is_file():
+        return False
+    shutil.copyfile(file, target)
+    return file_sha256(target) == sha256
 
 
 MOST_BLOBS = 64  # that are read to see whether they are it
@@ -190,15 +196,13 @@ def find_content(
     what it can have at most. Nothing is downloaded, and nothing counts but the digest of what was written.
     """
     for place, file in _files(repository, name, sha256):
-        if file.is_file() and file.stat().st_size <= size:
-            shutil.copyfile(file, target)
-            if file_sha256(target) == sha256:
-                shown = os.path.relpath(file)
-                return Content(place, shown, f"cat {shell_word(shown)}")
+        if file.is_file() and file.stat().st_size <= size and _is_in_file(file, sha256, target):
+            shown = os.path.relpath(file)
+            return Content(place, shown, f"cat {shell_word(shown)}")
     versions = _versions(repository, name)
     blobs = _blobs(repository, versions, target, size, exact)
     for blob in islice(_within_reason(blobs), MOST_BLOBS):
-        if git_into(target, repository, "cat-file", "blob", blob) and file_sha256(target) == sha256:
+        if _is_in_git(repository, blob, sha256, target):
             place = "history" if blob in versions else "objects"
             return Content(place, f"blob {blob[:12]}", f"git cat-file blob {blob}")
     target.unlink(missing_ok=True)
@@ -315,13 +319,8 @@ class _Search:
 
     def _content(self, name: str, sha256: str, target: Path, *, exact: bool) -> Content | None:
         kept = kept_content(self.repository, self.sha256, sha256, target)
-        if kept is not None:
-            place, where = kept
-            if place == "folder":
-                return Content(place, where, f"cat {shell_path(Path(where) / sha256)}")
-            return Content(place, where, f"git cat-file blob {where}:{sha256}")
-        if self.repository is None:
-            return None
+        if kept is not None or self.repository is None:
+            return kept
         beside = self.place.parent / name
         inside = beside.is_relative_to(self.repository)
         known = beside.relative_to(self.repository).as_posix() if inside else name
@@ -368,8 +367,7 @@ def _get_data(search: _Search, path: Path, digests: Mapping[str, str]) -> bool:
 
 
 def _not_found(repository: Path) -> str:
-    shallow = run_git(repository, "rev-parse", "--is-shallow-repository") == "true\n"
-    more = "; this clone is shallow: git fetch --unshallow brings the rest" if shallow else ""
+    more = "; this clone is shallow: git fetch --unshallow brings the rest" if is_shallow(repository) else ""
     return (
         "was not found in git history, among git's other objects, in the local store of Git LFS,"
         f" in DVC's cache or in the folder of originals{more}"
