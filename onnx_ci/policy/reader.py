@@ -1,7 +1,8 @@
-"""Kinds of single values: how each is read from the file, and how the same is described to an editor."""
+"""Reads YAML into checked values, each with its line; the same kinds of values are described to an editor."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from math import isfinite
@@ -232,6 +233,7 @@ def _shown(name: str) -> str:
 
 Schema: TypeAlias = "dict[str, Any]"
 _LARGEST = 2**63 - 1
+_RELEASE = r"[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?"
 _ROOTS = ("etc", "home", "mnt", "opt", "root", "tmp", "usr", "var", "Users")
 _ELSEWHERE = ("//", "\\\\", "~/", *(f"/{root}/" for root in _ROOTS))
 
@@ -394,24 +396,19 @@ def _file(place: Place) -> str:
 
 def is_release(text: str) -> bool:
     """Whether it is a version as `1.20` or `1.23.2`, and nothing that an installer could take for more."""
-    numbers = text.split(".")
-    return len(numbers) in (2, 3) and all(n.isascii() and n.isdigit() and len(n) <= 4 for n in numbers)
+    return re.fullmatch(_RELEASE, text) is not None
 
 
-def _release(place: Place) -> str:
-    what = "a version as 1.20 or 1.23.2, in quotes"  # to YAML, 1.20 is the number 1.2
-    text = place.scalar(what)
-    if place.tag != "str" or not is_release(text):
-        raise place.expected(what)
-    return text
+def _text_like(pattern: str, what: str, *, quoted: bool = False) -> Kind:
+    """Text that matches a regular expression as a whole."""
 
+    def read(place: Place) -> str:
+        text = place.scalar(what)
+        if not re.fullmatch(pattern, text) or (quoted and place.tag != "str"):
+            raise place.expected(what)
+        return text
 
-def _variable(place: Place) -> str:
-    what = "the name of an environment variable"
-    text = place.scalar(what)
-    if not (text.isascii() and text.isidentifier()):
-        raise place.expected(what)
-    return text
+    return Kind(read, {"type": "string", "pattern": f"^{pattern}$"})
 
 
 def _sha256(place: Place) -> str:
@@ -442,8 +439,9 @@ FILE = Kind(
         "not": {"pattern": r"(^|[/\\])\.\.([/\\]|$)|^[/\\]|^~/|^[A-Za-z]:[/\\]"},
     },
 )
-RELEASE = Kind(_release, {"type": "string", "pattern": r"^[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?$"})
-VARIABLE = Kind(_variable, {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"})
+# In quotes, since 1.20 is the number 1.2 to YAML.
+RELEASE = _text_like(_RELEASE, "a version as 1.20 or 1.23.2, in quotes", quoted=True)
+VARIABLE = _text_like("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")
 TEXT = Kind(_text, {"type": "string", "pattern": r"\S"})
 BOOLEAN = Kind(_boolean, scalars.FLAG.schema)
 SIZE = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")
