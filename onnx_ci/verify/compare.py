@@ -138,21 +138,13 @@ def _unequal(before: Array, after: Array) -> Problem | None:
 
 def _odd_values(before: Array, after: Array) -> Problem | None:
     """NaN and infinities have to be where they were, with the sign they had."""
-    for what, test in (("NaN", np.isnan), ("+Inf", _is_positive), ("-Inf", _is_negative)):
+    for what, test in (("NaN", np.isnan), ("+Inf", np.isposinf), ("-Inf", np.isneginf)):
         old, new = test(before), test(after)
         moved = int((old != new).sum())
         if moved:
             counts = f"({int(old.sum())} before, {int(new.sum())} after)"
             return Problem("odd values", f"{what} at {moved} places that differ {counts}")
     return None
-
-
-def _is_positive(array: Array) -> Array:
-    return np.asarray(np.isinf(array) & (array > 0))
-
-
-def _is_negative(array: Array) -> Array:
-    return np.asarray(np.isinf(array) & (array < 0))
 
 
 def _worst(distances: Sequence[Distance]) -> Distance:

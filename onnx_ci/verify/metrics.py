@@ -46,7 +46,7 @@ NOTHING_IN_COMMON = Distance(cosine=0.0, sqnr=0.0, top1=0.0)
 def distance(reference: Array, candidate: Array) -> Distance:
     """Both arrays have the same shape and hold numbers or booleans."""
     top1 = _top1(reference, candidate)
-    scale = _scale(reference, candidate)
+    scale = max(_largest(reference), _largest(candidate))
     if scale == 0.0:
         return Distance(top1=top1)
     floor = _FLOOR * _largest(reference)
@@ -118,10 +118,6 @@ def _blocks(reference: Array, candidate: Array) -> Iterator[tuple[Array, Array]]
         b = second[start : start + BLOCK].astype(np.float64)
         kept = np.isfinite(a) & np.isfinite(b)
         yield (a, b) if kept.all() else (a[kept], b[kept])
-
-
-def _scale(reference: Array, candidate: Array) -> float:
-    return max(_largest(reference), _largest(candidate))
 
 
 def _largest(array: Array) -> float:

@@ -149,7 +149,7 @@ def _kept(floor: Noise, tolerance: Tolerance) -> Tolerance:
         max_abs=_wider(tolerance.max_abs, floor.max_abs, always=tolerance.exact),
         max_rel=_wider(tolerance.max_rel, floor.max_rel),
         mean_abs=_wider(tolerance.mean_abs, floor.mean_abs),
-        cosine=None if tolerance.cosine is None else min(tolerance.cosine, _least_cosine(floor)),
+        cosine=None if tolerance.cosine is None else min(tolerance.cosine, 1 - _ROOM**2 * (1 - floor.cosine)),
         sqnr=None if tolerance.sqnr is None else min(tolerance.sqnr, floor.sqnr - _DECIBELS),
         top1=None if tolerance.top1 is None else min(tolerance.top1, floor.top1),
     )
@@ -157,10 +157,6 @@ def _kept(floor: Noise, tolerance: Tolerance) -> Tolerance:
 
 def _wider(limit: float | None, seen: float, *, always: bool = False) -> float | None:
     return max(limit or 0.0, seen * _ROOM) if limit is not None or always else None
-
-
-def _least_cosine(floor: Noise) -> float:
-    return 1 - _ROOM**2 * (1 - floor.cosine)
 
 
 def random_nodes(proto: onnx.ModelProto) -> list[str]:

@@ -89,9 +89,11 @@ class Reference:
         self.outputs()
         return self._feeds
 
-    def feeds_for(self, extra: Feeds | None = None) -> tuple[Sequence[Feeds], set[str]]:
+    def feeds_for(
+        self, extra: Feeds | None = None, feeds: Sequence[Feeds] | None = None
+    ) -> tuple[Sequence[Feeds], set[str]]:
         """Return feeds for either model, and the names of those that only one of them may ask for."""
-        feeds = self.feeds()
+        feeds = self.feeds() if feeds is None else feeds
         if extra:
             feeds = [{**sample, **extra} for sample in feeds]
         return feeds, {*self.stored, *(extra or {})}
@@ -180,9 +182,11 @@ class Reference:
         self.refuse_gross()
         return self.outputs()
 
-    def session(self, model: Path) -> WeightSwapSession:
+    def session(
+        self, model: Path, feeds: Sequence[Feeds] | None = None, extra: Feeds | None = None
+    ) -> WeightSwapSession:
         """Open a session for trials of a model that was made of the original."""
-        feeds, spare = self.feeds_for()
+        feeds, spare = self.feeds_for(extra, feeds)
         return WeightSwapSession(
             self.runner, model, feeds, limits=self.limits, spare=spare, seeding=self.seeding
         )

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -28,6 +29,7 @@ from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import KINDS, Coverage, OutputDelta, Verification
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed
+from onnx_ci.util.text import first_of
 from onnx_ci.verify.compare import kind_of, leaves, same_outputs
 from onnx_ci.verify.damage import (
     DAMAGES,
@@ -230,12 +232,10 @@ class Sensitivity:
     def _reactions(self, verifier: Verifier, broken: Model, tolerance: Tolerance) -> Reactions:
         path = self.scratch / "damaged" / "model.onnx"
         path.parent.mkdir(exist_ok=True)
-        extra = values_beside(broken)
+        claim = Claim(path=path, proto=broken.proto, tolerance=tolerance, extra=values_beside(broken))
         try:
             write_runnable(broken, path)
-            return verifier.sensitivity(
-                Claim(path=path, proto=broken.proto, tolerance=tolerance, extra=extra)
-            )
+            return verifier.sensitivity(claim)
         finally:
             shutil.rmtree(path.parent)
 
@@ -431,15 +431,7 @@ class DamagedRuns:
 
     def on(self, feeds: Sequence[Feeds]) -> WeightSwapSession:
         """Open a session to run damaged models on these inputs."""
-        own, reference = values_beside(self.model), self.reference
-        session = WeightSwapSession(
-            reference.runner,
-            self.path,
-            [{**sample, **own} for sample in feeds],
-            limits=reference.limits,
-            spare={*reference.stored, *own},
-            seeding=reference.seeding,
-        )
+        session = self.reference.session(self.path, feeds, extra=values_beside(self.model))
         return self._stack.enter_context(session)
 
     def unharmed(self, session: WeightSwapSession) -> ArrayOutputs:
@@ -517,8 +509,8 @@ class DamagedRuns:
 def grouped(items: Sequence[StoredTensor], most: int) -> Iterator[list[StoredTensor]]:
     """So many groups at most, but for one in each graph, so that a branch which no input takes is not hidden
     by what is around it: neighbours are together, the largest groups are halved first."""
-    by_reader = sorted(items, key=_reader)
-    groups = [list(tensors) for _, tensors in groupby(by_reader, key=_reader)]
+    reader = attrgetter("read_in")
+    groups = [list(tensors) for _, tensors in groupby(sorted(items, key=reader), key=reader)]
     while groups and len(groups) < most:
         widest = max(range(len(groups)), key=lambda number: len(groups[number]))
         group = groups[widest]
@@ -527,10 +519,6 @@ def grouped(items: Sequence[StoredTensor], most: int) -> Iterator[list[StoredTen
         middle = len(group) // 2
         groups[widest : widest + 1] = [group[:middle], group[middle:]]
     yield from groups
-
-
-def _reader(item: StoredTensor) -> int:
-    return item.read_in
 
 
 def _content(model: Model) -> str:
@@ -563,8 +551,7 @@ def _unsure(passed: Verification, reason: str, hint: str) -> Verification:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(map(repr, names[:SHOWN])) + (f" and {more} more" if more > 0 else "")
+    return first_of([repr(name) for name in names], SHOWN)
 
 
 def _blindness(missed: Sequence[str], outputs: Sequence[OutputDelta]) -> tuple[str, str]:
