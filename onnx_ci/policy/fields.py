@@ -126,14 +126,7 @@ def _check_tolerance(place: Place, values: dict[str, Any]) -> None:
         raise place.error("found no limit, expected at least one: without any, every output would pass")
 
 
-def _check_evaluate(place: Place, values: dict[str, Any]) -> None:
-    if not {"max_increase", "max_decrease"} & values.keys():
-        raise place.error("found no limit, expected max_increase or max_decrease")
-
-
 def _check_history(place: Place, values: dict[str, Any]) -> None:
-    if not {"budget", "lfs"} & values.keys():
-        raise place.error("found no limit, expected budget or lfs")
     if values.get("since", "").startswith("-"):
         raise place.error(f"since: found {values['since']!r}, expected a git revision")
 
@@ -215,11 +208,7 @@ DEFAULTS: Table = {
         table_of(INPUTS), "{dims: {batch: 1}, count: 4}", "what the model is run on to verify it"
     ),
     "evaluate": Field(
-        table_of(
-            EVALUATE,
-            check=_check_evaluate,
-            also={"anyOf": [{"required": ["max_increase"]}, {"required": ["max_decrease"]}]},
-        ),
+        table_of(EVALUATE, any_of=("max_increase", "max_decrease")),
         '{command: "python eval.py {model}", metric: wer, max_increase: 0.2}',
         "your own score, original against candidate",
     ),
@@ -310,12 +299,7 @@ POLICY: Table = {
         "broken rules that are accepted for a while",
     ),
     "history": Field(
-        table_of(
-            HISTORY,
-            check=_check_history,
-            also={"anyOf": [{"required": ["budget"]}, {"required": ["lfs"]}]},
-            lined=True,
-        ),
+        table_of(HISTORY, any_of=("budget", "lfs"), check=_check_history, lined=True),
         "{budget: 50 MB}",
         "what a branch may add to the repository for ever",
     ),

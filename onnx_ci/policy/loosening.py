@@ -8,6 +8,8 @@ from datetime import date
 
 from onnx_ci.policy.edit import exact_size
 from onnx_ci.policy.schema import (
+    AT_LEAST,
+    AT_MOST,
     Budget,
     Evaluate,
     Group,
@@ -28,7 +30,6 @@ _SETTINGS = {
 }
 _SEVERITIES = {"severity": ("error", "warning")}
 _DEMANDS = ("smallest", "to-budget", "exact-only")
-_LEAST = ("cosine", "sqnr", "top1")  # limits from below; the other ones are from above
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def _allows_more(name: str, old: float | None, new: float | None) -> bool:
         return False
     if new is None:
         return True
-    return new < old if name in _LEAST else new > old
+    return new < old if name in AT_LEAST else new > old
 
 
 def _steps(base: object, head: object, orders: Mapping[str, Sequence[str]]) -> Iterator[Loosening]:
@@ -141,7 +142,7 @@ def _tolerance(base: Tolerance, head: Tolerance) -> Iterator[Loosening]:
         return
     if base.exact:
         yield Loosening("tolerance exact", "true", "false")
-    yield from _limits("tolerance", base, head, _TOLERANCES)
+    yield from _limits("tolerance", base, head, (*AT_MOST, *AT_LEAST))
 
 
 def _evaluate(base: Evaluate | None, head: Evaluate | None) -> Iterator[Loosening]:
@@ -200,7 +201,6 @@ def _percent(value: float) -> str:
 
 
 _BUDGETS = [item.name for item in fields(Budget)]
-_TOLERANCES = [item.name for item in fields(Tolerance) if item.name != "exact"]
 _WORDS = {
     **dict.fromkeys(("size", "gzip", "brotli", "zstd", "budget", "lfs"), exact_size),
     **dict.fromkeys(("growth", "latency", "minimum_gain"), _percent),

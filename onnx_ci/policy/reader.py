@@ -490,19 +490,30 @@ def map_of(kind: Kind) -> Kind:
 
 
 def table_of(
-    table: Table, *, check: Check | None = None, also: Schema | None = None, lined: bool = False
+    table: Table,
+    *,
+    any_of: Sequence[str] = (),
+    check: Check | None = None,
+    also: Schema | None = None,
+    lined: bool = False,
 ) -> Kind:
     """A mapping with known keys, read as a dict of what was given, with its line where that is wanted.
 
-    `also` tells editors, as far as a schema can, what `check` makes sure of."""
+    One of the keys in `any_of` has to be there. `also` tells editors, as far as a schema can, what `check`
+    makes sure of."""
+    schema = {**table_schema(table), **(also or {})}
+    if any_of:
+        schema["anyOf"] = [{"required": [key]} for key in any_of]
 
     def read(place: Place) -> dict[str, Any]:
         values = read_table(place, table)
+        if any_of and values.keys().isdisjoint(any_of):
+            raise place.error(f"found no limit, expected {' or '.join(any_of)}")
         if check:
             check(place, values)
         return {**values, "line": place.line} if lined else values
 
-    return Kind(read, {**table_schema(table), **(also or {})})
+    return Kind(read, schema)
 
 
 def read_table(place: Place, table: Table) -> dict[str, Any]:

@@ -30,6 +30,10 @@ class Budget:
         return {name: limit for name, limit in named.items() if limit is not None}
 
 
+AT_MOST = ("max_abs", "max_rel", "mean_abs")  # the limits of a tolerance from above
+AT_LEAST = ("cosine", "sqnr", "top1")  # and those from below
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
     """How far outputs may move; all that are given must hold. sqnr in dB, top1 as a fraction."""

@@ -420,12 +420,13 @@ def _collect(scope: Scope, name: str, graph: GraphProto, done: set[str]) -> None
     if name in done or not name:
         return
     done.add(name)
-    home = next((outer for outer in scope.chain() if name in outer.defined), None)
-    if home is None or any(value.name == name for value in getattr(home.body, "input", ())):
+    home = scope.home(name)
+    if any(value.name == name for value in home.body.input):
         raise _Varies
-    for tensor in _initializers(home, name):
-        graph.initializer.append(tensor)
-        return
+    for tensor in home.body.initializer:
+        if tensor.name == name:
+            graph.initializer.append(tensor)
+            return
     node = next((node for node in home.body.node if name in node.output), None)
     if node is None or not _is_steady(node):
         raise _Varies
@@ -433,11 +434,6 @@ def _collect(scope: Scope, name: str, graph: GraphProto, done: set[str]) -> None
         _collect(home, given, graph, done)
     done.update(node.output)
     graph.node.append(node)
-
-
-def _initializers(scope: Scope, name: str) -> Iterator[TensorProto]:
-    if isinstance(scope.body, GraphProto):
-        yield from (tensor for tensor in scope.body.initializer if tensor.name == name)
 
 
 def _is_steady(node: NodeProto) -> bool:

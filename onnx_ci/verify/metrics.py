@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import ValueInfoProto
 
-from onnx_ci.policy.schema import Tolerance
+from onnx_ci.policy.schema import AT_MOST, Tolerance
 from onnx_ci.sandbox.exchange import Array, is_complex, is_text
 
 BLOCK = 1 << 20  # elements in float64 at a time: outputs can be far larger than memory allows twice
@@ -257,7 +257,7 @@ def with_margin(tolerance: Tolerance, *, samples: bool) -> Tolerance:
 def tightened(tolerance: Tolerance, share: float) -> Tolerance:
     """Return a tolerance that allows only a share of the noise that this one does."""
     part = math.sqrt(share)  # of a difference, where the share is of its square
-    differences = {name: getattr(tolerance, name) for name in ("max_abs", "max_rel", "mean_abs")}
+    differences = {name: getattr(tolerance, name) for name in AT_MOST}
     likeness = {name: getattr(tolerance, name) for name in ("cosine", "top1")}
     return replace(
         tolerance,

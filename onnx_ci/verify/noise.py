@@ -20,7 +20,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model.graph import RANDOM_OPS, Body, bodies
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_runnable
-from onnx_ci.policy.schema import Tolerance
+from onnx_ci.policy.schema import AT_MOST, Tolerance
 from onnx_ci.results import Noise, OutputDelta
 from onnx_ci.verify.compare import Outputs, compare_outputs, outside
 
@@ -110,7 +110,7 @@ def words(noise: Noise) -> str:
 def possible(floor: Noise, tolerance: Tolerance) -> Iterator[str]:
     """What the limits that can't be kept would have to be."""
     kept = _kept(floor, tolerance)
-    for name in ("max_abs", "max_rel", "mean_abs"):
+    for name in AT_MOST:
         limit, wider = getattr(tolerance, name), getattr(kept, name)
         if limit is not None and wider > limit:
             yield f"{name}: {wider:.1e}"
