@@ -17,7 +17,7 @@ from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of, of_other_
 from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.samples import load_samples
 from onnx_ci.policy.schema import InputSpec, Limits
-from onnx_ci.results import Noise
+from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable
 from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, needs_library
@@ -133,7 +133,7 @@ class Reference:
         return not same_outputs(*runs)
 
     @cached_property
-    def noise(self) -> tuple[Noise, ...]:
+    def noise(self) -> tuple[OutputDelta, ...]:
         """How far each output of the original is from itself.
 
         One session more, with other draws and another number of threads, tells most models to be exact on
