@@ -69,12 +69,12 @@ STEADY_OPERATORS = {
 }
 
 
-def reversed_order(values: Array) -> Array:
+def reverse_order(values: Array) -> Array:
     """Put the same values from last to first."""
     return np.asarray(values.reshape(-1)[::-1].reshape(values.shape))
 
 
-def strongly(values: Array) -> Array:
+def scramble(values: Array) -> Array:
     """Leave nothing of it: change order, signs, size and offset. Works for one number, for zeros and for what
     is the same all over."""
     if not is_float(values.dtype):
@@ -86,7 +86,7 @@ def strongly(values: Array) -> Array:
     return _typed(result, values)
 
 
-def randomly(values: Array) -> Array:
+def randomize(values: Array) -> Array:
     """Return other numbers altogether, of the size that these have; the same ones each time."""
     if not is_float(values.dtype):
         return _other_integers(values, share=4)
@@ -94,12 +94,12 @@ def randomly(values: Array) -> Array:
     return _typed(np.random.default_rng(0).standard_normal(values.size, np.float32) * (2 * size), values)
 
 
-def negated(values: Array) -> Array:
+def negate(values: Array) -> Array:
     """Turn the signs of floats; leave other types as they are."""
     return np.asarray(-values) if is_float(values.dtype) else values
 
 
-def blurred(values: Array) -> Array:
+def blur(values: Array) -> Array:
     """Move floats by a third, now up and now down: signs, zeros and masks stay what they were."""
     if not is_float(values.dtype):
         return values
@@ -111,10 +111,10 @@ def blurred(values: Array) -> Array:
 
 # Each may run, or show, where the one before does not: codes that are indices, sizes and roots that are
 # floats, weights that read the same from either end.
-DAMAGES: tuple[Damage, ...] = (reversed_order, negated, blurred, strongly)
+DAMAGES: tuple[Damage, ...] = (reverse_order, negate, blur, scramble)
 
 
-def damaged(model: Model, how: Damage = reversed_order) -> Model | None:
+def damaged(model: Model, how: Damage = reverse_order) -> Model | None:
     """Return a copy with every weight damaged; None where there is nothing to damage. What has only a
     few elements is left alone, unless there is nothing else."""
     for least in (FEW, 1):

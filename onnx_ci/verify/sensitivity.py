@@ -37,17 +37,17 @@ from onnx_ci.verify.damage import (
     Rebuilt,
     StoredTensor,
     TensorKey,
-    blurred,
+    blur,
     changed_elements,
     changed_tensors,
     damaged,
     plain_copy,
     put,
-    randomly,
+    randomize,
     rebuilt_tensors,
-    reversed_order,
+    reverse_order,
+    scramble,
     stored_tensors,
-    strongly,
 )
 from onnx_ci.verify.metrics import least_sqnr
 from onnx_ci.verify.reference import ArrayOutputs
@@ -220,7 +220,7 @@ class Sensitivity:
 
     def _missed(self, tolerance: Tolerance) -> Reactions:
         """The outputs that move with the weights of the original in reverse order, unnoticed."""
-        broken = damaged(self.original, reversed_order)
+        broken = damaged(self.original, reverse_order)
         if broken is None:
             return {}
         try:
@@ -255,7 +255,7 @@ class Sensitivity:
 
     def _sees_a_blur(self, candidate: Model, tolerance: Tolerance) -> bool:
         """Whether weights that are off by a third are noticed, on any of the inputs there are."""
-        broken = damaged(candidate, blurred)
+        broken = damaged(candidate, blur)
         if broken is None:
             return False
         for verifier in (self.verifier, self.verifier.some):
@@ -323,7 +323,7 @@ class TensorCoverage:
         feeds = self.verifier.reference.feeds()
         first = _Round(runs, feeds[:1], tolerance)
         for group in self._in_time(list(grouped(items, self._affordable))):
-            self._note(group, first.state(group, strongly))
+            self._note(group, first.state(group, scramble))
             self.alone = self.alone and len(group) == 1
         left = [item for item in items if self.states[item.key] != "noticed"]
         if not left:
@@ -331,7 +331,7 @@ class TensorCoverage:
         some = self.verifier.some
         further = some.reference.feeds() if some is not None else ()
         every = _Round(runs, [*feeds, *further], tolerance)
-        for how in (strongly, randomly):
+        for how in (scramble, randomize):
             for group in grouped(left, 1):
                 self._settle(every, group, how)
             left = [item for item in left if self.states[item.key] != "noticed"]
