@@ -114,19 +114,22 @@ def _named(wanted: Wanted, scene: Scene) -> Selection:
     """What is named is checked, or the call does not make sense. A hook names whatever is staged."""
     base = _base(scene)
     scene.look_up(_absolute(text, scene) for text in wanted.paths)
-    named = {text: _expand(_absolute(text, scene), text, scene) for text in wanted.paths}
-    found = {text: _models(paths, scene) for text, paths in named.items()}
-    ruled = {text: _ruled(paths, scene) for text, paths in named.items()}
-    empty = [text for text in named if not found[text] and ruled[text] is None]
+    note = ""
+    models: set[Path] = set()
+    empty = []
+    for text in dict.fromkeys(wanted.paths):
+        paths = _expand(_absolute(text, scene), text, scene)
+        named, ruled = _models(paths, scene), _ruled(paths, scene)
+        models.update(named, ruled or ())
+        if ruled is not None:
+            note = "the policy itself is named, so every model below it is checked"
+        elif not named:
+            empty.append(text)
     if empty and not wanted.hook:
         raise UsageError(
             f"no model, nor the data of one: {', '.join(empty)}",
             hint="name models, their data or folders that have models; or run: onnx-ci check --all",
         )
-    note = ""
-    if any(models is not None for models in ruled.values()):
-        note = "the policy itself is named, so every model below it is checked"
-    models = {model for text in named for model in (*found[text], *(ruled[text] or ()))}
     return Selection(models=sorted(models), base=base, note=note, named=not wanted.hook)
 
 
@@ -157,7 +160,7 @@ def _ruled(paths: Iterable[Path], scene: Scene) -> list[Path] | None:
     return sorted({model for path in policies for model in scene.models(path.parent)})
 
 
-def _whole(scene: Scene, base: str, note: str = "") -> Selection:
+def _select_all(scene: Scene, base: str, note: str = "") -> Selection:
     models = scene.models(scene.root)
     return Selection(models=models, base=base, note=note or ("" if models else "there is no model here"))
 
@@ -175,11 +178,11 @@ def _everything(scene: Scene) -> Selection:
     """All models; in a pull request they are compared with its base, if that can be found."""
     ref = changes.pull_request_base() if scene.repository else None
     if not ref or scene.repository is None:
-        return _whole(scene, _base(scene))
+        return _select_all(scene, _base(scene))
     try:
-        return _whole(scene, changes.merge_base(scene.repository, ref))
+        return _select_all(scene, changes.merge_base(scene.repository, ref))
     except UsageError as error:
-        return _whole(scene, "", f"growth was not judged: {error.message}; {error.hint}")
+        return _select_all(scene, "", f"growth was not judged: {error.message}; {error.hint}")
 
 
 def _tree_base(tree: Tree, ref: str | None) -> str:
@@ -192,7 +195,7 @@ def _tree_base(tree: Tree, ref: str | None) -> str:
 def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
     base, names, since = _changed_names(wanted, scene, repository)
     if names is None:
-        return _whole(scene, "")
+        return _select_all(scene, "")
     changed = [repository / name for name in names]
     inside = [path for path in changed if path.is_relative_to(scene.root)]
     ruled = _ruled(inside, scene)
