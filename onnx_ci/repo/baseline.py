@@ -47,24 +47,18 @@ class Baseline:
 
     def look_up(self, models: Sequence[Path]) -> None:
         """Ask git for all models at once."""
-        names = [name for model in models if (name := self._name_in_git(model))]
-        self.tree.look_up([*names, *(f"{name}.dvc" for name in names)])
+        if self.repository is not None and self.base:
+            self.tree.look_up_files(models)
 
     def former_name(self, model: Path) -> Path | None:
         """Where a model was then: under its own name, under another, or nowhere."""
-        name = self._name_in_git(model)
-        if not name or self.repository is None:
+        if self.repository is None or not self.base or not model.is_relative_to(self.repository):
             return None
-        if any(map(self.tree.entry, (name, f"{name}.dvc"))):
+        if self.tree.has(model):
             return model
+        name = model.relative_to(self.repository).as_posix()
         former = self.renames.get(name) or self.renames.get(f"{name}.dvc", "").removesuffix(".dvc")
         return self._same_model(model, self.repository / former) if former else None
-
-    def _name_in_git(self, model: Path) -> str:
-        """Nothing where there is no commit, or the model is outside of the repository."""
-        if self.repository is None or not self.base or not model.is_relative_to(self.repository):
-            return ""
-        return model.relative_to(self.repository).as_posix()
 
     def _same_model(self, model: Path, former: Path) -> Path | None:
         """Pointers all look alike to git: for two of them only the same content or file name counts."""
@@ -92,7 +86,7 @@ class Baseline:
         if self.judged.tree is not None:
             judged = self.judged.tree.entry(now.tracked)
             return judged is not None and judged.blob == entry.blob
-        told = then.pointer is None or then.pointer.keeper != "DVC" or then.content == then.path
+        comparable = then.pointer is None or then.pointer.keeper != "DVC" or then.content == then.path
         if now.tracked == then.tracked:
-            return told and self.tree.is_in_work_tree(then.tracked)
-        return told and self.tree.would_be(now.tracked) == entry.blob
+            return comparable and self.tree.is_in_work_tree(then.tracked)
+        return comparable and self.tree.would_be(now.tracked) == entry.blob

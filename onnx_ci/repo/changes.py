@@ -1,4 +1,4 @@
-"""What a run is compared with: the merge base of a branch, fetched where a clone is too shallow."""
+"""What changed: the commit to compare with, the files that differ from it, and all that a branch adds."""
 
 from __future__ import annotations
 
@@ -196,12 +196,12 @@ def _renames_with_new(root: Path, base: str, new: Sequence[str]) -> dict[str, st
 
 
 def _renames(output: str) -> dict[str, str]:
-    found = iter(split(output))
+    words = iter(split(output))
     renames = {}
-    for status in found:
-        name = next(found)
+    for status in words:
+        name = next(words)
         if status[0] in "RC":
-            renames[next(found)] = name
+            renames[next(words)] = name
     return renames
 
 

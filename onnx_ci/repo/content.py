@@ -38,8 +38,8 @@ def object_path(repository: Path, sha256: str) -> Path:
 
 def tracks(repository: Path, name: str) -> bool:
     """Whether a file would become a pointer of Git LFS when it is added."""
-    told = split(run_git(repository, "check-attr", "-z", "filter", "--", name))
-    return told[2:] == ["lfs"]
+    attribute = split(run_git(repository, "check-attr", "-z", "filter", "--", name))
+    return attribute[2:] == ["lfs"]
 
 
 def fetch(repository: Path, names: Sequence[str], *, commit: str) -> str | None:
@@ -89,8 +89,8 @@ def cached(repository: Path, pointer: Pointer) -> Path | None:
     if len(digest) != 32 or not set(digest) <= set("0123456789abcdef"):
         return None
     caches = (repository / ".dvc/cache/files/md5", repository / ".dvc/cache")
-    found = (cache / digest[:2] / digest[2:] for cache in caches)
-    return next((path for path in found if path.is_file()), None)
+    files = (cache / digest[:2] / digest[2:] for cache in caches)
+    return next((path for path in files if path.is_file()), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +210,8 @@ class Sources:
             self.tree.close()
 
     def _find(self, model: Path) -> Source:
-        if self.tree is not None and not self._is_tracked(model, self.tree):
+        if self.tree is not None and not self.tree.has(model):
+            # What git does not have can be named all the same: then it is what the work tree holds.
             here = Sources(self.root)._find(model)
             unmerged = self._name(model) in self.tree.unmerged
             return replace(here, unmerged=unmerged, in_place=here.in_place and not unmerged)
@@ -227,12 +228,6 @@ class Sources:
         if len(parts) > 1:
             self._bring_neighbours(parts[1:])
         return Source(path=self._aside(model), root=self.scratch, parts=parts, in_place=False)
-
-    def _is_tracked(self, model: Path, tree: Tree) -> bool:
-        """What git does not have can be named all the same: then it is what the work tree holds."""
-        name = self._name(model)
-        tree.look_up([name, name + ENDING])
-        return any(tree.entry(each) is not None for each in (name, name + ENDING))
 
     def _data_names(self, model: Path, first: Part) -> list[str]:
         """The data a model names; where it can't be asked, what is called after it and is there."""
@@ -386,8 +381,8 @@ def obtain(models: Iterable[Path], sources: Sources) -> str:
 
 def check_out(models: Iterable[Path], sources: Sources) -> str:
     """Content that is in the store of this clone, to where its pointers are: a fix works on files."""
-    whole = (source for source in map(sources.of, models) if not source.absent)
-    names = _names_in_lfs(part for source in whole for part in source.parts if part.waits)
+    present = (source for source in map(sources.of, models) if not source.absent)
+    names = _names_in_lfs(part for source in present for part in source.parts if part.waits)
     if not names or sources.repository is None:
         return ""
     complaint = complaint_of(sources.repository, "lfs", "checkout", *map(_pattern, names))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
+from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.model.load import open_model, opened_files, read_skeleton
 from onnx_ci.model.locations import LARGEST, is_inside, read_pointer
 from onnx_ci.model.measure import by_name, files_of
@@ -23,7 +23,7 @@ from onnx_ci.repo.content import cached, object_path, read_dvc, tracks
 from onnx_ci.repo.git import git_into, git_or_none, run_git
 from onnx_ci.results import OriginalState
 from onnx_ci.util.files import atomic_write, originals_home, scratch_folder
-from onnx_ci.util.sizes import parse_size
+from onnx_ci.util.sizes import size_setting
 from onnx_ci.util.text import shell_path, shell_word
 
 REFS = "refs/onnx-ci/originals"
@@ -49,8 +49,8 @@ def _in_git(repository: Path, files: Mapping[Path, str], sha256: str) -> Place:
         ref = f"{REFS}/{sha256}"
         _hold(repository, ref, {digest: _hashed(repository, file, "-w") for file, digest in loose.items()})
         return "objects", ref
-    told = [place for place in places.values() if place is not None]
-    return next((place for place in told if place[0] != "history"), told[0])
+    kept = [place for place in places.values() if place is not None]
+    return next((place for place in kept if place[0] != "history"), kept[0])
 
 
 def _kept_already(repository: Path, file: Path, sha256: str) -> Place | None:
@@ -130,20 +130,12 @@ def _in_folder(files: Mapping[Path, str], sha256: str) -> Path:
 
 def _trim(newest: Path) -> None:
     total = 0
+    limit = size_setting("ONNX_CI_ORIGINALS_SIZE", MOST, example="20 GB")
     others = [path for path in newest.parent.iterdir() if path.is_dir() and path != newest]
     for path in [newest, *sorted(others, key=lambda path: -path.stat().st_mtime)]:
         total += sum(file.stat().st_size for file in path.iterdir())
-        if total > _limit() and path != newest:
+        if total > limit and path != newest:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _limit() -> int:
-    text = os.environ.get("ONNX_CI_ORIGINALS_SIZE") or MOST
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        hint = "for example: ONNX_CI_ORIGINALS_SIZE='20 GB'"
-        raise UsageError(f"ONNX_CI_ORIGINALS_SIZE: {error}", hint=hint) from None
 
 
 def kept_content(repository: Path | None, model_sha256: str, sha256: str, target: Path) -> Content | None:
@@ -178,13 +170,13 @@ MOST_BYTES = 8 << 30  # of them together, the first excepted
 _CHANGE = re.compile(r"(?:^|\0):\d{6} \d{6} ([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ")
 
 
+@dataclass(frozen=True)
 class Content:
     """Where a content was found, and the command that prints it."""
 
-    def __init__(self, place: str, where: str, command: str) -> None:
-        self.place = place  # "history" | "objects" | "lfs" | "dvc" | "folder"
-        self.where = where
-        self.command = command
+    place: str  # "history" | "objects" | "lfs" | "dvc" | "folder"
+    where: str
+    command: str
 
 
 def find_content(
@@ -215,9 +207,9 @@ def _files(repository: Path, name: str, sha256: str) -> Iterator[tuple[str, Path
     by_dvc = _versions(repository, f"{name}.dvc") if (repository / ".dvc").is_dir() else []
     for blob in by_dvc[:MOST_BLOBS]:
         text = git_or_none(repository, "cat-file", "blob", blob) or ""
-        found = dvc_content(repository, text, PurePosixPath(name).name)
-        if found is not None:
-            yield "dvc", found
+        file = dvc_content(repository, text, PurePosixPath(name).name)
+        if file is not None:
+            yield "dvc", file
 
 
 def _within_reason(blobs: Iterator[tuple[str, int]]) -> Iterator[str]:
@@ -234,12 +226,12 @@ def _blobs(
     """Versions of the file first, the newest before older ones. Where the size is known, whatever else is
     as large: it may have had another name, or been staged and never committed."""
     ages = {blob: age for age, blob in enumerate(versions)}
-    found = [
+    blobs = [
         (blob, length)
         for blob, length in _objects(repository, scratch)
         if (length == size if exact else length <= size and blob in ages)
     ]
-    yield from sorted(found, key=lambda item: (ages.get(item[0], len(ages)), item[0]))
+    yield from sorted(blobs, key=lambda item: (ages.get(item[0], len(ages)), item[0]))
 
 
 def _versions(repository: Path, name: str) -> list[str]:
@@ -323,13 +315,13 @@ class _Search:
             return kept
         beside = self.place.parent / name
         inside = beside.is_relative_to(self.repository)
-        known = beside.relative_to(self.repository).as_posix() if inside else name
-        return find_content(self.repository, known, sha256, target, size=self.left, exact=exact)
+        name_in_git = beside.relative_to(self.repository).as_posix() if inside else name
+        return find_content(self.repository, name_in_git, sha256, target, size=self.left, exact=exact)
 
     @property
     def state(self) -> OriginalState:
         """The place of the whole: that of the file which is kept least well."""
-        last = next((one for one in self.found if one.place != "history"), self.found[0])
+        last = next((content for content in self.found if content.place != "history"), self.found[0])
         return OriginalState(sha256=self.sha256, place=last.place, where=last.where)
 
 
@@ -359,10 +351,10 @@ def _get_data(search: _Search, path: Path, digests: Mapping[str, str]) -> bool:
         names: Sequence[str] = data_of(path)
     except ModelError:
         return False
-    known = {name: digests.get(name) or digests.get(PurePosixPath(name).name, "") for name in names}
+    sha256_of = {name: digests.get(name) or digests.get(PurePosixPath(name).name, "") for name in names}
     return all(
-        search.get(name, digest, path.parent / name, exact=position == len(known))
-        for position, (name, digest) in enumerate(known.items(), 1)
+        search.get(name, digest, path.parent / name, exact=position == len(sha256_of))
+        for position, (name, digest) in enumerate(sha256_of.items(), 1)
     )
 
 
@@ -392,18 +384,18 @@ def restore_original(source: Path, target: Path, repository: Path | None) -> tup
             )
         data = opened_files(model) if in_place else []
     with scratch_folder() as scratch:
-        found = find_original(receipt, source.resolve(), repository, scratch)
-        if isinstance(found, str):
+        original = find_original(receipt, source.resolve(), repository, scratch)
+        if isinstance(original, str):
             raise ModelError(
                 f"{name}: its original (sha256 {receipt.source_sha256},"
-                f" {receipt.source_size:,} bytes) {found}",
+                f" {receipt.source_size:,} bytes) {original}",
                 hint="bring it here (git fetch, git lfs fetch --all), or set ONNX_CI_ORIGINALS to where it"
                 " was kept",
             )
-        files = by_name(files_of(found.path, read_skeleton(found.path)))
+        files = by_name(files_of(original.path, read_skeleton(original.path)))
         final = writable_target(target, _root(target, repository))
         put_files(files, final, also_ours=data)
-        return found.state, sum(file.stat().st_size for file in files.values())
+        return original.state, sum(file.stat().st_size for file in files.values())
 
 
 def _root(target: Path, repository: Path | None) -> Path:

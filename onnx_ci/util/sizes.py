@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 
+from onnx_ci.errors import UsageError
 from onnx_ci.util.text import nearest
 
 SIZE_UNITS = {
@@ -27,6 +29,14 @@ _LARGEST = 2**63 - 1
 def parse_size(value: str | int | float) -> int:
     """Bytes of "25 MB", "1.5 MiB", "1_000" or a plain number; upper and lower case mean the same."""
     return _quantity(value, SIZE_UNITS, kind="a size", example="25 MB")
+
+
+def size_setting(variable: str, usual: str, *, example: str) -> int:
+    """The size that an environment variable gives, or the usual one."""
+    try:
+        return parse_size(os.environ.get(variable) or usual)
+    except ValueError as error:
+        raise UsageError(f"{variable}: {error}", hint=f"for example: {variable}='{example}'") from None
 
 
 def parse_count(value: str | int | float) -> int:
