@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from onnx_ci.policy.schema import Scalar
 
 
-def _read(place: Place) -> tuple[str, dict[str, Scalar]]:
-    name, entry = _name(place)
-    known = place.reading.methods.names()
-    if name not in known:
-        hint = f"for example: methods: [{nearest(name, known) or known[0]}]; `onnx-ci methods` lists them all"
-        raise place.error(f"unknown method {name[:60]!r}, {did_you_mean(name, known)}", hint=hint)
+def _read_method(place: Place) -> tuple[str, dict[str, Scalar]]:
+    name, entry = _method_name(place)
+    names = place.reading.methods.names()
+    if name not in names:
+        hint = f"for example: methods: [{nearest(name, names) or names[0]}]; `onnx-ci methods` lists them all"
+        raise place.error(f"unknown method {name[:60]!r}, {did_you_mean(name, names)}", hint=hint)
     places = entry.entries("a mapping of options") if entry and entry.tag != "null" else {}
-    options = {key: _option(value) for key, value in places.items()}
+    options = {key: _method_option(value) for key, value in places.items()}
     try:
         place.reading.methods.check_options(name, options)
     except OptionError as error:
@@ -61,7 +61,7 @@ def _read(place: Place) -> tuple[str, dict[str, Scalar]]:
     return name, options
 
 
-def _name(place: Place) -> tuple[str, Place | None]:
+def _method_name(place: Place) -> tuple[str, Place | None]:
     if not isinstance(place.node, yaml.MappingNode):
         return place.scalar("the name of a method"), None
     entries = list(place.entries("a method").items())
@@ -72,7 +72,7 @@ def _name(place: Place) -> tuple[str, Place | None]:
     return entries[0]
 
 
-def _option(place: Place) -> Scalar:
+def _method_option(place: Place) -> Scalar:
     if isinstance(place.node, yaml.SequenceNode):
         return [item.scalar("text") for item in place.items("a list")]
     if place.tag == "null":
@@ -83,7 +83,7 @@ def _option(place: Place) -> Scalar:
     return number_or_text(text) if place.plain else text
 
 
-METHOD = Kind(_read, {"$ref": "#/$defs/method"})
+METHOD = Kind(_read_method, {"$ref": "#/$defs/method"})
 
 
 VERSION = 1
@@ -314,11 +314,11 @@ def json_schema(methods: Iterable[tuple[str, Mapping[str, object]]]) -> Schema:
         "title": "onnx-ci policy",
         "description": "What ONNX models may weigh, and how they may be made smaller.",
         **table_schema(POLICY),
-        "$defs": {"method": _method(dict(methods))},
+        "$defs": {"method": _method_schema(dict(methods))},
     }
 
 
-def _method(options: Mapping[str, Mapping[str, object]]) -> Schema:
+def _method_schema(options: Mapping[str, Mapping[str, object]]) -> Schema:
     with_options = {
         "type": "object",
         "minProperties": 1,

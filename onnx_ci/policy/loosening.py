@@ -68,10 +68,10 @@ def loosenings(base: Rule | None, head: Rule | None, *, unmatched: str = "error"
 
 def setting_loosenings(base: Policy, head: Policy) -> list[Loosening]:
     """The same for what a policy says of all its models."""
-    found = list(_steps(base, head, _SETTINGS))
+    loosened = list(_steps(base, head, _SETTINGS))
     if head.lfs.missing == "warning" != base.lfs.missing:
-        found.append(Loosening("lfs missing", base.lfs.missing, "warning"))
-    return found
+        loosened.append(Loosening("lfs missing", base.lfs.missing, "warning"))
+    return loosened
 
 
 def history_loosenings(base: History | None, head: History | None) -> list[Loosening]:
@@ -92,8 +92,8 @@ def new_overrides(base: Iterable[Override], head: Sequence[Override]) -> Iterato
     """Overrides for a content that had none, or had one for a shorter time."""
     until: dict[str, date] = {}
     for override in base:
-        known = until.get(override.sha256, override.until)
-        until[override.sha256] = max(known, override.until)
+        latest = until.get(override.sha256, override.until)
+        until[override.sha256] = max(latest, override.until)
     for override in head:
         old = until.get(override.sha256)
         if old is None or override.until > old:

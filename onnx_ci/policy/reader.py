@@ -44,8 +44,8 @@ def decode(data: bytes, file: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        found = f"found the byte 0x{data[error.start]:02x}, expected UTF-8 text"
-        raise PolicyError(file, line, found, hint="save the file as UTF-8; " + HINT) from None
+        message = f"found the byte 0x{data[error.start]:02x}, expected UTF-8 text"
+        raise PolicyError(file, line, message, hint="save the file as UTF-8; " + HINT) from None
 
 
 def compose(text: str, file: str) -> yaml.Node:
@@ -98,8 +98,8 @@ def _syntax_error(error: yaml.YAMLError, text: str, file: str) -> PolicyError:
 def _forbidden_character(text: str, file: str) -> PolicyError:
     from yaml.reader import Reader
 
-    found = Reader.NON_PRINTABLE.search(text)
-    start, letter = (found.start(), found[0]) if found else (0, "")
+    match = Reader.NON_PRINTABLE.search(text)
+    start, letter = (match.start(), match[0]) if match else (0, "")
     line = text.count("\n", 0, start) + 1
     return PolicyError(file, line, f"found the control character {letter!r}, expected text", hint=HINT)
 

@@ -78,12 +78,12 @@ class _Run:
 
     def home(self) -> Path:
         with _one_at_a_time:
-            made = self.folder
-            if made is None or made.process != os.getpid() or not made.path.is_dir():
+            folder = self.folder
+            if folder is None or folder.process != os.getpid() or not folder.path.is_dir():
                 parent = Path(tempfile.gettempdir())
                 sweep_folders(parent, _RUN)
-                made = self.folder = HeldFolder(parent, _RUN)
-            return made.path
+                folder = self.folder = HeldFolder(parent, _RUN)
+            return folder.path
 
     def leave(self) -> None:
         if self.folder is not None and self.folder.process == os.getpid():
@@ -156,8 +156,8 @@ def sweep_folders(parent: Path, prefix: str) -> None:
 def sweep_files(folder: Path, is_needed: Callable[[Path], bool], *, of: str = "") -> None:
     """Remove files that dead runs of ours left on their way to their names, or only to the name `of`."""
     for name in _names_in(folder):
-        found = _TEMPORARY.fullmatch(name)
-        if found and of in ("", found[1]):
+        temporary = _TEMPORARY.fullmatch(name)
+        if temporary and of in ("", temporary[1]):
             remove_dead(folder / name, is_needed)
 
 

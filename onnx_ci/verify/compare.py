@@ -242,7 +242,7 @@ def is_graded(outputs: Outputs) -> bool:
 
 
 def _is_graded(arrays: Sequence[Array]) -> bool:
-    return is_float(arrays[0].dtype) and not all(is_saturated(one) or one.size == 0 for one in arrays)
+    return is_float(arrays[0].dtype) and not all(is_saturated(array) or array.size == 0 for array in arrays)
 
 
 def kind_of(name: str, outputs: Outputs, feeds: Sequence[Mapping[str, Any]], *, moved: bool) -> OutputKind:

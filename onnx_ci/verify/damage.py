@@ -294,9 +294,9 @@ class _Held:
         tensor = item.tensor
         if element_count(tensor) == 0 or tensor.data_type == TensorProto.STRING:
             return True
-        known = self.by_name.get(item.name)
-        if known:
-            return any(self._same(other, tensor, one) for one in known)
+        namesakes = self.by_name.get(item.name)
+        if namesakes:
+            return any(self._same(other, tensor, namesake) for namesake in namesakes)
         weight = tensor.data_type in WEIGHT_TYPES
         if not weight or (element_count(tensor) < FEW and item.name not in self.names):
             return True
@@ -326,8 +326,8 @@ class _Held:
 
     @cached_property
     def _contents(self) -> set[TensorContent]:
-        found = (tensor for tensors in self.by_name.values() for tensor in tensors)
-        return {_content(self.model, one) for one in found if one.data_type in WEIGHT_TYPES}
+        stored = (tensor for tensors in self.by_name.values() for tensor in tensors)
+        return {_content(self.model, one) for one in stored if one.data_type in WEIGHT_TYPES}
 
 
 def _content(model: Model, tensor: TensorProto) -> TensorContent:

@@ -243,10 +243,10 @@ def _symbol(value: ValueInfoProto) -> str:
 def least_sqnr(tolerance: Tolerance) -> float:
     """How many dB a rounded weight has to hold where inputs are made up: as many as outputs have to. Such
     inputs may miss what weights are for, so what they seem to forgive is not all believed."""
-    asked = [tolerance.sqnr] if tolerance.sqnr is not None else []
+    limits = [tolerance.sqnr] if tolerance.sqnr is not None else []
     if tolerance.cosine is not None:
-        asked.append(-10 * math.log10(max(2 * (1 - tolerance.cosine), 1e-30)))
-    return max(asked, default=USUAL)
+        limits.append(-10 * math.log10(max(2 * (1 - tolerance.cosine), 1e-30)))
+    return max(limits, default=USUAL)
 
 
 def with_margin(tolerance: Tolerance, *, samples: bool) -> Tolerance:

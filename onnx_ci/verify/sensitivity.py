@@ -159,12 +159,14 @@ class Sensitivity:
         `added` is for what only a second model has: it was no part of what has to be kept."""
         if passed.method == "distribution":
             return _TensorReport(passed)  # single runs tell nothing; that damage to all of it shows was seen
-        whole, other = self._coverage(before), plain_copy(after)
-        items = [item for item in changed_tensors(whole.model, other) if item.name not in known]
+        tensor_coverage, other = self._coverage(before), plain_copy(after)
+        items = [item for item in changed_tensors(tensor_coverage.model, other) if item.name not in known]
         if not items:
             return _TensorReport(replace(passed, coverage=Coverage(changed=0)))
         try:
-            states = whole.ask(items, tolerance, changed_elements(whole.model, items, other))
+            states = tensor_coverage.ask(
+                items, tolerance, changed_elements(tensor_coverage.model, items, other)
+            )
         except RunFailed as error:
             reason = f"whether it shows anything could not be found out: {error.message}"
             return _TensorReport(_unsure(passed, reason, ""))
@@ -172,7 +174,7 @@ class Sensitivity:
         same = Rebuilt()
         if hidden:
             same = rebuilt_tensors(
-                whole.model,
+                tensor_coverage.model,
                 hidden,
                 other,
                 reference=self.verifier.reference,
@@ -180,7 +182,7 @@ class Sensitivity:
                 least_sqnr=least_sqnr(tolerance) + SPARE,
             )
             items = [item for item in items if item.key not in same.keys]
-        coverage = whole.described(items, states, same.far)
+        coverage = tensor_coverage.described(items, states, same.far)
         passed = replace(passed, coverage=coverage)
         if coverage.unseen:
             passed = _unsure(passed, *_unseen(coverage))
@@ -282,13 +284,9 @@ class TensorCoverage:
     hurried: bool = False  # the clock had a say
 
     def ask(
-        self,
-        items: Sequence[StoredTensor],
-        tolerance: Tolerance,
-        parts: Mapping[TensorKey, Array] | None = None,
+        self, items: Sequence[StoredTensor], tolerance: Tolerance, parts: Mapping[TensorKey, Array]
     ) -> TensorStates:
         """Return the state of each tensor; or of the part of it that is asked about, which is not kept."""
-        parts = parts or {}
         new = [item for item in items if item.key in parts or item.key not in self.states]
         if new:
             with DamagedRuns(self.model, new, self.verifier, self.folder, parts) as runs:
@@ -408,11 +406,11 @@ class DamagedRuns:
         items: Collection[StoredTensor],
         verifier: Verifier,
         folder: Path,
-        parts: Mapping[TensorKey, Array] | None = None,
+        parts: Mapping[TensorKey, Array],
     ) -> None:
         """Of tensors in `parts` only these elements are damaged."""
         self.model = model.copy()
-        self.parts = parts or {}
+        self.parts = parts
         self.reference = verifier.reference
         self.folder = folder
         self.count = self.deaths = 0
