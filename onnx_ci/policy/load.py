@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from onnx_ci.errors import PolicyError
-from onnx_ci.policy.fields import POLICY
+from onnx_ci.policy.fields import POLICY, read_table
 from onnx_ci.policy.glob import matches
-from onnx_ci.policy.reader import EXAMPLE, HINT, LARGEST, Place, Reading, compose, decode, read_table
+from onnx_ci.policy.reader import EXAMPLE, HINT, LARGEST, Place, Reading, compose, decode
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
