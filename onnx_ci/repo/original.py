@@ -32,7 +32,7 @@ MOST = "10 GB"  # of the folder; what was kept last stays whatever its size
 Place = tuple[str, str]  # what kind of place, and what a file is called there
 
 
-def keep(repository: Path | None, files: Mapping[Path, str], sha256: str) -> Place:
+def _keep(repository: Path | None, files: Mapping[Path, str], sha256: str) -> Place:
     """See to it that the files, each with its sha256, can be had again. An OSError where they can't."""
     if repository is not None:
         try:
@@ -275,7 +275,7 @@ def keep_original(repository: Path | None, files: Sequence[Path]) -> OriginalSta
     digests = {name: file_sha256(file) for name, file in by_name(files).items()}
     sha256 = combined_sha256(digests)
     try:
-        place, where = keep(repository, dict(zip(files, digests.values(), strict=True)), sha256)
+        place, where = _keep(repository, dict(zip(files, digests.values(), strict=True)), sha256)
     except (OSError, RuntimeError, EnvironmentFault) as error:
         raise ModelError(
             f"{display_path(files[0])}: was not replaced, since its original could not be kept: {error}",

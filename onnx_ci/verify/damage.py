@@ -283,11 +283,10 @@ class _Held:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.by_name: dict[str, list[TensorProto]] = defaultdict(list)
-        for name, tensor in [
-            *((item.name, item.tensor) for item in stored_tensors(model)),
-            *((tensor.name, tensor) for tensor in model.beside),
-        ]:
-            self.by_name[name].append(tensor)
+        for item in stored_tensors(model):
+            self.by_name[item.name].append(item.tensor)
+        for tensor in model.beside:
+            self.by_name[tensor.name].append(tensor)
         self.names = all_names(model.proto)
 
     def holds(self, other: Model, item: StoredTensor) -> bool:
