@@ -245,7 +245,7 @@ SHA256 = Kind(_sha256, {"type": "string", "pattern": "^[0-9a-fA-F]{64}$"})
 DATE = Kind(_date, {"type": "string", "format": "date", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})
 
 
-class Field:
+class Key:
     """What may stand under one key: its kind, an example, and a sentence for the editor."""
 
     __slots__ = ("about", "example", "kind", "required")
@@ -257,7 +257,7 @@ class Field:
         self.required = required
 
 
-Table = dict[str, Field]
+Table = dict[str, Key]
 Check: TypeAlias = "Callable[[Place, dict[str, Any]], None]"
 
 
@@ -439,113 +439,105 @@ def _check_group_budget(place: Place, values: dict[str, Any]) -> None:
 
 
 BUDGET: Table = {
-    "size": Field(SIZE, "25 MB", "the .onnx file and its external data together"),
-    "gzip": Field(SIZE, "20 MB", "the same, compressed with gzip"),
-    "brotli": Field(SIZE, "18 MB", "the same, compressed with brotli"),
-    "zstd": Field(SIZE, "19 MB", "the same, compressed with zstd"),
-    "growth": Field(fraction(), "5%", "how much larger than the base version in git"),
-    "params": Field(COUNT, "12M", "the number of parameters"),
-    "latency": Field(
-        fraction(plain=10, above_zero=True), "110%", "the time of one run against the original's"
-    ),
+    "size": Key(SIZE, "25 MB", "the .onnx file and its external data together"),
+    "gzip": Key(SIZE, "20 MB", "the same, compressed with gzip"),
+    "brotli": Key(SIZE, "18 MB", "the same, compressed with brotli"),
+    "zstd": Key(SIZE, "19 MB", "the same, compressed with zstd"),
+    "growth": Key(fraction(), "5%", "how much larger than the base version in git"),
+    "params": Key(COUNT, "12M", "the number of parameters"),
+    "latency": Key(fraction(plain=10, above_zero=True), "110%", "the time of one run against the original's"),
 }
 GROUP_BUDGET = {key: field for key, field in BUDGET.items() if key != "latency"}
 
 TOLERANCE: Table = {
-    "max_abs": Field(number(0), "1e-2", "the largest absolute difference"),
-    "max_rel": Field(number(0), "1e-2", "the largest relative difference"),
-    "mean_abs": Field(number(0), "1e-3", "the mean absolute difference"),
-    "cosine": Field(number(-1, 1), "0.999", "the least cosine similarity"),
-    "sqnr": Field(number(0), "30", "the least signal to noise ratio, in dB"),
-    "top1": Field(fraction(1), "99%", "how often the largest value must stay the largest"),
-    "exact": Field(BOOLEAN, "true", "outputs must be the same to the last bit"),
+    "max_abs": Key(number(0), "1e-2", "the largest absolute difference"),
+    "max_rel": Key(number(0), "1e-2", "the largest relative difference"),
+    "mean_abs": Key(number(0), "1e-3", "the mean absolute difference"),
+    "cosine": Key(number(-1, 1), "0.999", "the least cosine similarity"),
+    "sqnr": Key(number(0), "30", "the least signal to noise ratio, in dB"),
+    "top1": Key(fraction(1), "99%", "how often the largest value must stay the largest"),
+    "exact": Key(BOOLEAN, "true", "outputs must be the same to the last bit"),
 }
 
 INPUTS: Table = {
-    "samples": Field(list_of(TEXT), '["tests/data/*.npz"]', ".npz files, or folders of ONNX test_data_set_*"),
-    "dims": Field(
-        map_of(whole(0, MOST_IN_A_DIM)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"
-    ),
-    "ranges": Field(
+    "samples": Key(list_of(TEXT), '["tests/data/*.npz"]', ".npz files, or folders of ONNX test_data_set_*"),
+    "dims": Key(map_of(whole(0, MOST_IN_A_DIM)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"),
+    "ranges": Key(
         map_of(Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})),
         "{input_ids: [0, 30521]}",
         "the lowest and highest value of an input",
     ),
-    "count": Field(whole(1, MOST_INPUTS), "4", "how many inputs to generate"),
-    "seed": Field(whole(0), "0", "where the generated inputs start"),
+    "count": Key(whole(1, MOST_INPUTS), "4", "how many inputs to generate"),
+    "seed": Key(whole(0), "0", "where the generated inputs start"),
 }
 
 EVALUATE: Table = {
-    "command": Field(
+    "command": Key(
         Kind(_command, {"type": "string", "pattern": r"\{model\}"}),
         '"python eval.py {model}"',
         "prints the metric of the model",
         required=True,
     ),
-    "metric": Field(TEXT, "wer", "the name of the score in what the command prints", required=True),
-    "max_increase": Field(number(0), "0.2", "how much the score may rise"),
-    "max_decrease": Field(number(0), "0.5", "how much the score may fall"),
-    "env": Field(list_of(VARIABLE), "[HF_HOME]", "variables that the command gets beside the usual ones"),
+    "metric": Key(TEXT, "wer", "the name of the score in what the command prints", required=True),
+    "max_increase": Key(number(0), "0.2", "how much the score may rise"),
+    "max_decrease": Key(number(0), "0.5", "how much the score may fall"),
+    "env": Key(list_of(VARIABLE), "[HF_HOME]", "variables that the command gets beside the usual ones"),
 }
 
 LIMITS: Table = {
-    "seconds": Field(number(high=DAY, above=0), "300", "how long one model may run"),
-    "memory": Field(MEMORY, "8 GiB", "how much memory it may take"),
+    "seconds": Key(number(high=DAY, above=0), "300", "how long one model may run"),
+    "memory": Key(MEMORY, "8 GiB", "how much memory it may take"),
 }
 
 DEFAULTS: Table = {
-    "budget": Field(table_of(BUDGET), "{size: 25 MB, growth: 5%}", "what the model may weigh"),
-    "methods": Field(
-        list_of(METHOD), "[dedupe, drop-unused]", "what may be done to shrink it, mildest first"
-    ),
-    "shrink": Field(
+    "budget": Key(table_of(BUDGET), "{size: 25 MB, growth: 5%}", "what the model may weigh"),
+    "methods": Key(list_of(METHOD), "[dedupe, drop-unused]", "what may be done to shrink it, mildest first"),
+    "shrink": Key(
         word(("to-budget", "smallest", "exact-only")), "to-budget", "how far to go with approximate methods"
     ),
-    "tolerance": Field(
+    "tolerance": Key(
         table_of(TOLERANCE, check=_check_tolerance, also={"minProperties": 1}),
         "{cosine: 0.999}",
         "how far outputs may move; all limits must hold",
     ),
-    "inputs": Field(
-        table_of(INPUTS), "{dims: {batch: 1}, count: 4}", "what the model is run on to verify it"
-    ),
-    "evaluate": Field(
+    "inputs": Key(table_of(INPUTS), "{dims: {batch: 1}, count: 4}", "what the model is run on to verify it"),
+    "evaluate": Key(
         table_of(EVALUATE, any_of=("max_increase", "max_decrease")),
         '{command: "python eval.py {model}", metric: wer, max_increase: 0.2}',
         "your own score, original against candidate",
     ),
-    "limits": Field(table_of(LIMITS), "{seconds: 300, memory: 8 GiB}", "what running the model may cost"),
-    "runtimes": Field(
+    "limits": Key(table_of(LIMITS), "{seconds: 300, memory: 8 GiB}", "what running the model may cost"),
+    "runtimes": Key(
         list_of(RELEASE),
         '["1.20", "1.23.2"]',
         "versions of onnxruntime that it has to hold in, beside the installed one",
     ),
-    "libraries": Field(
+    "libraries": Key(
         list_of(FILE), '["ops/libmyops.so"]', "files with custom operators, below the policy file"
     ),
-    "plan_seconds": Field(
+    "plan_seconds": Key(
         number(0, DAY), "20", "how long to search for the best mix of forms, tensor by tensor; 0 does not"
     ),
-    "load_check": Field(
+    "load_check": Key(
         BOOLEAN, "off", "whether a model that nothing is done to is loaded and run once (on, if not said)"
     ),
-    "minimum_gain": Field(fraction(1), "1%", "smaller savings are left alone"),
-    "severity": Field(word(("error", "warning")), "error", "whether a broken rule fails the run"),
-    "only_new": Field(BOOLEAN, "true", "models that did not change may stay as they are, with a warning"),
+    "minimum_gain": Key(fraction(1), "1%", "smaller savings are left alone"),
+    "severity": Key(word(("error", "warning")), "error", "whether a broken rule fails the run"),
+    "only_new": Key(BOOLEAN, "true", "models that did not change may stay as they are, with a warning"),
 }
 
 RULE: Table = {
-    "path": Field(
+    "path": Key(
         PATTERN, '"models/**/*.onnx"', "a gitignore-style pattern; the last match wins", required=True
     ),
-    "ignore": Field(BOOLEAN, "true", "leave these models alone"),
+    "ignore": Key(BOOLEAN, "true", "leave these models alone"),
     **DEFAULTS,
 }
 
 GROUP: Table = {
-    "name": Field(TEXT, "app bundle", "how reports call the group", required=True),
-    "paths": Field(list_of(PATTERN, least=1), '["app/*.onnx"]', "patterns of its models", required=True),
-    "budget": Field(
+    "name": Key(TEXT, "app bundle", "how reports call the group", required=True),
+    "paths": Key(list_of(PATTERN, least=1), '["app/*.onnx"]', "patterns of its models", required=True),
+    "budget": Key(
         table_of(GROUP_BUDGET, check=_check_group_budget, also={"minProperties": 1}),
         "{size: 60 MB}",
         "what they may weigh together",
@@ -554,58 +546,58 @@ GROUP: Table = {
 }
 
 OVERRIDE: Table = {
-    "path": Field(PATTERN, "models/big.onnx", "the model", required=True),
-    "sha256": Field(SHA256, '"' + "0a" * 32 + '"', "of exactly the content that is accepted", required=True),
-    "reason": Field(TEXT, '"waits for the new tokenizer"', "why", required=True),
-    "until": Field(DATE, "2027-01-31", "the last day on which it is accepted", required=True),
+    "path": Key(PATTERN, "models/big.onnx", "the model", required=True),
+    "sha256": Key(SHA256, '"' + "0a" * 32 + '"', "of exactly the content that is accepted", required=True),
+    "reason": Key(TEXT, '"waits for the new tokenizer"', "why", required=True),
+    "until": Key(DATE, "2027-01-31", "the last day on which it is accepted", required=True),
 }
 
 HISTORY: Table = {
-    "budget": Field(SIZE, "50 MB", "what a branch may add to git, every version of every model counted"),
-    "lfs": Field(SIZE, "1 GB", "the same for what it adds to Git LFS"),
-    "since": Field(TEXT, "origin/main", "what the branch left, where a run is not told otherwise"),
+    "budget": Key(SIZE, "50 MB", "what a branch may add to git, every version of every model counted"),
+    "lfs": Key(SIZE, "1 GB", "the same for what it adds to Git LFS"),
+    "since": Key(TEXT, "origin/main", "what the branch left, where a run is not told otherwise"),
 }
 
 LFS: Table = {
-    "missing": Field(
+    "missing": Key(
         word(("error", "warning", "fetch")), "fetch", "what to do where content is needed and not here"
     ),
 }
 
 POLICY: Table = {
-    "version": Field(Kind(_version, {"const": VERSION}), "1", "the version of this format", required=True),
-    "unmatched": Field(word(("error", "warning", "ignore")), "error", "what a model is that no rule matches"),
-    "policy_changes": Field(
+    "version": Key(Kind(_version, {"const": VERSION}), "1", "the version of this format", required=True),
+    "unmatched": Key(word(("error", "warning", "ignore")), "error", "what a model is that no rule matches"),
+    "policy_changes": Key(
         word(("warning", "error")), "error", "what a pull request is told of that loosens this policy"
     ),
-    "new_commands": Field(
+    "new_commands": Key(
         word(("refuse", "run")),
         "refuse",
         "evaluate commands and libraries that a pull request adds or changes",
     ),
-    "defaults": Field(table_of(DEFAULTS), "{tolerance: {cosine: 0.999}}", "what every rule starts from"),
-    "models": Field(
+    "defaults": Key(table_of(DEFAULTS), "{tolerance: {cosine: 0.999}}", "what every rule starts from"),
+    "models": Key(
         list_of(table_of(RULE, lined=True), least=1),
         '[{path: "models/**/*.onnx"}]',
         "the rules",
         required=True,
     ),
-    "groups": Field(
+    "groups": Key(
         list_of(table_of(GROUP, lined=True)),
         '[{name: app bundle, paths: ["app/*.onnx"], budget: {size: 60 MB}}]',
         "budgets over several models together",
     ),
-    "overrides": Field(
+    "overrides": Key(
         list_of(table_of(OVERRIDE, lined=True)),
         '[{path: models/big.onnx, sha256: "…", reason: "…", until: 2027-01-31}]',
         "broken rules that are accepted for a while",
     ),
-    "history": Field(
+    "history": Key(
         table_of(HISTORY, any_of=("budget", "lfs"), check=_check_history, lined=True),
         "{budget: 50 MB}",
         "what a branch may add to the repository for ever",
     ),
-    "lfs": Field(table_of(LFS), "{missing: fetch}", "models that are kept in Git LFS or DVC"),
+    "lfs": Key(table_of(LFS), "{missing: fetch}", "models that are kept in Git LFS or DVC"),
 }
 
 

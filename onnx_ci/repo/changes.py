@@ -18,6 +18,7 @@ from onnx_ci.repo.git import (
     empty_tree,
     file_names,
     has_commits,
+    remotes,
     run_git,
     split,
 )
@@ -116,11 +117,11 @@ def is_shallow(root: Path) -> bool:
 
 def _remote(root: Path, ref: str) -> tuple[str, str]:
     """The remote to ask and what to ask it for: `origin/main` is `main` of `origin`; `""`: there is none."""
-    remotes = run_git(root, "remote").split("\n")
+    names = remotes(root)
     first, _, branch = ref.partition("/")
-    if branch and first in remotes:
+    if branch and first in names:
         return first, branch
-    return ("origin" if "origin" in remotes else remotes[0]), ref
+    return (names[0] if names else ""), ref
 
 
 MODELS = (":(icase)*.onnx", ":(icase)*.onnx.dvc")

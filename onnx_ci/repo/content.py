@@ -18,7 +18,7 @@ from onnx_ci.errors import ModelError, PolicyError
 from onnx_ci.model.locations import DATA_ENDINGS, LARGEST, Pointer, read_pointer
 from onnx_ci.model.replace import data_of
 from onnx_ci.policy.reader import compose
-from onnx_ci.repo.git import ask_git, complaint_of, find_root, run_git, shared_folder, split
+from onnx_ci.repo.git import ask_git, complaint_of, find_root, remotes, run_git, shared_folder, split
 from onnx_ci.repo.tree import LINK, Entry, Tree
 from onnx_ci.util.files import relative_name, scratch_folder
 
@@ -44,12 +44,13 @@ def tracks(repository: Path, name: str) -> bool:
 
 def fetch(repository: Path, names: Sequence[str], *, commit: str) -> str | None:
     """Download the content of some files of a commit, and leave the work tree alone. What went wrong."""
-    remote = run_git(repository, "remote").split("\n")
-    chosen = "origin" if "origin" in remote else remote[0]
-    if not chosen:
+    names_of_remotes = remotes(repository)
+    if not names_of_remotes:
         return "there is no remote to fetch it from"
     patterns = ",".join(map(_pattern, names))
-    return complaint_of(repository, "lfs", "fetch", chosen, commit, "--include", patterns, "--exclude", "")
+    return complaint_of(
+        repository, "lfs", "fetch", names_of_remotes[0], commit, "--include", patterns, "--exclude", ""
+    )
 
 
 def _pattern(name: str) -> str:

@@ -208,6 +208,11 @@ def commit_of(root: Path, ref: str) -> str | None:
     return commit.strip()
 
 
+def remotes(root: Path) -> list[str]:
+    """All remotes, `origin` first."""
+    return sorted(run_git(root, "remote").splitlines(), key=lambda name: name != "origin")
+
+
 def empty_tree(root: Path) -> str:
     return run_git(root, "hash-object", "-t", "tree", os.devnull).strip()
 
