@@ -1,4 +1,4 @@
-"""Findings: what is wrong with a model, each with a stable code that users may filter on."""
+"""All that a report may know: findings with stable codes that users may filter on, and what was run."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ Breach = Literal[
     "missing", "type", "shape", "unequal", "integers", "odd values", "limit", "scale", "bits", "spread"
 ]
 
+# What an output is that shows little or nothing of the weights, and what is said of it.
 KINDS: dict[OutputKind, str] = {
     "echo": "repeats an input",
     "constant": "is the same for every input",
@@ -107,6 +108,8 @@ class OutputDelta:
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
     kind: OutputKind = ""
+    # Of the original against itself: whether two runs alike differ, or another number of threads is to blame.
+    source: NoiseSource = ""
     # The same as `problem`, as values; not part of a report.
     breaches: tuple[Breach, ...] = field(default=(), compare=False)
 
@@ -191,14 +194,6 @@ class Optimized:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise(OutputDelta):
-    """How far one output of the original is from itself in a second session: nothing finer can be told.
-    `source` is "runs" where two runs alike differ, "threads" where another number of threads is to blame."""
-
-    source: NoiseSource = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Verification:
     """What running both models showed. `not_run` never counts as passed."""
 
@@ -213,7 +208,8 @@ class Verification:
     runtimes: tuple[RuntimeRun, ...] = ()  # every version and setting that both were run with
     optimized: Optimized | None = None
     method: Comparison = "plain"
-    noise: tuple[Noise, ...] = ()  # of the original, measured before anything was compared with it
+    # How far each output of the original is from itself in a second session: nothing finer can be told.
+    noise: tuple[OutputDelta, ...] = ()
     needed: bool = field(default=True, compare=False)  # False: nothing was changed; not part of a report
 
 
@@ -270,7 +266,6 @@ class Step:
         return self.tensors > 0 or self.size_after < self.size_before
 
 
-# What an output is that shows little or nothing of the weights, and what is said of it.
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
     """A candidate that was tried: its methods, its size, and what became of it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from onnx_ci.errors import PolicyError, UsageError
 from onnx_ci.methods.catalogue import METHODS, Catalogue, method
 from onnx_ci.methods.options import kinds
-from onnx_ci.policy.reader import is_release
+from onnx_ci.policy.fields import is_release
 from onnx_ci.policy.schema import MethodChoice, Scalar, Tolerance
 from onnx_ci.util.scalars import FILE_NAME, NAMES, from_text
 from onnx_ci.util.sizes import parse_size

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from onnx_ci.errors import UsageError
-from onnx_ci.util.files import whole
+from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import one_line
 
@@ -123,7 +123,7 @@ def _defined(symbol: str, header: str, model: Path) -> Iterator[str]:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    with whole(path) as temporary, temporary.open("w", encoding="ascii", newline="\n") as file:
+    with atomic_write(path) as temporary, temporary.open("w", encoding="ascii", newline="\n") as file:
         file.writelines(lines)
 
 

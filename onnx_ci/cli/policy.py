@@ -20,7 +20,7 @@ from onnx_ci.policy.schema import Policy
 from onnx_ci.repo.content import Part, Sources
 from onnx_ci.repo.git import find_root
 from onnx_ci.repo.select import all_models
-from onnx_ci.util.files import whole
+from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import one_line
 
@@ -99,7 +99,7 @@ def _said(change: Lowered) -> str:
 
 def _write(path: Path, mark: bytes, text: str) -> None:
     """In one step: a policy that is half written would stop everybody."""
-    with whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(mark + text.encode())
         temporary.chmod(path.stat().st_mode)
 

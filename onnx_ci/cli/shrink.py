@@ -33,7 +33,7 @@ from onnx_ci.model.replace import data_of
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS
 from onnx_ci.results import Outcome
-from onnx_ci.util.files import whole
+from onnx_ci.util.files import atomic_write
 
 
 def add_shrink_arguments(parser: argparse.ArgumentParser) -> None:
@@ -216,7 +216,7 @@ def write_depfile(depfile: Path, target: str, needed: Iterable[Path | str]) -> N
     """Every needed file gets an empty rule as well: one that is gone tomorrow then means "build again"."""
     names = [_escaped(os.fspath(path)) for path in dict.fromkeys(needed)]
     lines = [f"{_escaped(target)}: \\\n  " + " \\\n  ".join(names), *(f"{name}:" for name in names), ""]
-    with whole(depfile) as temporary:
+    with atomic_write(depfile) as temporary:
         temporary.write_bytes(os.fsencode("\n".join(lines)))
 
 

@@ -22,7 +22,7 @@ from onnx_ci.model.replace import is_needed
 from onnx_ci.policy.load import ended_override, idle_rules, rule_for
 from onnx_ci.policy.schema import TOTAL, History, Policy, Rule
 from onnx_ci.repo.baseline import Baseline
-from onnx_ci.repo.changes import MODELS, Branch, Version, called_after, known_files, merge_base
+from onnx_ci.repo.changes import MODELS, CommitRange, Version, called_after, known_files, merge_base
 from onnx_ci.repo.content import Source, Sources, check_out, obtain
 from onnx_ci.repo.git import commit_of, has_commits, repository_of
 from onnx_ci.repo.original import keep_original
@@ -610,17 +610,17 @@ def history_findings(context: Context, base: str, owns: Owns) -> list[Finding]:
     return [finding for finding in over if finding]
 
 
-def _branch(context: Context, repository: Path, limits: History, base: str) -> Branch | None:
+def _branch(context: Context, repository: Path, limits: History, base: str) -> CommitRange | None:
     head = commit_of(repository, (context.tree.commit if context.tree else "") or "HEAD")
     if head is None:
         return None
     staged = context.tree is not None and not context.tree.commit
     if base in ("", "HEAD"):
         base = merge_base(repository, limits.since, head) if limits.since else head
-    return Branch(repository, base, head, staged=staged) if staged or base != head else None
+    return CommitRange(repository, base, head, staged=staged) if staged or base != head else None
 
 
-def _counted(branch: Branch, folder: Path, owns: Owns) -> list[Version]:
+def _counted(branch: CommitRange, folder: Path, owns: Owns) -> list[Version]:
     """Models and their data below the folder of a policy."""
     versions = [v for v in branch.versions() if (branch.repository / v.name).is_relative_to(folder)]
     there = branch.models()
@@ -642,7 +642,7 @@ def _is_model(name: str) -> bool:
 
 
 def _over(
-    context: Context, branch: Branch, versions: Sequence[Version], limit: int | None, place: str
+    context: Context, branch: CommitRange, versions: Sequence[Version], limit: int | None, place: str
 ) -> Finding | None:
     total = sum(version.size for version in versions)
     if limit is None or total <= limit or context.policy.history is None:
@@ -671,7 +671,7 @@ def _largest(versions: Sequence[Version]) -> Iterator[str]:
         yield f"and {len(ordered) - SHOWN} more"
 
 
-def _how_to_squash(branch: Branch, versions: Sequence[Version], limit: int) -> str:
+def _how_to_squash(branch: CommitRange, versions: Sequence[Version], limit: int) -> str:
     last = branch.last()
     left = sum(version.size for version in versions if version.blob in last)
     command = f"git reset --soft {branch.base[:12]} && git commit, then git push --force-with-lease"

@@ -33,7 +33,7 @@ from onnx_ci.policy.schema import (
 )
 from onnx_ci.results import Finding, Outcome
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.util.files import scratch_folder, whole
+from onnx_ci.util.files import atomic_write, scratch_folder
 from onnx_ci.verify.prove import Prover
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def copy_model(source: Path, target: Path, *, over_orphans: bool = False) -> Non
 
 def copy_file(source: Path, target: Path) -> None:
     """A file that appears whole or not at all."""
-    with whole(target) as temporary:
+    with atomic_write(target) as temporary:
         shutil.copyfile(source, temporary)
         shutil.copymode(source, temporary)
 

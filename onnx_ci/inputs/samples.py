@@ -20,7 +20,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.inputs.graph import dims_of, fed_inputs
 from onnx_ci.model.interface import show_type
 from onnx_ci.sandbox.exchange import Array, exotic_name, is_text, numpy_dtype, type_name
-from onnx_ci.util.files import whole
+from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size
 
 _LARGEST = 2**31  # bytes of one file, unpacked
@@ -268,7 +268,7 @@ def sample_paths_for(target: Path, count: int) -> list[Path]:
 
 def write_npz(path: Path, sample: Mapping[str, Any]) -> None:
     """Write one sample, whole or not at all, and the same bytes for the same sample."""
-    with whole(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+    with atomic_write(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in entries(sample):
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)

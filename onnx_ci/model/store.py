@@ -22,7 +22,7 @@ from onnx_ci.util.files import new_folder
 CHUNK = 1 << 18  # bytes held at a time; what fits a core's own cache is read twice as fast
 
 
-class Source:
+class StoreFile:
     """One open file, read at any offset from any thread."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
@@ -47,13 +47,13 @@ class Store:
     def __init__(self) -> None:
         # Marks the tensors whose bytes are here. Random, so that no model can forge the mark.
         self.key = f"onnx_ci.span.{os.urandom(8).hex()}"
-        self._sources: list[Source] = []
+        self._sources: list[StoreFile] = []
         self._scratch: int | None = None
         self._scratch_end = 0
         self._folders: list[Path] = []
 
     def add_file(self, path: Path) -> int:
-        self._sources.append(Source(path.open("rb", buffering=0), path.name))
+        self._sources.append(StoreFile(path.open("rb", buffering=0), path.name))
         return len(self._sources) - 1
 
     def folder(self) -> Path:
@@ -64,7 +64,7 @@ class Store:
     def put(self, data: bytes | memoryview) -> Span:
         """Keep new bytes in the scratch file; memory is free again once they are written."""
         if self._scratch is None:
-            self._sources.append(Source(tempfile.TemporaryFile(buffering=0), "scratch file"))  # noqa: SIM115
+            self._sources.append(StoreFile(tempfile.TemporaryFile(buffering=0), "scratch file"))  # noqa: SIM115
             self._scratch = len(self._sources) - 1
         source = self._sources[self._scratch]
         span = Span(self._scratch, self._scratch_end, len(data))

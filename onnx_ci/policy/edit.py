@@ -1,4 +1,4 @@
-"""A first policy, written from the models that are there: budgets from their present sizes."""
+"""Writes policies: a first one from the models that are there, lower budgets, and rules for new models."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def lower(
     """
     done: list[Lowered] = []
     for spot in sorted(_spots(text, methods), key=lambda spot: spot.start, reverse=True):
-        found = [present(holder, spot.key) for holder in spot.holders]
-        known = [value for value in found if value is not None]
-        if known and len(known) == len(found) and 0 < max(known) < spot.now:
-            text = text[: spot.start] + _written(text, spot, max(known)) + text[spot.end :]
-            done.append(Lowered(spot.line, spot.key, spot.now, max(known)))
+        measured = [present(holder, spot.key) for holder in spot.holders]
+        values = [value for value in measured if value is not None]
+        if values and len(values) == len(measured) and 0 < max(values) < spot.now:
+            text = text[: spot.start] + _written(text, spot, max(values)) + text[spot.end :]
+            done.append(Lowered(spot.line, spot.key, spot.now, max(values)))
     return text, done[::-1]
 
 
@@ -86,13 +86,13 @@ def _spots(text: str, methods: MethodRegistry) -> list[Spot]:
     if document is None:
         return []
     root = Place(Reading("", methods), document, "", example="")
-    found: dict[int, Spot] = {}
+    spots: dict[int, Spot] = {}
     for holder, key, place in _budgets(root.entries("")):
         start, end = place.node.start_mark.index, place.node.end_mark.index
         parse = parse_count if key == "params" else parse_size
-        made = Spot(key, start, end, place.line, parse(place.scalar("")))
-        found.setdefault(start, made).holders.append(holder)
-    return list(found.values())
+        spot = Spot(key, start, end, place.line, parse(place.scalar("")))
+        spots.setdefault(start, spot).holders.append(holder)
+    return list(spots.values())
 
 
 def _budgets(top: Mapping[str, Place]) -> Iterator[tuple[Holder, str, Place]]:
@@ -139,7 +139,10 @@ def starter_policy(models: Sequence[tuple[str, int]], *, exact: bool = False) ->
     ordered = sorted(models)
     if exact and ordered:
         return _HEAD + _EXACT + "".join(exact_rule(*model) for model in ordered) + _TAIL
-    rules = [_model_rule(*model) for model in ordered] if len(ordered) <= FEW else _folder_rules(ordered)
+    if len(ordered) <= FEW:
+        rules = [_rule(escape(path), size, f"now {format_size(size)}") for path, size in ordered]
+    else:
+        rules = [_folder_rule(*folder) for folder in sorted(_folders(ordered).items())]
     return _HEAD + _catch_all(ordered) + "".join(rules) + _TAIL
 
 
@@ -154,15 +157,6 @@ def _catch_all(models: Sequence[tuple[str, int]]) -> str:
 def exact_rule(path: str, size: int) -> str:
     """A rule for one model, its budget at its size to the byte."""
     return f"  - path: {_quoted(escape(path))}\n    budget: {{size: {exact_size(max(size, 1))}}}\n"
-
-
-def _model_rule(path: str, size: int) -> str:
-    return _rule(escape(path), size, f"now {format_size(size)}")
-
-
-def _folder_rules(models: Sequence[tuple[str, int]]) -> list[str]:
-    folders = _folders(models)
-    return [_folder_rule(folder, folders[folder]) for folder in sorted(folders)]
 
 
 def _folder_rule(folder: tuple[str, ...], members: Sequence[tuple[str, int]]) -> str:
@@ -219,8 +213,8 @@ def with_rules(text: str, models: Sequence[tuple[str, int]], methods: MethodRegi
     line_end = text.find("\n", max(_ends(rules)))
     before, after = (text[: line_end + 1], text[line_end + 1 :]) if line_end >= 0 else (f"{text}\n", "")
     margin = " " * rules.start_mark.column
-    made = "".join(f"{margin}{line[2:]}\n" for model in models for line in exact_rule(*model).splitlines())
-    changed = before + (made.replace("\n", "\r\n") if "\r\n" in text else made) + after
+    added = "".join(f"{margin}{line[2:]}\n" for model in models for line in exact_rule(*model).splitlines())
+    changed = before + (added.replace("\n", "\r\n") if "\r\n" in text else added) + after
     return changed if _only_adds(text, changed, len(models), methods) else None
 
 

@@ -1,16 +1,14 @@
-"""Gitignore-style patterns as regular expressions that never backtrack far, whatever the pattern.
+"""Gitignore-style patterns, matched folder by folder, in time that no pattern can make long.
 
-A `*` is followed by the first place where the next piece fits, and by no other: a later place can
-never help, as the next `*` reaches it too. Python 3.10 has no atomic groups, so the choice is made
-final by a lookahead that captures it, `(?=(?P<g>…))(?P=g)`; the same is done for `**` over folders.
+Within one name, a `*` is followed by the first place where the next piece fits, and by no other: a later
+place can never help, as the next `*` reaches it too. Python 3.10 has no atomic groups, so the choice is made
+final by a lookahead that captures it, `(?=(?P<g>…))(?P=g)`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
-from itertools import count
 
 LONGEST = 4096
 _SPECIAL = "\\*?["
@@ -20,7 +18,18 @@ _MEMBER = re.compile(r"(\\.|[^\\])-(\\.|[^\\])|(\\.|[^\\])", re.DOTALL)
 
 def matches(pattern: str, path: str) -> bool:
     """Whether a path (relative, with `/`) or a folder above it is what the pattern names."""
-    return _compiled(pattern).match(path) is not None
+    segments, folders_only = _compiled(pattern)
+    names = path.split("/")
+    depths = {0}  # how many names the segments so far may stand for
+    for number, segment in enumerate(segments, 1):
+        if segment is None:  # `**`: any folders; at the end everything inside
+            least = min(depths) + (number == len(segments))
+            depths = set(range(least, len(names) + 1))
+        else:
+            depths = {depth + 1 for depth in depths if depth < len(names) and segment.match(names[depth])}
+        if not depths:
+            return False
+    return min(depths) < len(names) or not folders_only
 
 
 def check_pattern(pattern: str) -> None:
@@ -54,22 +63,11 @@ def _escaped(letter: str) -> str:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str) -> tuple[list[re.Pattern[str] | None], bool]:
+    """Each segment as a regex, None for `**`, and whether the pattern names folders only."""
     body, anchored, folders_only = _body(pattern)
-    names = (f"g{n}" for n in count())
-    segments = body.split("/") if anchored else ["**", *body.split("/")]
-    *heads, last = _chunks(segments)
-    regex = ""
-    for number, chunk in enumerate(heads):
-        text = "".join(_segment(segment, names) + "/" for segment in chunk)
-        regex += _first(f"(?:[^/]+/)*?{text}", names) if number else text
-    end = "/.+" if folders_only else "(?:/.*)?"
-    if last:
-        skip = "(?:[^/]+/)*?" if heads else ""
-        regex += skip + "/".join(_segment(segment, names) for segment in last) + end
-    else:  # a final `**`: everything inside
-        regex += f"[^/]+{end}"
-    return re.compile(regex + r"\Z", re.DOTALL)
+    parts = body.split("/") if anchored else ["**", *body.split("/")]
+    return [None if part == "**" else _segment(part) for part in parts], folders_only
 
 
 def _body(pattern: str) -> tuple[str, bool, bool]:
@@ -80,28 +78,15 @@ def _body(pattern: str) -> tuple[str, bool, bool]:
     return body.removeprefix("/"), "/" in body, folders_only
 
 
-def _chunks(segments: list[str]) -> list[list[str]]:
-    """The segments before, between and behind the `**`."""
-    chunks: list[list[str]] = [[]]
-    for segment in segments:
-        if segment == "**":
-            chunks.append([])
-        else:
-            chunks[-1].append(segment)
-    return chunks
-
-
-def _segment(segment: str, names: Iterator[str]) -> str:
-    first, *rest = _pieces(segment)
-    if not rest:
-        return first
-    *middle, last = rest
-    return first + "".join(_first(f"[^/]*?{piece}", names) for piece in middle) + f"[^/]*{last}"
-
-
-def _first(regex: str, names: Iterator[str]) -> str:
-    name = next(names)
-    return f"(?=(?P<{name}>{regex}))(?P={name})"
+def _segment(segment: str) -> re.Pattern[str]:
+    first, *middle = _pieces(segment)
+    regex = first
+    if middle:
+        last = middle.pop()
+        for number, piece in enumerate(middle):
+            regex += f"(?=(?P<g{number}>.*?{piece}))(?P=g{number})"
+        regex += f".*{last}"
+    return re.compile(regex + r"\Z", re.DOTALL)
 
 
 def _pieces(segment: str) -> list[str]:

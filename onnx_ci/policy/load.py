@@ -6,18 +6,16 @@ everything else, `tolerance` and `methods` above all, is replaced by the rule's 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from datetime import date
 from pathlib import Path
 
 from onnx_ci.errors import PolicyError
-from onnx_ci.policy.fields import POLICY
+from onnx_ci.policy.fields import POLICY, read_table
 from onnx_ci.policy.glob import matches
-from onnx_ci.policy.reader import EXAMPLE, HINT, LARGEST, Place, Reading, compose, decode, read_table
+from onnx_ci.policy.reader import EXAMPLE, HINT, LARGEST, Place, Reading, compose, decode
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from datetime import date
     from typing import Any
 
@@ -122,14 +120,13 @@ def group_members(group: Group, paths: Iterable[str]) -> tuple[str, ...]:
 
 def override_for(policy: Policy, path: str, sha256: str, today: date) -> Override | None:
     """The override that accepts exactly this content today; its last day still counts."""
-    accepted = [override for override in _overrides(policy, path, sha256) if override.until >= today]
-    return max(accepted, key=_until, default=None)
+    latest = _latest_override(policy, path, sha256)
+    return latest if latest and latest.until >= today else None
 
 
 def ended_override(policy: Policy, path: str, sha256: str, today: date) -> Override | None:
     """The override that accepted this content until some day before today, when none does now."""
-    found = _overrides(policy, path, sha256)
-    latest = max(found, key=_until, default=None)
+    latest = _latest_override(policy, path, sha256)
     return latest if latest and latest.until < today else None
 
 
@@ -145,10 +142,7 @@ def idle_rules(policy: Policy, paths: Collection[str]) -> list[Rule]:
     return [rule for rule in asking if not any(matches(rule.pattern, path) for path in paths)]
 
 
-def _overrides(policy: Policy, path: str, sha256: str) -> list[Override]:
-    found = (override for override in policy.overrides if override.sha256 == sha256.lower())
-    return [override for override in found if names(override, path)]
-
-
-def _until(override: Override) -> date:
-    return override.until
+def _latest_override(policy: Policy, path: str, sha256: str) -> Override | None:
+    same = (override for override in policy.overrides if override.sha256 == sha256.lower())
+    ours = (override for override in same if names(override, path))
+    return max(ours, key=lambda override: override.until, default=None)

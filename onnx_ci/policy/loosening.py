@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 
 from onnx_ci.policy.edit import exact_size
 from onnx_ci.policy.schema import (
+    AT_LEAST,
+    AT_MOST,
     Budget,
     Evaluate,
     Group,
@@ -26,8 +28,8 @@ _SETTINGS = {
     "policy_changes": ("error", "warning"),
     "new_commands": ("refuse", "run"),
 }
+_SEVERITIES = {"severity": ("error", "warning")}
 _DEMANDS = ("smallest", "to-budget", "exact-only")
-_LEAST = ("cosine", "sqnr", "top1")  # limits from below; the other ones are from above
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def loosenings(base: Rule | None, head: Rule | None, *, unmatched: str = "error"
     if head.ignore:
         return [Loosening("ignore", "false", "true")]
     return [
-        *_budget(base.budget, head.budget),
+        *_limits("budget", base.budget, head.budget, _BUDGETS),
         *_tolerance(base.tolerance, head.tolerance),
         *_evaluate(base.evaluate, head.evaluate),
         *_inputs(base.inputs, head.inputs),
@@ -66,42 +68,32 @@ def loosenings(base: Rule | None, head: Rule | None, *, unmatched: str = "error"
 
 def setting_loosenings(base: Policy, head: Policy) -> list[Loosening]:
     """The same for what a policy says of all its models."""
-    found = [
-        Loosening(key, getattr(base, key), getattr(head, key))
-        for key, order in _SETTINGS.items()
-        if order.index(getattr(head, key)) > order.index(getattr(base, key))
-    ]
+    loosened = list(_steps(base, head, _SETTINGS))
     if head.lfs.missing == "warning" != base.lfs.missing:
-        found.append(Loosening("lfs missing", base.lfs.missing, "warning"))
-    return found
+        loosened.append(Loosening("lfs missing", base.lfs.missing, "warning"))
+    return loosened
 
 
 def history_loosenings(base: History | None, head: History | None) -> list[Loosening]:
     """What a branch may add more to the history."""
     if base is None:
         return []
-    line = head.line if head else 0
-    limits = ((key, getattr(base, key), getattr(head, key, None)) for key in ("budget", "lfs"))
-    return [one for key, old, new in limits for one in _raised(f"history {key}", old, new, _size, line)]
+    return list(_limits("history", base, head, ("budget", "lfs"), head.line if head else 0))
 
 
 def group_loosenings(base: Group, head: Group | None) -> list[Loosening]:
     """What the budget of a group allows more."""
     if head is None:
         return [Loosening(f"group {base.name!r}", "a budget", NONE)]
-    name = f"group {base.name!r}, budget"
-    return [
-        Loosening(f"{name} {found.key.removeprefix('budget ')}", found.old, found.new, head.line)
-        for found in _budget(base.budget, head.budget)
-    ]
+    return list(_limits(f"group {base.name!r}, budget", base.budget, head.budget, _BUDGETS, head.line))
 
 
 def new_overrides(base: Iterable[Override], head: Sequence[Override]) -> Iterator[Loosening]:
     """Overrides for a content that had none, or had one for a shorter time."""
     until: dict[str, date] = {}
     for override in base:
-        known = until.get(override.sha256, override.until)
-        until[override.sha256] = max(known, override.until)
+        latest = until.get(override.sha256, override.until)
+        until[override.sha256] = max(latest, override.until)
     for override in head:
         old = until.get(override.sha256)
         if old is None or override.until > old:
@@ -110,19 +102,39 @@ def new_overrides(base: Iterable[Override], head: Sequence[Override]) -> Iterato
             yield Loosening(f"override for {override.path}", before, new, override.line)
 
 
-def _budget(base: Budget, head: Budget) -> Iterator[Loosening]:
-    for item in fields(base):
-        old, new = getattr(base, item.name), getattr(head, item.name)
-        yield from _raised(f"budget {item.name}", old, new, _WORDS.get(item.name, _size))
+def _limits(
+    section: str, base: object, head: object, names: Iterable[str], line: int = 0
+) -> Iterator[Loosening]:
+    """Limits that allow more, or are gone."""
+    for name in names:
+        old, new = getattr(base, name), getattr(head, name, None)
+        if _allows_more(name, old, new):
+            words = _WORDS.get(name, _number)
+            yield Loosening(
+                f"{section} {name}".strip(), words(old), NONE if new is None else words(new), line
+            )
 
 
-def _raised(
-    key: str, old: float | None, new: float | None, words: Callable[[float], str], line: int = 0
-) -> list[Loosening]:
-    """A limit from above that allows more, or is gone."""
-    if old is None or (new is not None and new <= old):
-        return []
-    return [Loosening(key, words(old), NONE if new is None else words(new), line)]
+def _allows_more(name: str, old: float | None, new: float | None) -> bool:
+    if old is None:
+        return False
+    if new is None:
+        return True
+    return new < old if name in AT_LEAST else new > old
+
+
+def _steps(base: object, head: object, orders: Mapping[str, Sequence[str]]) -> Iterator[Loosening]:
+    """Settings with a word that stands further down its list."""
+    for key, order in orders.items():
+        old, new = getattr(base, key), getattr(head, key)
+        if order.index(new) > order.index(old):
+            yield Loosening(key, old, new)
+
+
+def _fewer(key: str, old: Collection[str], new: Collection[str]) -> Iterator[Loosening]:
+    """A list that lacks something."""
+    if not set(old) <= set(new):
+        yield Loosening(key, f"[{', '.join(old)}]", f"[{', '.join(new)}]")
 
 
 def _tolerance(base: Tolerance, head: Tolerance) -> Iterator[Loosening]:
@@ -130,14 +142,7 @@ def _tolerance(base: Tolerance, head: Tolerance) -> Iterator[Loosening]:
         return
     if base.exact:
         yield Loosening("tolerance exact", "true", "false")
-    for item in fields(base):
-        old, new = getattr(base, item.name), getattr(head, item.name)
-        if item.name in _LEAST and old is not None and new is not None and new < old:
-            yield Loosening(f"tolerance {item.name}", _number(old), _number(new))
-        elif item.name in _LEAST and new is not None:
-            continue
-        elif item.name != "exact":
-            yield from _raised(f"tolerance {item.name}", old, new, _number)
+    yield from _limits("tolerance", base, head, (*AT_MOST, *AT_LEAST))
 
 
 def _evaluate(base: Evaluate | None, head: Evaluate | None) -> Iterator[Loosening]:
@@ -151,14 +156,12 @@ def _evaluate(base: Evaluate | None, head: Evaluate | None) -> Iterator[Loosenin
     for key in ("command", "metric"):
         if getattr(base, key) != getattr(head, key):
             yield Loosening(f"evaluate {key}", repr(getattr(base, key)), repr(getattr(head, key)))
-    for key in ("max_increase", "max_decrease"):
-        yield from _raised(f"evaluate {key}", getattr(base, key), getattr(head, key), _number)
+    yield from _limits("evaluate", base, head, ("max_increase", "max_decrease"))
 
 
 def _inputs(base: InputSpec, head: InputSpec) -> Iterator[Loosening]:
     """Other inputs may show less: which do, nobody knows before."""
-    if not set(base.samples) <= set(head.samples):
-        yield Loosening("inputs samples", _list(base.samples), _list(head.samples))
+    yield from _fewer("inputs samples", base.samples, head.samples)
     if head.count < base.count and not head.samples:
         yield Loosening("inputs count", str(base.count), str(head.count))
     if head.seed != base.seed and not head.samples:
@@ -173,8 +176,7 @@ def _methods(base: Rule, head: Rule) -> Iterator[Loosening]:
     """A method that is gone no longer finds savings; one that is new may be used by `fix`."""
     old = {choice.name: dict(choice.options) for choice in base.methods}
     new = {choice.name: dict(choice.options) for choice in head.methods}
-    if not old.keys() <= new.keys():
-        yield Loosening("methods", _list(old), _list(new))
+    yield from _fewer("methods", old, new)
     yield from (Loosening("method", NONE, name, permits=True) for name in new if name not in old)
     for name, options in new.items():
         if options != old.get(name, options):
@@ -182,8 +184,7 @@ def _methods(base: Rule, head: Rule) -> Iterator[Loosening]:
 
 
 def _strictness(base: Rule, head: Rule) -> Iterator[Loosening]:
-    if base.severity == "error" != head.severity:
-        yield Loosening("severity", base.severity, head.severity)
+    yield from _steps(base, head, _SEVERITIES)
     if base.load_check and not head.load_check:
         yield Loosening("load_check", "on", "off")
     if head.only_new and not base.only_new:
@@ -191,13 +192,8 @@ def _strictness(base: Rule, head: Rule) -> Iterator[Loosening]:
     # Without a word of it, a budget that is new changes how far to go, and that is no loosening.
     if head.shrink and _DEMANDS.index(head.shrink) > _DEMANDS.index(base.mode):
         yield Loosening("shrink", base.mode, head.shrink)
-    yield from _raised("minimum_gain", base.minimum_gain, head.minimum_gain, _percent)
-    if not set(base.runtimes) <= set(head.runtimes):
-        yield Loosening("runtimes", _list(base.runtimes), _list(head.runtimes))
-
-
-def _size(value: float) -> str:
-    return exact_size(int(value))
+    yield from _limits("", base, head, ["minimum_gain"])
+    yield from _fewer("runtimes", base.runtimes, head.runtimes)
 
 
 def _number(value: float) -> str:
@@ -208,8 +204,9 @@ def _percent(value: float) -> str:
     return f"{value * 100:.10g}%"
 
 
-def _list(names: Iterable[str]) -> str:
-    return f"[{', '.join(names)}]"
-
-
-_WORDS = {"params": "{:,}".format, "growth": _percent, "latency": _percent}
+_BUDGETS = [item.name for item in fields(Budget)]
+_WORDS = {
+    **dict.fromkeys(("size", "gzip", "brotli", "zstd", "budget", "lfs"), exact_size),
+    **dict.fromkeys(("growth", "latency", "minimum_gain"), _percent),
+    "params": "{:,}".format,
+}

@@ -30,6 +30,10 @@ class Budget:
         return {name: limit for name, limit in named.items() if limit is not None}
 
 
+AT_MOST = ("max_abs", "max_rel", "mean_abs")  # the limits of a tolerance from above
+AT_LEAST = ("cosine", "sqnr", "top1")  # and those from below
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
     """How far outputs may move; all that are given must hold. sqnr in dB, top1 as a fraction."""
@@ -199,7 +203,9 @@ def _rule(values: dict[str, Any], defaults: dict[str, Any]) -> Rule:
     for key in _MERGED:
         if key in defaults and key in values:
             given[key] = {**defaults[key], **values[key]}
-    made = {key: _PARTS[key](**value) if key in _PARTS else value for key, value in given.items()}
-    if "methods" in made:
-        made["methods"] = tuple(MethodChoice(name=name, options=options) for name, options in made["methods"])
-    return Rule(pattern=made.pop("path"), **made)
+    fields = {key: _PARTS[key](**value) if key in _PARTS else value for key, value in given.items()}
+    if "methods" in fields:
+        fields["methods"] = tuple(
+            MethodChoice(name=name, options=options) for name, options in fields["methods"]
+        )
+    return Rule(pattern=fields.pop("path"), **fields)

@@ -18,6 +18,8 @@ class Baseline:
         self.judged = judged
         self.base = base
         self.repository = judged.repository
+        self.tree = Tree(self.repository or judged.root, base)
+        self.sources = Sources(self.tree.repository, self.tree)
 
     @property
     def name(self) -> str:
@@ -28,17 +30,11 @@ class Baseline:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if "sources" in self.__dict__:
-            self.sources.__exit__(None, None, None)
+        self.sources.close()
 
     def all_sources(self) -> list[Sources]:
-        """Where the models of this run are, and those of the commit if they were asked for."""
-        return [self.judged, *([self.sources] if "sources" in self.__dict__ else [])]
-
-    @cached_property
-    def sources(self) -> Sources:
-        top = self.repository or self.judged.root
-        return Sources(top, Tree(top, self.base))
+        """Where the models of this run are, and those of the commit."""
+        return [self.judged, self.sources]
 
     @cached_property
     def renames(self) -> dict[str, str]:
@@ -51,20 +47,16 @@ class Baseline:
 
     def look_up(self, models: Sequence[Path]) -> None:
         """Ask git for all models at once."""
-        if self.repository is None or not self.base or self.sources.tree is None:
-            return
-        inside = (model for model in models if model.is_relative_to(self.repository))
-        names = [model.relative_to(self.repository).as_posix() for model in inside]
-        self.sources.tree.look_up([*names, *(f"{name}.dvc" for name in names)])
+        if self.repository is not None and self.base:
+            self.tree.look_up_files(models)
 
     def former_name(self, model: Path) -> Path | None:
         """Where a model was then: under its own name, under another, or nowhere."""
         if self.repository is None or not self.base or not model.is_relative_to(self.repository):
             return None
-        name = model.relative_to(self.repository).as_posix()
-        tree = self.sources.tree
-        if tree is None or any(tree.entry(each) for each in (name, f"{name}.dvc")):
+        if self.tree.has(model):
             return model
+        name = model.relative_to(self.repository).as_posix()
         former = self.renames.get(name) or self.renames.get(f"{name}.dvc", "").removesuffix(".dvc")
         return self._same_model(model, self.repository / former) if former else None
 
@@ -88,14 +80,13 @@ class Baseline:
         return len(now) == len(then) and all(map(self._is_same, now, then))
 
     def _is_same(self, now: Part, then: Part) -> bool:
-        base, tree = self.sources.tree, self.judged.tree
-        entry = base.entry(then.tracked) if base else None
-        if base is None or entry is None:
+        entry = self.tree.entry(then.tracked)
+        if entry is None:
             return False
-        if tree is not None:
-            found = tree.entry(now.tracked)
-            return found is not None and found.blob == entry.blob
-        told = then.pointer is None or then.pointer.keeper != "DVC" or then.content == then.path
+        if self.judged.tree is not None:
+            judged = self.judged.tree.entry(now.tracked)
+            return judged is not None and judged.blob == entry.blob
+        comparable = then.pointer is None or then.pointer.keeper != "DVC" or then.content == then.path
         if now.tracked == then.tracked:
-            return told and base.is_in_work_tree(then.tracked)
-        return told and base.would_be(now.tracked) == entry.blob
+            return comparable and self.tree.is_in_work_tree(then.tracked)
+        return comparable and self.tree.would_be(now.tracked) == entry.blob

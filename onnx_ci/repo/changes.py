@@ -1,10 +1,10 @@
-"""What a run is compared with: the merge base of a branch, fetched where a clone is too shallow."""
+"""What changed: the commit to compare with, the files that differ from it, and all that a branch adds."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from onnx_ci.errors import UsageError
@@ -18,6 +18,7 @@ from onnx_ci.repo.git import (
     empty_tree,
     file_names,
     has_commits,
+    remotes,
     run_git,
     split,
 )
@@ -116,11 +117,11 @@ def is_shallow(root: Path) -> bool:
 
 def _remote(root: Path, ref: str) -> tuple[str, str]:
     """The remote to ask and what to ask it for: `origin/main` is `main` of `origin`; `""`: there is none."""
-    remotes = run_git(root, "remote").split("\n")
+    names = remotes(root)
     first, _, branch = ref.partition("/")
-    if branch and first in remotes:
+    if branch and first in names:
         return first, branch
-    return ("origin" if "origin" in remotes else remotes[0]), ref
+    return (names[0] if names else ""), ref
 
 
 MODELS = (":(icase)*.onnx", ":(icase)*.onnx.dvc")
@@ -196,12 +197,12 @@ def _renames_with_new(root: Path, base: str, new: Sequence[str]) -> dict[str, st
 
 
 def _renames(output: str) -> dict[str, str]:
-    found = iter(split(output))
+    words = iter(split(output))
     renames = {}
-    for status in found:
-        name = next(found)
+    for status in words:
+        name = next(words)
         if status[0] in "RC":
-            renames[next(found)] = name
+            renames[next(words)] = name
     return renames
 
 
@@ -219,8 +220,8 @@ class Version:
         self.in_lfs = pointer is not None
 
 
-class Branch:
-    """A range of commits, and what is staged on top of it where `staged` is asked for."""
+class CommitRange:
+    """The commits of a branch, and what is staged on top of them where `staged` is asked for."""
 
     def __init__(self, repository: Path, base: str, head: str, *, staged: bool) -> None:
         self.repository = repository
@@ -230,63 +231,49 @@ class Branch:
 
     def versions(self) -> list[Version]:
         """Each content once, under the first name it had, oldest first."""
-        new = set(self._git("rev-list", "--objects", "--no-object-names", *self._range).split())
-        names = {blob: name for name, blob in self._logged() if blob in new}
-        names.update({blob: name for name, blob in self._staged() if blob not in names})
-        old = self._at_base()
-        names = {blob: name for blob, name in names.items() if blob not in old}
+        commits = f"{self.base}..{self.head}"
+        new = set(run_git(self.repository, "rev-list", "--objects", "--no-object-names", commits).split())
+        # Of a merge all sides are looked at: it may hold a content that no side has.
+        logged = self._changes("log", "--format=", "-m", "--root", commits)
+        names = {blob: name for blob, name in logged.items() if blob in new}
+        if self.staged:
+            staged = self._changes("diff", "--cached", self.head)
+            names.update({blob: name for blob, name in staged.items() if blob not in names})
+        # A branch that goes back to what the base has already adds nothing.
+        old = self._changes("diff", empty_tree(self.repository), self.base)
         objects = Objects(self.repository)
         try:
-            return [_version(name, blob, objects) for blob, name in names.items()]
+            return [_version(name, blob, objects) for blob, name in names.items() if blob not in old]
         finally:
             objects.close()
 
     def last(self) -> set[str]:
         """The contents that would be left if the branch were one commit."""
         sides = ["--cached", self.base] if self.staged else [self.base, self.head]
-        return {blob for _, blob in _changes(self._git("diff", *_RAW, *sides, "--", *_FILES))}
+        return set(self._changes("diff", *sides))
 
     def models(self) -> list[str]:
         """The models there are at the end of the branch."""
         listing = ["ls-files", "-z"] if self.staged else ["ls-tree", "-r", "-z", "--name-only", self.head]
-        return [name for name in file_names(self._git(*listing)) if name.lower().endswith(".onnx")]
+        names = file_names(run_git(self.repository, *listing))
+        return [name for name in names if name.lower().endswith(".onnx")]
 
-    @property
-    def _range(self) -> list[str]:
-        return [f"{self.base}..{self.head}"]
-
-    def _at_base(self) -> set[str]:
-        """What the base has already: a branch that goes back to it adds nothing."""
-        changes = self._git("diff", *_RAW, empty_tree(self.repository), self.base, "--", *_FILES)
-        return {blob for _, blob in _changes(changes)}
-
-    def _logged(self) -> Iterator[tuple[str, str]]:
-        # Of a merge all sides are looked at: it may hold a content that no side has.
-        log = self._git("log", "--format=", "-m", "--root", *_RAW, *self._range, "--", *_FILES)
-        return _changes(log)
-
-    def _staged(self) -> Iterator[tuple[str, str]]:
-        if not self.staged:
-            return iter(())
-        return _changes(self._git("diff", "--cached", *_RAW, self.head, "--", *_FILES))
-
-    def _git(self, *arguments: str) -> str:
-        return run_git(self.repository, *arguments)
+    def _changes(self, command: str, *arguments: str) -> dict[str, str]:
+        """The new content of each change that git tells of, and its name; deletions have none."""
+        output = run_git(self.repository, command, *_RAW, *arguments, "--", *_FILES)
+        changes = {}
+        fields = iter(split(output))
+        for words in fields:
+            name = next(fields)
+            _, mode, _, blob, status = words.split(" ")
+            if status != "D" and mode.startswith("100"):
+                changes[blob] = name
+        return changes
 
 
 def _version(name: str, blob: str, objects: Objects) -> Version:
     size = objects.size(blob)
     return Version(name, blob, size, read_pointer(objects.text(blob)) if size <= LARGEST else None)
-
-
-def _changes(output: str) -> Iterator[tuple[str, str]]:
-    """Name and new content of each change in what git prints with --raw -z; deletions have none."""
-    found = iter(split(output))
-    for words in found:
-        name = next(found)
-        blob = words.split(" ")[3]
-        if words[-1] != "D" and words.split(" ")[1].startswith("100"):
-            yield name, blob
 
 
 def called_after(data: str, models: Sequence[str]) -> bool:

@@ -7,11 +7,10 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 
 import yaml
 
@@ -19,9 +18,9 @@ from onnx_ci.errors import ModelError, PolicyError
 from onnx_ci.model.locations import DATA_ENDINGS, LARGEST, Pointer, read_pointer
 from onnx_ci.model.replace import data_of
 from onnx_ci.policy.reader import compose
-from onnx_ci.repo.git import ask_git, complaint_of, find_root, run_git, shared_folder, split
+from onnx_ci.repo.git import ask_git, complaint_of, find_root, remotes, run_git, shared_folder, split
 from onnx_ci.repo.tree import LINK, Entry, Tree
-from onnx_ci.util.files import scratch_folder
+from onnx_ci.util.files import relative_name, scratch_folder
 
 
 def stored(repository: Path, pointer: Pointer) -> Path | None:
@@ -39,26 +38,19 @@ def object_path(repository: Path, sha256: str) -> Path:
 
 def tracks(repository: Path, name: str) -> bool:
     """Whether a file would become a pointer of Git LFS when it is added."""
-    told = split(run_git(repository, "check-attr", "-z", "filter", "--", name))
-    return told[2:] == ["lfs"]
+    attribute = split(run_git(repository, "check-attr", "-z", "filter", "--", name))
+    return attribute[2:] == ["lfs"]
 
 
 def fetch(repository: Path, names: Sequence[str], *, commit: str) -> str | None:
     """Download the content of some files of a commit, and leave the work tree alone. What went wrong."""
-    remote = run_git(repository, "remote").split("\n")
-    chosen = "origin" if "origin" in remote else remote[0]
-    if not chosen:
+    names_of_remotes = remotes(repository)
+    if not names_of_remotes:
         return "there is no remote to fetch it from"
-    return complaint_of(repository, "lfs", "fetch", chosen, commit, *_only(names))
-
-
-def lfs_check_out(repository: Path, names: Sequence[str]) -> str | None:
-    """What was downloaded, to where its pointers are in the work tree. What went wrong."""
-    return complaint_of(repository, "lfs", "checkout", *map(_pattern, names))
-
-
-def _only(names: Sequence[str]) -> list[str]:
-    return ["--include", ",".join(map(_pattern, names)), "--exclude", ""]
+    patterns = ",".join(map(_pattern, names))
+    return complaint_of(
+        repository, "lfs", "fetch", names_of_remotes[0], commit, "--include", patterns, "--exclude", ""
+    )
 
 
 def _pattern(name: str) -> str:
@@ -98,8 +90,8 @@ def cached(repository: Path, pointer: Pointer) -> Path | None:
     if len(digest) != 32 or not set(digest) <= set("0123456789abcdef"):
         return None
     caches = (repository / ".dvc/cache/files/md5", repository / ".dvc/cache")
-    found = (cache / digest[:2] / digest[2:] for cache in caches)
-    return next((path for path in found if path.is_file()), None)
+    files = (cache / digest[:2] / digest[2:] for cache in caches)
+    return next((path for path in files if path.is_file()), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,12 +167,12 @@ class Sources:
     def __enter__(self) -> Sources:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._stack.close()
-        if self.tree is not None:
-            self.tree.close()
+        self.close_git()
 
     @property
     def home(self) -> Path:
@@ -219,7 +211,8 @@ class Sources:
             self.tree.close()
 
     def _find(self, model: Path) -> Source:
-        if self.tree is not None and not self._is_tracked(model, self.tree):
+        if self.tree is not None and not self.tree.has(model):
+            # What git does not have can be named all the same: then it is what the work tree holds.
             here = Sources(self.root)._find(model)
             unmerged = self._name(model) in self.tree.unmerged
             return replace(here, unmerged=unmerged, in_place=here.in_place and not unmerged)
@@ -236,12 +229,6 @@ class Sources:
         if len(parts) > 1:
             self._bring_neighbours(parts[1:])
         return Source(path=self._aside(model), root=self.scratch, parts=parts, in_place=False)
-
-    def _is_tracked(self, model: Path, tree: Tree) -> bool:
-        """What git does not have can be named all the same: then it is what the work tree holds."""
-        name = self._name(model)
-        tree.look_up([name, name + ENDING])
-        return any(tree.entry(each) is not None for each in (name, name + ENDING))
 
     def _data_names(self, model: Path, first: Part) -> list[str]:
         """The data a model names; where it can't be asked, what is called after it and is there."""
@@ -275,8 +262,7 @@ class Sources:
 
     def _name(self, path: Path) -> str:
         """A file's name in git."""
-        inside = self.repository is not None and path.is_relative_to(self.repository)
-        return path.relative_to(self.repository or path).as_posix() if inside else str(path)
+        return relative_name(path, self.repository) if self.repository else str(path)
 
     def _here(self, path: Path) -> Part:
         """A file of the work tree, the pointer in its place, or what DVC says of it."""
@@ -338,8 +324,8 @@ class Sources:
 
     def _aside(self, path: Path) -> Path:
         """Where a file is laid out, under the name it has in the repository."""
-        top = self.repository or self.root
-        return self.scratch / (path.relative_to(top) if path.is_relative_to(top) else path.name)
+        inside = path.is_relative_to(self.home)
+        return self.scratch / (path.relative_to(self.home) if inside else path.name)
 
 
 def _called_after(model: Path) -> list[str]:
@@ -359,14 +345,9 @@ def _md5(path: Path) -> str:
     """DVC's name for a content; nothing is trusted because of it."""
     digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
-        for chunk in _chunks(file.read):
+        while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def _chunks(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    while chunk := read(1 << 20):
-        yield chunk
 
 
 def _lay(content: Path | None, target: Path) -> None:
@@ -388,8 +369,7 @@ def obtain(models: Iterable[Path], sources: Sources) -> str:
     """Download the content of these models; what went wrong, in words, or nothing."""
     wanted = list(models)
     for _ in range(ROUNDS):
-        parts = [part for model in wanted for part in sources.of(model).absent]
-        names = [part.tracked for part in parts if part.pointer and part.pointer.keeper == "Git LFS"]
+        names = _names_in_lfs(part for model in wanted for part in sources.of(model).absent)
         if not names or sources.repository is None:
             return ""
         commit = (sources.tree.commit if sources.tree else "") or "HEAD"
@@ -402,11 +382,14 @@ def obtain(models: Iterable[Path], sources: Sources) -> str:
 
 def check_out(models: Iterable[Path], sources: Sources) -> str:
     """Content that is in the store of this clone, to where its pointers are: a fix works on files."""
-    whole = (source for source in map(sources.of, models) if not source.absent)
-    parts = [part for source in whole for part in source.parts if part.waits]
-    names = [part.tracked for part in parts if part.pointer and part.pointer.keeper == "Git LFS"]
+    present = (source for source in map(sources.of, models) if not source.absent)
+    names = _names_in_lfs(part for source in present for part in source.parts if part.waits)
     if not names or sources.repository is None:
         return ""
-    complaint = lfs_check_out(sources.repository, names)
+    complaint = complaint_of(sources.repository, "lfs", "checkout", *map(_pattern, names))
     sources.forget()
     return f"Git LFS could not check out {len(names)} files: {complaint}" if complaint else ""
+
+
+def _names_in_lfs(parts: Iterable[Part]) -> list[str]:
+    return [part.tracked for part in parts if part.pointer and part.pointer.keeper == "Git LFS"]

@@ -16,7 +16,6 @@ from onnx_ci.errors import EnvironmentFault
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
-    import subprocess
     from typing import IO
 
 
@@ -42,14 +41,14 @@ def repository_of(folder: Path, outer: Path | None) -> Path | None:
 
     Git runs what the configuration of a repository names, so one that only came with the files around
     a model is not entered."""
-    found = find_root(folder)
-    if found is None or outer is None or found == outer or not found.is_relative_to(outer):
+    inner = find_root(folder)
+    if inner is None or outer is None or inner == outer or not inner.is_relative_to(outer):
         return outer
-    marker = found / ".git"
+    marker = inner / ".git"
     named = marker.read_text(errors="replace") if marker.is_file() else ""
-    leads = found / named.removeprefix("gitdir:").strip()
+    leads = inner / named.removeprefix("gitdir:").strip()
     is_ours = bool(named) and leads.resolve().is_relative_to(shared_folder(outer).resolve() / "modules")
-    return found if is_ours else outer
+    return inner if is_ours else outer
 
 
 def run_git(root: Path, *arguments: str, also: Mapping[str, str] | None = None) -> str:
@@ -202,11 +201,16 @@ def commit_of(root: Path, ref: str) -> str | None:
     """The commit a revision stands for, or None where git does not know it."""
     if ref.startswith("-"):
         return None
-    found = git_or_none(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    if not found:
+    commit = git_or_none(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    if not commit:
         run_git(root, "rev-parse", "--git-dir")  # is it the revision, or does git refuse altogether?
         return None
-    return found.strip()
+    return commit.strip()
+
+
+def remotes(root: Path) -> list[str]:
+    """All remotes, `origin` first."""
+    return sorted(run_git(root, "remote").splitlines(), key=lambda name: name != "origin")
 
 
 def empty_tree(root: Path) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
+from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.model.load import open_model, opened_files, read_skeleton
 from onnx_ci.model.locations import LARGEST, is_inside, read_pointer
 from onnx_ci.model.measure import by_name, files_of
@@ -18,12 +18,12 @@ from onnx_ci.model.model import display_path
 from onnx_ci.model.receipt import Receipt, model_digest, read_receipt
 from onnx_ci.model.replace import data_of, put_files, writable_target
 from onnx_ci.model.store import combined_sha256, file_sha256
-from onnx_ci.repo import content as lfs
-from onnx_ci.repo.content import object_path
+from onnx_ci.repo.changes import is_shallow
+from onnx_ci.repo.content import cached, object_path, read_dvc, tracks
 from onnx_ci.repo.git import git_into, git_or_none, run_git
 from onnx_ci.results import OriginalState
-from onnx_ci.util.files import originals_home, scratch_folder, whole
-from onnx_ci.util.sizes import parse_size
+from onnx_ci.util.files import atomic_write, originals_home, scratch_folder
+from onnx_ci.util.sizes import size_setting
 from onnx_ci.util.text import shell_path, shell_word
 
 REFS = "refs/onnx-ci/originals"
@@ -32,7 +32,7 @@ MOST = "10 GB"  # of the folder; what was kept last stays whatever its size
 Place = tuple[str, str]  # what kind of place, and what a file is called there
 
 
-def keep(repository: Path | None, files: Mapping[Path, str], sha256: str) -> Place:
+def _keep(repository: Path | None, files: Mapping[Path, str], sha256: str) -> Place:
     """See to it that the files, each with its sha256, can be had again. An OSError where they can't."""
     if repository is not None:
         try:
@@ -49,8 +49,8 @@ def _in_git(repository: Path, files: Mapping[Path, str], sha256: str) -> Place:
         ref = f"{REFS}/{sha256}"
         _hold(repository, ref, {digest: _hashed(repository, file, "-w") for file, digest in loose.items()})
         return "objects", ref
-    told = [place for place in places.values() if place is not None]
-    return next((place for place in told if place[0] != "history"), told[0])
+    kept = [place for place in places.values() if place is not None]
+    return next((place for place in kept if place[0] != "history"), kept[0])
 
 
 def _kept_already(repository: Path, file: Path, sha256: str) -> Place | None:
@@ -62,22 +62,18 @@ def _kept_already(repository: Path, file: Path, sha256: str) -> Place | None:
     if blob and blob == _hashed(repository, file):
         return "history", f"HEAD:{name}"
     pointer = read_pointer(_small(repository, blob)) if blob else None
-    if (pointer is not None and pointer.digest == sha256) or lfs.tracks(repository, name):
+    if (pointer is not None and pointer.digest == sha256) or tracks(repository, name):
         return "lfs", _in_lfs(repository, file, sha256)
-    cached = dvc_content(repository, _small(repository, _blob_of(repository, f"HEAD:{name}.dvc")), file.name)
-    if cached is not None and file_sha256(cached) == sha256:
-        return "dvc", cached.relative_to(repository).as_posix()
+    by_dvc = dvc_content(repository, _small(repository, _blob_of(repository, f"HEAD:{name}.dvc")), file.name)
+    if by_dvc is not None and file_sha256(by_dvc) == sha256:
+        return "dvc", by_dvc.relative_to(repository).as_posix()
     return None
 
 
 def dvc_content(repository: Path, text: str, name: str) -> Path | None:
     """What DVC has in its cache for a file, by the text of a `.dvc` file."""
-    if not text:
-        return None
-    from onnx_ci.repo import content as dvc
-
-    pointer = dvc.read_dvc(text, name)
-    return dvc.cached(repository, pointer) if pointer else None
+    pointer = read_dvc(text, name) if text else None
+    return cached(repository, pointer) if pointer else None
 
 
 def _blob_of(repository: Path, revision: str) -> str:
@@ -107,7 +103,7 @@ def _hold(repository: Path, ref: str, blobs: Mapping[str, str]) -> None:
 
 def _in_lfs(repository: Path, file: Path, sha256: str) -> str:
     """Into the store of Git LFS, where `git lfs` itself would put it."""
-    path = lfs.object_path(repository, sha256)
+    path = object_path(repository, sha256)
     if not path.is_file() or file_sha256(path) != sha256:
         path.parent.mkdir(parents=True, exist_ok=True)
         _copy(file, path)
@@ -115,7 +111,7 @@ def _in_lfs(repository: Path, file: Path, sha256: str) -> str:
 
 
 def _copy(file: Path, path: Path) -> None:
-    with whole(path) as temporary:
+    with atomic_write(path) as temporary:
         shutil.copyfile(file, temporary)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
@@ -134,37 +130,39 @@ def _in_folder(files: Mapping[Path, str], sha256: str) -> Path:
 
 def _trim(newest: Path) -> None:
     total = 0
+    limit = size_setting("ONNX_CI_ORIGINALS_SIZE", MOST, example="20 GB")
     others = [path for path in newest.parent.iterdir() if path.is_dir() and path != newest]
     for path in [newest, *sorted(others, key=lambda path: -path.stat().st_mtime)]:
         total += sum(file.stat().st_size for file in path.iterdir())
-        if total > _limit() and path != newest:
+        if total > limit and path != newest:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _limit() -> int:
-    text = os.environ.get("ONNX_CI_ORIGINALS_SIZE") or MOST
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        hint = "for example: ONNX_CI_ORIGINALS_SIZE='20 GB'"
-        raise UsageError(f"ONNX_CI_ORIGINALS_SIZE: {error}", hint=hint) from None
-
-
-def kept_content(repository: Path | None, whole_sha256: str, sha256: str, target: Path) -> Place | None:
+def kept_content(repository: Path | None, model_sha256: str, sha256: str, target: Path) -> Content | None:
     """Write one file of an original that was kept to `target`, if it is there as it was."""
     if repository is not None:
-        blob = _blob_of(repository, f"{REFS}/{whole_sha256}:{sha256}")
-        if blob and git_into(target, repository, "cat-file", "blob", blob) and file_sha256(target) == sha256:
-            return "objects", f"{REFS}/{whole_sha256}"
+        ref = f"{REFS}/{model_sha256}"
+        blob = _blob_of(repository, f"{ref}:{sha256}")
+        if blob and _is_in_git(repository, blob, sha256, target):
+            return Content("objects", ref, f"git cat-file blob {ref}:{sha256}")
     try:
-        file = originals_home() / whole_sha256 / sha256
-        if file.is_file():
-            shutil.copyfile(file, target)
-            if file_sha256(target) == sha256:
-                return "folder", str(file.parent)
+        file = originals_home() / model_sha256 / sha256
+        if _is_in_file(file, sha256, target):
+            return Content("folder", str(file.parent), f"cat {shell_path(file)}")
     except (OSError, RuntimeError):  # no home folder, or it can't be read
         pass
     return None
+
+
+def _is_in_git(repository: Path, blob: str, sha256: str, target: Path) -> bool:
+    return git_into(target, repository, "cat-file", "blob", blob) and file_sha256(target) == sha256
+
+
+def _is_in_file(file: Path, sha256: str, target: Path) -> bool:
+    if not file.is_file():
+        return False
+    shutil.copyfile(file, target)
+    return file_sha256(target) == sha256
 
 
 MOST_BLOBS = 64  # that are read to see whether they are it
@@ -172,13 +170,13 @@ MOST_BYTES = 8 << 30  # of them together, the first excepted
 _CHANGE = re.compile(r"(?:^|\0):\d{6} \d{6} ([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ")
 
 
+@dataclass(frozen=True)
 class Content:
     """Where a content was found, and the command that prints it."""
 
-    def __init__(self, place: str, where: str, command: str) -> None:
-        self.place = place  # "history" | "objects" | "lfs" | "dvc" | "folder"
-        self.where = where
-        self.command = command
+    place: str  # "history" | "objects" | "lfs" | "dvc" | "folder"
+    where: str
+    command: str
 
 
 def find_content(
@@ -190,15 +188,13 @@ def find_content(
     what it can have at most. Nothing is downloaded, and nothing counts but the digest of what was written.
     """
     for place, file in _files(repository, name, sha256):
-        if file.is_file() and file.stat().st_size <= size:
-            shutil.copyfile(file, target)
-            if file_sha256(target) == sha256:
-                shown = os.path.relpath(file)
-                return Content(place, shown, f"cat {shell_word(shown)}")
+        if file.is_file() and file.stat().st_size <= size and _is_in_file(file, sha256, target):
+            shown = os.path.relpath(file)
+            return Content(place, shown, f"cat {shell_word(shown)}")
     versions = _versions(repository, name)
     blobs = _blobs(repository, versions, target, size, exact)
     for blob in islice(_within_reason(blobs), MOST_BLOBS):
-        if git_into(target, repository, "cat-file", "blob", blob) and file_sha256(target) == sha256:
+        if _is_in_git(repository, blob, sha256, target):
             place = "history" if blob in versions else "objects"
             return Content(place, f"blob {blob[:12]}", f"git cat-file blob {blob}")
     target.unlink(missing_ok=True)
@@ -211,9 +207,9 @@ def _files(repository: Path, name: str, sha256: str) -> Iterator[tuple[str, Path
     by_dvc = _versions(repository, f"{name}.dvc") if (repository / ".dvc").is_dir() else []
     for blob in by_dvc[:MOST_BLOBS]:
         text = git_or_none(repository, "cat-file", "blob", blob) or ""
-        found = dvc_content(repository, text, PurePosixPath(name).name)
-        if found is not None:
-            yield "dvc", found
+        file = dvc_content(repository, text, PurePosixPath(name).name)
+        if file is not None:
+            yield "dvc", file
 
 
 def _within_reason(blobs: Iterator[tuple[str, int]]) -> Iterator[str]:
@@ -230,12 +226,12 @@ def _blobs(
     """Versions of the file first, the newest before older ones. Where the size is known, whatever else is
     as large: it may have had another name, or been staged and never committed."""
     ages = {blob: age for age, blob in enumerate(versions)}
-    found = [
+    blobs = [
         (blob, length)
         for blob, length in _objects(repository, scratch)
         if (length == size if exact else length <= size and blob in ages)
     ]
-    yield from sorted(found, key=lambda item: (ages.get(item[0], len(ages)), item[0]))
+    yield from sorted(blobs, key=lambda item: (ages.get(item[0], len(ages)), item[0]))
 
 
 def _versions(repository: Path, name: str) -> list[str]:
@@ -279,7 +275,7 @@ def keep_original(repository: Path | None, files: Sequence[Path]) -> OriginalSta
     digests = {name: file_sha256(file) for name, file in by_name(files).items()}
     sha256 = combined_sha256(digests)
     try:
-        place, where = keep(repository, dict(zip(files, digests.values(), strict=True)), sha256)
+        place, where = _keep(repository, dict(zip(files, digests.values(), strict=True)), sha256)
     except (OSError, RuntimeError, EnvironmentFault) as error:
         raise ModelError(
             f"{display_path(files[0])}: was not replaced, since its original could not be kept: {error}",
@@ -315,22 +311,17 @@ class _Search:
 
     def _content(self, name: str, sha256: str, target: Path, *, exact: bool) -> Content | None:
         kept = kept_content(self.repository, self.sha256, sha256, target)
-        if kept is not None:
-            place, where = kept
-            if place == "folder":
-                return Content(place, where, f"cat {shell_path(Path(where) / sha256)}")
-            return Content(place, where, f"git cat-file blob {where}:{sha256}")
-        if self.repository is None:
-            return None
+        if kept is not None or self.repository is None:
+            return kept
         beside = self.place.parent / name
         inside = beside.is_relative_to(self.repository)
-        known = beside.relative_to(self.repository).as_posix() if inside else name
-        return find_content(self.repository, known, sha256, target, size=self.left, exact=exact)
+        name_in_git = beside.relative_to(self.repository).as_posix() if inside else name
+        return find_content(self.repository, name_in_git, sha256, target, size=self.left, exact=exact)
 
     @property
     def state(self) -> OriginalState:
         """The place of the whole: that of the file which is kept least well."""
-        last = next((one for one in self.found if one.place != "history"), self.found[0])
+        last = next((content for content in self.found if content.place != "history"), self.found[0])
         return OriginalState(sha256=self.sha256, place=last.place, where=last.where)
 
 
@@ -360,16 +351,15 @@ def _get_data(search: _Search, path: Path, digests: Mapping[str, str]) -> bool:
         names: Sequence[str] = data_of(path)
     except ModelError:
         return False
-    known = {name: digests.get(name) or digests.get(PurePosixPath(name).name, "") for name in names}
+    sha256_of = {name: digests.get(name) or digests.get(PurePosixPath(name).name, "") for name in names}
     return all(
-        search.get(name, digest, path.parent / name, exact=position == len(known))
-        for position, (name, digest) in enumerate(known.items(), 1)
+        search.get(name, digest, path.parent / name, exact=position == len(sha256_of))
+        for position, (name, digest) in enumerate(sha256_of.items(), 1)
     )
 
 
 def _not_found(repository: Path) -> str:
-    shallow = run_git(repository, "rev-parse", "--is-shallow-repository") == "true\n"
-    more = "; this clone is shallow: git fetch --unshallow brings the rest" if shallow else ""
+    more = "; this clone is shallow: git fetch --unshallow brings the rest" if is_shallow(repository) else ""
     return (
         "was not found in git history, among git's other objects, in the local store of Git LFS,"
         f" in DVC's cache or in the folder of originals{more}"
@@ -394,18 +384,18 @@ def restore_original(source: Path, target: Path, repository: Path | None) -> tup
             )
         data = opened_files(model) if in_place else []
     with scratch_folder() as scratch:
-        found = find_original(receipt, source.resolve(), repository, scratch)
-        if isinstance(found, str):
+        original = find_original(receipt, source.resolve(), repository, scratch)
+        if isinstance(original, str):
             raise ModelError(
                 f"{name}: its original (sha256 {receipt.source_sha256},"
-                f" {receipt.source_size:,} bytes) {found}",
+                f" {receipt.source_size:,} bytes) {original}",
                 hint="bring it here (git fetch, git lfs fetch --all), or set ONNX_CI_ORIGINALS to where it"
                 " was kept",
             )
-        files = by_name(files_of(found.path, read_skeleton(found.path)))
+        files = by_name(files_of(original.path, read_skeleton(original.path)))
         final = writable_target(target, _root(target, repository))
         put_files(files, final, also_ours=data)
-        return found.state, sum(file.stat().st_size for file in files.values())
+        return original.state, sum(file.stat().st_size for file in files.values())
 
 
 def _root(target: Path, repository: Path | None) -> Path:

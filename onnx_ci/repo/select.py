@@ -65,20 +65,10 @@ class Scene:
     def look_up(self, paths: Iterable[Path]) -> None:
         """Ask git for many files at once."""
         if self.tree is not None:
-            self.tree.look_up(name for path in paths for name in self._tracked(path))
-
-    def _tracked(self, path: Path) -> list[str]:
-        """What git may call a file, or what stands for it."""
-        if self.tree is None or not path.is_relative_to(self.tree.repository):
-            return []
-        name = path.relative_to(self.tree.repository).as_posix()
-        return [name, f"{name}.dvc"]
-
-    def is_tracked(self, path: Path) -> bool:
-        return self.tree is not None and any(map(self.tree.entry, self._tracked(path)))
+            self.tree.look_up_files(paths)
 
     def exists(self, path: Path) -> bool:
-        if self.is_tracked(path):
+        if self.tree is not None and self.tree.has(path):
             return True
         return path.exists() or path.is_symlink() or path.with_name(f"{path.name}.dvc").exists()
 
@@ -114,19 +104,22 @@ def _named(wanted: Wanted, scene: Scene) -> Selection:
     """What is named is checked, or the call does not make sense. A hook names whatever is staged."""
     base = _base(scene)
     scene.look_up(_absolute(text, scene) for text in wanted.paths)
-    named = {text: _expand(_absolute(text, scene), text, scene) for text in wanted.paths}
-    found = {text: _models(paths, scene) for text, paths in named.items()}
-    ruled = {text: _ruled(paths, scene) for text, paths in named.items()}
-    empty = [text for text in named if not found[text] and ruled[text] is None]
+    note = ""
+    models: set[Path] = set()
+    empty = []
+    for text in dict.fromkeys(wanted.paths):
+        paths = _expand(_absolute(text, scene), text, scene)
+        named, ruled = _models(paths, scene), _ruled(paths, scene)
+        models.update(named, ruled or ())
+        if ruled is not None:
+            note = "the policy itself is named, so every model below it is checked"
+        elif not named:
+            empty.append(text)
     if empty and not wanted.hook:
         raise UsageError(
             f"no model, nor the data of one: {', '.join(empty)}",
             hint="name models, their data or folders that have models; or run: onnx-ci check --all",
         )
-    note = ""
-    if any(models is not None for models in ruled.values()):
-        note = "the policy itself is named, so every model below it is checked"
-    models = {model for text in named for model in (*found[text], *(ruled[text] or ()))}
     return Selection(models=sorted(models), base=base, note=note, named=not wanted.hook)
 
 
@@ -145,8 +138,8 @@ def _is_passed_over(path: Path, text: str, scene: Scene) -> bool:
     but not in the pushed commit."""
     if not path.is_relative_to(scene.root) or not (text.startswith("-") or scene.exists(path)):
         return True
-    pushed = scene.tree is not None and scene.tree.commit
-    return bool(pushed) and path.is_file() and not scene.is_tracked(path)
+    pushed = scene.tree if scene.tree and scene.tree.commit else None
+    return pushed is not None and path.is_file() and not pushed.has(path)
 
 
 def _ruled(paths: Iterable[Path], scene: Scene) -> list[Path] | None:
@@ -157,7 +150,7 @@ def _ruled(paths: Iterable[Path], scene: Scene) -> list[Path] | None:
     return sorted({model for path in policies for model in scene.models(path.parent)})
 
 
-def _whole(scene: Scene, base: str, note: str = "") -> Selection:
+def _select_all(scene: Scene, base: str, note: str = "") -> Selection:
     models = scene.models(scene.root)
     return Selection(models=models, base=base, note=note or ("" if models else "there is no model here"))
 
@@ -175,11 +168,11 @@ def _everything(scene: Scene) -> Selection:
     """All models; in a pull request they are compared with its base, if that can be found."""
     ref = changes.pull_request_base() if scene.repository else None
     if not ref or scene.repository is None:
-        return _whole(scene, _base(scene))
+        return _select_all(scene, _base(scene))
     try:
-        return _whole(scene, changes.merge_base(scene.repository, ref))
+        return _select_all(scene, changes.merge_base(scene.repository, ref))
     except UsageError as error:
-        return _whole(scene, "", f"growth was not judged: {error.message}; {error.hint}")
+        return _select_all(scene, "", f"growth was not judged: {error.message}; {error.hint}")
 
 
 def _tree_base(tree: Tree, ref: str | None) -> str:
@@ -192,13 +185,13 @@ def _tree_base(tree: Tree, ref: str | None) -> str:
 def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
     base, names, since = _changed_names(wanted, scene, repository)
     if names is None:
-        return _whole(scene, "")
+        return _select_all(scene, "")
     changed = [repository / name for name in names]
     inside = [path for path in changed if path.is_relative_to(scene.root)]
     ruled = _ruled(inside, scene)
-    found = _models(inside, scene)
-    scene.look_up(found)
-    models = {path for path in found if scene.exists(path)}.union(ruled or ())
+    affected = _models(inside, scene)
+    scene.look_up(affected)
+    models = {path for path in affected if scene.exists(path)}.union(ruled or ())
     note = "" if models else f"no model changed since {since}; --all checks every model"
     if ruled is not None:
         note = f"the policy itself changed since {since}, so every model below it is checked"
@@ -225,8 +218,8 @@ def models_below(folder: Path, tree: Tree | None, repository: Path | None) -> li
     """Every model of a tree in git below a folder; of the work tree where there is none."""
     if tree is None or repository_of(folder, repository) != tree.repository:
         return all_models(folder, repository)
-    found = (model_named(tree.repository / name) for name in tree.models())
-    return sorted({path for path in found if path.is_relative_to(folder)})
+    models = (model_named(tree.repository / name) for name in tree.models())
+    return sorted({path for path in models if path.is_relative_to(folder)})
 
 
 def all_models(folder: Path, repository: Path | None) -> list[Path]:
@@ -236,8 +229,8 @@ def all_models(folder: Path, repository: Path | None) -> list[Path]:
     if inner is None or inner != find_root(folder):
         return sorted({model_named(path) for path in _walk(folder)})
     names = changes.known_files(inner, changes.MODELS)
-    found = ((inner / name, model_named(inner / name)) for name in names)
-    return sorted({model for file, model in found if model.is_relative_to(folder) and file.exists()})
+    files = ((inner / name, model_named(inner / name)) for name in names)
+    return sorted({model for file, model in files if model.is_relative_to(folder) and file.exists()})
 
 
 def model_named(path: Path) -> Path:
@@ -257,8 +250,8 @@ def _absolute(text: str, scene: Scene) -> Path:
     path = Path(os.path.normpath(scene.here / text))
     if path.is_relative_to(scene.root):
         return path
-    led = Path(os.path.realpath(path.parent)) / path.name
-    return led if led.is_relative_to(scene.root) else path
+    resolved = Path(os.path.realpath(path.parent)) / path.name
+    return resolved if resolved.is_relative_to(scene.root) else path
 
 
 def _expand(path: Path, text: str, scene: Scene) -> Sequence[Path]:

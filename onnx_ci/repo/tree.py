@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from onnx_ci.model.locations import LARGEST, read_pointer
@@ -36,7 +37,6 @@ class Tree:
         self._same: dict[str, bool] = {}
         self._converting: set[str] = set()
         self._raw: dict[str, bool] = {}
-        self._models: list[str] | None = None
 
     def look_up(self, names: Iterable[str]) -> None:
         """Ask for many names at once: git is started once for all."""
@@ -45,18 +45,18 @@ class Tree:
             return
         listing = ["ls-tree", "-z", self.commit] if self.commit else ["ls-files", "--stage", "-z"]
         lines = ask_in_parts(self.repository, *listing, names=new)
-        found = dict(_entry(line) for line in lines if not _is_conflict(line))
-        self._entries.update({name: found.get(name) for name in new})
+        entries = dict(_entry(line) for line in lines if not _is_conflict(line))
+        self._entries.update({name: entries.get(name) for name in new})
         self.unmerged.update(_entry(line)[0] for line in lines if _is_conflict(line))
         sides = [self.commit] if self.commit else []
         compare = ["diff", "--name-only", "-z", "--no-renames", *sides]
         other = set(ask_in_parts(self.repository, *compare, names=new))
-        there = {name for name in found if os.path.lexists(self.repository / name)}  # sparse checkouts
+        there = {name for name in entries if os.path.lexists(self.repository / name)}  # sparse checkouts
         clean = [name for name in new if name in there and name not in other]
         unseen = self._unseen(clean)
         self._same.update(dict.fromkeys(new, False))
         self._same.update(
-            {name: name not in unseen or self.would_be(name) == found[name].blob for name in clean}
+            {name: name not in unseen or self.would_be(name) == entries[name].blob for name in clean}
         )
         self._converting |= self._with_a_filter(clean)
 
@@ -67,8 +67,23 @@ class Tree:
 
     def _with_a_filter(self, names: Sequence[str]) -> set[str]:
         words = ask_in_parts(self.repository, "check-attr", "-z", *_CONVERTING, names=names)
-        told = zip(words[::3], words[2::3], strict=True)
-        return {name for name, value in told if value not in _HARMLESS}
+        filters = zip(words[::3], words[2::3], strict=True)
+        return {name for name, value in filters if value not in _HARMLESS}
+
+    def names_of(self, path: Path) -> list[str]:
+        """What git may call a file: its own name, or that of what stands for it in DVC; none from outside."""
+        if not path.is_relative_to(self.repository):
+            return []
+        name = path.relative_to(self.repository).as_posix()
+        return [name, f"{name}.dvc"]
+
+    def look_up_files(self, paths: Iterable[Path]) -> None:
+        self.look_up(name for path in paths for name in self.names_of(path))
+
+    def has(self, path: Path) -> bool:
+        """Whether a file, or what stands for it, is in this tree."""
+        self.look_up_files([path])
+        return any(map(self.entry, self.names_of(path)))
 
     def entry(self, name: str) -> Entry | None:
         self.look_up([name])
@@ -97,11 +112,10 @@ class Tree:
 
     def models(self) -> list[str]:
         """Every model, and every file that stands for one in DVC."""
-        if self._models is None:
-            self._models = self._listed()
         return self._models
 
-    def _listed(self) -> list[str]:
+    @cached_property
+    def _models(self) -> list[str]:
         if not self.commit:
             return file_names(run_git(self.repository, "ls-files", "-z", "--", *MODELS))
         names = file_names(run_git(self.repository, "ls-tree", "-r", "-z", "--name-only", self.commit))

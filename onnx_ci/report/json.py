@@ -72,6 +72,8 @@ def _verification(verification: Verification) -> dict[str, Any]:
     del document["needed"]
     for delta in (*document["outputs"], *document["noise"]):
         del delta["breaches"]
+    for delta in document["outputs"]:
+        del delta["source"]
     for one in document["noise"]:
         del one["sensitive"], one["kind"]
     if verification.coverage is None:

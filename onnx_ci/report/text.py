@@ -10,7 +10,6 @@ from onnx_ci.results import (
     Finding,
     Latency,
     Measure,
-    Noise,
     Outcome,
     OutputDelta,
     RunReport,
@@ -196,7 +195,7 @@ def noise_words(verification: Verification) -> Iterator[str]:
         yield f"noise: and {len(moved) - _SHOWN} outputs more"
 
 
-def _words(one: Noise) -> str:
+def _words(one: OutputDelta) -> str:
     far = one_line(one.problem) or f"max_abs {one.max_abs:.3g}, {one.sqnr:.0f} dB"
     return f"output {one_line(one.name)} of the original differs from itself {_SOURCES[one.source]}: {far}"
 

@@ -27,10 +27,10 @@ def keep_traceback(error: Exception) -> tuple[str, str]:
 
 
 def _versions() -> str:
-    found = [f"Python {platform.python_version()}", platform.system()]
+    versions = [f"Python {platform.python_version()}", platform.system()]
     for name in ("onnx-ci", "onnx", "onnxruntime", "numpy"):
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            found.append(f"{name} not installed")
-    return ", ".join(found)
+            versions.append(f"{name} not installed")
+    return ", ".join(versions)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writes, scratch folders that go with their process, and the user's own folders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
@@ -21,14 +20,19 @@ def cache_home() -> Path:
     """`ONNX_CI_CACHE`, or the user's own cache folder."""
     if given := os.environ.get("ONNX_CI_CACHE"):
         return Path(given).absolute()
-    general = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (general if general.is_absolute() else Path.home() / ".cache") / "onnx-ci"
+    return _own_folder("XDG_CACHE_HOME", ".cache")
 
 
 def state_home() -> Path:
     """The user's own folder for what is not to be lost with a cache."""
-    general = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (general if general.is_absolute() else Path.home() / ".local" / "state") / "onnx-ci"
+    return _own_folder("XDG_STATE_HOME", ".local/state")
+
+
+def _own_folder(variable: str, usual: str) -> Path:
+    parent = Path(os.environ.get(variable, ""))
+    if not parent.is_absolute():
+        parent = Path.home() / usual
+    return parent / "onnx-ci"
 
 
 def originals_home() -> Path:
@@ -74,12 +78,12 @@ class _Run:
 
     def home(self) -> Path:
         with _one_at_a_time:
-            made = self.folder
-            if made is None or made.process != os.getpid() or not made.path.is_dir():
+            folder = self.folder
+            if folder is None or folder.process != os.getpid() or not folder.path.is_dir():
                 parent = Path(tempfile.gettempdir())
                 sweep_folders(parent, _RUN)
-                made = self.folder = HeldFolder(parent, _RUN)
-            return made.path
+                folder = self.folder = HeldFolder(parent, _RUN)
+            return folder.path
 
     def leave(self) -> None:
         if self.folder is not None and self.folder.process == os.getpid():
@@ -120,6 +124,11 @@ def scratch_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def relative_name(path: Path, folder: Path) -> str:
+    """A path below a folder as it is named from there, with `/`; any other as it is."""
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+
+
 def temporary_name(final: Path) -> Path:
     """What a file is called until it is whole."""
     return final.with_name(f".{final.name}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}")
@@ -147,8 +156,8 @@ def sweep_folders(parent: Path, prefix: str) -> None:
 def sweep_files(folder: Path, is_needed: Callable[[Path], bool], *, of: str = "") -> None:
     """Remove files that dead runs of ours left on their way to their names, or only to the name `of`."""
     for name in _names_in(folder):
-        found = _TEMPORARY.fullmatch(name)
-        if found and of in ("", found[1]):
+        temporary = _TEMPORARY.fullmatch(name)
+        if temporary and of in ("", temporary[1]):
             remove_dead(folder / name, is_needed)
 
 
@@ -205,19 +214,19 @@ def _is_at(path: Path, handle: int) -> bool:
         return False
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
+@contextlib.contextmanager
+def atomic_write(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     """A path to write to; what is there takes the given name when all went well, and is gone if not."""
-    temporary, held = temporary_name(path), ExitStack()
+    temporary, lock = temporary_name(path), contextlib.ExitStack()
     try:
         sweep_files(path.parent, lambda _: False, of=path.name)
-        held.callback(os.close, create(temporary))
+        lock.callback(os.close, create(temporary, mode))
         if not LOCKS:
-            held.close()
+            lock.close()
         yield temporary
         temporary.replace(path)
     except OSError as error:
         raise EnvironmentFault(f"{path} could not be written: {error.strerror}") from None
     finally:
         temporary.unlink(missing_ok=True)
-        held.close()
+        lock.close()

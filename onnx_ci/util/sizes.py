@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+
+from onnx_ci.errors import UsageError
+from onnx_ci.util.text import nearest
 
 SIZE_UNITS = {
     "B": 1,
@@ -25,6 +29,14 @@ _LARGEST = 2**63 - 1
 def parse_size(value: str | int | float) -> int:
     """Bytes of "25 MB", "1.5 MiB", "1_000" or a plain number; upper and lower case mean the same."""
     return _quantity(value, SIZE_UNITS, kind="a size", example="25 MB")
+
+
+def size_setting(variable: str, usual: str, *, example: str) -> int:
+    """The size that an environment variable gives, or the usual one."""
+    try:
+        return parse_size(os.environ.get(variable) or usual)
+    except ValueError as error:
+        raise UsageError(f"{variable}: {error}", hint=f"for example: {variable}='{example}'") from None
 
 
 def parse_count(value: str | int | float) -> int:
@@ -95,11 +107,9 @@ def _refusal(text: str, reason: str, example: str) -> ValueError:
 
 
 def _unknown_unit(unit: str, units: dict[str, int]) -> str:
-    from difflib import get_close_matches
-
     by_lower = {name.lower(): name for name in units}
-    close = get_close_matches(unit.lower(), by_lower, n=1, cutoff=0.5)
     # "megabytes" and "million" are far from "MB" and "M" by letters, but begin alike.
-    close = close or [name for name in by_lower if name[0] == unit[0].lower()]
-    meant = f"did you mean {by_lower[close[0]]!r}?" if close else f"known are {', '.join(units)}"
+    alike = (name for name in by_lower if name[0] == unit[0].lower())
+    close = nearest(unit, by_lower) or next(alike, "")
+    meant = f"did you mean {by_lower[close]!r}?" if close else f"known are {', '.join(units)}"
     return f"unknown unit {unit!r}, {meant}"

@@ -1,10 +1,10 @@
-"""Messages of others made fit for a report."""
+"""Text for people: messages of others made fit for a report, shell quoting, did-you-mean, colours."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
@@ -54,6 +54,13 @@ def _shell_escape(character: str) -> str:
     if character.isprintable():
         return character
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+
+
+def first_of(items: Sequence[str], most: int, *, separator: str = ", ", last: str = " and ") -> str:
+    """The first few of many, and how many more there are."""
+    text = separator.join(items[:most])
+    more = len(items) - most
+    return f"{text}{last}{more} more" if more > 0 else text
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

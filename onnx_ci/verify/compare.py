@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnx_ci.policy.schema import Tolerance
+from onnx_ci.policy.schema import AT_LEAST, AT_MOST, Tolerance
 from onnx_ci.results import Breach, OutputDelta, OutputKind
 from onnx_ci.sandbox.exchange import Array, is_complex, is_float, is_integer, is_text, type_name
 from onnx_ci.verify.metrics import (
@@ -28,8 +28,6 @@ from onnx_ci.verify.metrics import (
 
 Outputs = Sequence[Mapping[str, Array]]
 Pair = tuple[Array | None, Array | None]  # one output of two models; None where one lacks it
-_AT_MOST = ("max_abs", "max_rel", "mean_abs")
-_AT_LEAST = ("cosine", "sqnr", "top1")
 _SMALL = 4  # a larger difference of integers is hardly rounding: they are indices, or wrong
 _ENDS = 1e-6  # as near to 0, 1 or -1 as float32 can tell in a sum
 _ROUNDING = 1e-6  # by so much a length may change where a cosine of 1 is asked for
@@ -138,7 +136,7 @@ def _unequal(before: Array, after: Array) -> Problem | None:
 
 def _odd_values(before: Array, after: Array) -> Problem | None:
     """NaN and infinities have to be where they were, with the sign they had."""
-    for what, test in (("NaN", np.isnan), ("+Inf", _is_positive), ("-Inf", _is_negative)):
+    for what, test in (("NaN", np.isnan), ("+Inf", np.isposinf), ("-Inf", np.isneginf)):
         old, new = test(before), test(after)
         moved = int((old != new).sum())
         if moved:
@@ -147,31 +145,23 @@ def _odd_values(before: Array, after: Array) -> Problem | None:
     return None
 
 
-def _is_positive(array: Array) -> Array:
-    return np.asarray(np.isinf(array) & (array > 0))
-
-
-def _is_negative(array: Array) -> Array:
-    return np.asarray(np.isinf(array) & (array < 0))
-
-
 def _worst(distances: Sequence[Distance]) -> Distance:
     if not distances:
         return Distance()
-    most = {name: max(getattr(d, name) for d in distances) for name in (*_AT_MOST, "drift")}
-    least = {name: min(getattr(d, name) for d in distances) for name in _AT_LEAST}
+    most = {name: max(getattr(d, name) for d in distances) for name in (*AT_MOST, "drift")}
+    least = {name: min(getattr(d, name) for d in distances) for name in AT_LEAST}
     return Distance(**most, **least)
 
 
 def outside(worst: Distance | OutputDelta, tolerance: Tolerance) -> Iterator[Problem]:
     """Yield what is beyond the tolerance."""
-    for name in (*_AT_MOST, *_AT_LEAST):
+    for name in (*AT_MOST, *AT_LEAST):
         value, limit = getattr(worst, name), getattr(tolerance, name)
         if limit is None:
             continue
-        if name in _AT_MOST and value > limit:
+        if name in AT_MOST and value > limit:
             yield Problem("limit", f"{name} {_number(value, limit)} is above {_number(limit)}")
-        if name in _AT_LEAST and value < limit:
+        if name in AT_LEAST and value < limit:
             yield Problem("limit", f"{name} {_number(value, limit)} is below {_number(limit)}")
     if tolerance.cosine is not None and worst.cosine >= tolerance.cosine:
         yield from _scaled(worst, tolerance.cosine)
@@ -218,7 +208,7 @@ def worse_of(
 
 
 def _distance(delta: OutputDelta) -> Distance:
-    return Distance(**{name: getattr(delta, name) for name in (*_AT_MOST, *_AT_LEAST, "drift")})
+    return Distance(**{name: getattr(delta, name) for name in (*AT_MOST, *AT_LEAST, "drift")})
 
 
 def equality_hint(deltas: Sequence[OutputDelta], outputs: Mapping[str, Array]) -> str:
@@ -252,7 +242,7 @@ def is_graded(outputs: Outputs) -> bool:
 
 
 def _is_graded(arrays: Sequence[Array]) -> bool:
-    return is_float(arrays[0].dtype) and not all(is_saturated(one) or one.size == 0 for one in arrays)
+    return is_float(arrays[0].dtype) and not all(is_saturated(array) or array.size == 0 for array in arrays)
 
 
 def kind_of(name: str, outputs: Outputs, feeds: Sequence[Mapping[str, Any]], *, moved: bool) -> OutputKind:

@@ -69,12 +69,12 @@ STEADY_OPERATORS = {
 }
 
 
-def reversed_order(values: Array) -> Array:
+def reverse_order(values: Array) -> Array:
     """Put the same values from last to first."""
     return np.asarray(values.reshape(-1)[::-1].reshape(values.shape))
 
 
-def strongly(values: Array) -> Array:
+def scramble(values: Array) -> Array:
     """Leave nothing of it: change order, signs, size and offset. Works for one number, for zeros and for what
     is the same all over."""
     if not is_float(values.dtype):
@@ -86,7 +86,7 @@ def strongly(values: Array) -> Array:
     return _typed(result, values)
 
 
-def randomly(values: Array) -> Array:
+def randomize(values: Array) -> Array:
     """Return other numbers altogether, of the size that these have; the same ones each time."""
     if not is_float(values.dtype):
         return _other_integers(values, share=4)
@@ -94,12 +94,12 @@ def randomly(values: Array) -> Array:
     return _typed(np.random.default_rng(0).standard_normal(values.size, np.float32) * (2 * size), values)
 
 
-def negated(values: Array) -> Array:
+def negate(values: Array) -> Array:
     """Turn the signs of floats; leave other types as they are."""
     return np.asarray(-values) if is_float(values.dtype) else values
 
 
-def blurred(values: Array) -> Array:
+def blur(values: Array) -> Array:
     """Move floats by a third, now up and now down: signs, zeros and masks stay what they were."""
     if not is_float(values.dtype):
         return values
@@ -111,10 +111,10 @@ def blurred(values: Array) -> Array:
 
 # Each may run, or show, where the one before does not: codes that are indices, sizes and roots that are
 # floats, weights that read the same from either end.
-DAMAGES: tuple[Damage, ...] = (reversed_order, negated, blurred, strongly)
+DAMAGES: tuple[Damage, ...] = (reverse_order, negate, blur, scramble)
 
 
-def damaged(model: Model, how: Damage = reversed_order) -> Model | None:
+def damaged(model: Model, how: Damage = reverse_order) -> Model | None:
     """Return a copy with every weight damaged; None where there is nothing to damage. What has only a
     few elements is left alone, unless there is nothing else."""
     for least in (FEW, 1):
@@ -283,20 +283,19 @@ class _Held:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.by_name: dict[str, list[TensorProto]] = defaultdict(list)
-        for name, tensor in [
-            *((item.name, item.tensor) for item in stored_tensors(model)),
-            *((tensor.name, tensor) for tensor in model.beside),
-        ]:
-            self.by_name[name].append(tensor)
+        for item in stored_tensors(model):
+            self.by_name[item.name].append(item.tensor)
+        for tensor in model.beside:
+            self.by_name[tensor.name].append(tensor)
         self.names = all_names(model.proto)
 
     def holds(self, other: Model, item: StoredTensor) -> bool:
         tensor = item.tensor
         if element_count(tensor) == 0 or tensor.data_type == TensorProto.STRING:
             return True
-        known = self.by_name.get(item.name)
-        if known:
-            return any(self._same(other, tensor, one) for one in known)
+        namesakes = self.by_name.get(item.name)
+        if namesakes:
+            return any(self._same(other, tensor, namesake) for namesake in namesakes)
         weight = tensor.data_type in WEIGHT_TYPES
         if not weight or (element_count(tensor) < FEW and item.name not in self.names):
             return True
@@ -326,8 +325,8 @@ class _Held:
 
     @cached_property
     def _contents(self) -> set[TensorContent]:
-        found = (tensor for tensors in self.by_name.values() for tensor in tensors)
-        return {_content(self.model, one) for one in found if one.data_type in WEIGHT_TYPES}
+        stored = (tensor for tensors in self.by_name.values() for tensor in tensors)
+        return {_content(self.model, one) for one in stored if one.data_type in WEIGHT_TYPES}
 
 
 def _content(model: Model, tensor: TensorProto) -> TensorContent:
@@ -420,12 +419,13 @@ def _collect(scope: Scope, name: str, graph: GraphProto, done: set[str]) -> None
     if name in done or not name:
         return
     done.add(name)
-    home = next((outer for outer in scope.chain() if name in outer.defined), None)
-    if home is None or any(value.name == name for value in getattr(home.body, "input", ())):
+    home = scope.home(name)
+    if any(value.name == name for value in home.body.input):
         raise _Varies
-    for tensor in _initializers(home, name):
-        graph.initializer.append(tensor)
-        return
+    for tensor in home.body.initializer:
+        if tensor.name == name:
+            graph.initializer.append(tensor)
+            return
     node = next((node for node in home.body.node if name in node.output), None)
     if node is None or not _is_steady(node):
         raise _Varies
@@ -433,11 +433,6 @@ def _collect(scope: Scope, name: str, graph: GraphProto, done: set[str]) -> None
         _collect(home, given, graph, done)
     done.update(node.output)
     graph.node.append(node)
-
-
-def _initializers(scope: Scope, name: str) -> Iterator[TensorProto]:
-    if isinstance(scope.body, GraphProto):
-        yield from (tensor for tensor in scope.body.initializer if tensor.name == name)
 
 
 def _is_steady(node: NodeProto) -> bool:

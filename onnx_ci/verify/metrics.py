@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import ValueInfoProto
 
-from onnx_ci.policy.schema import Tolerance
+from onnx_ci.policy.schema import AT_MOST, Tolerance
 from onnx_ci.sandbox.exchange import Array, is_complex, is_text
 
 BLOCK = 1 << 20  # elements in float64 at a time: outputs can be far larger than memory allows twice
@@ -46,7 +46,7 @@ NOTHING_IN_COMMON = Distance(cosine=0.0, sqnr=0.0, top1=0.0)
 def distance(reference: Array, candidate: Array) -> Distance:
     """Both arrays have the same shape and hold numbers or booleans."""
     top1 = _top1(reference, candidate)
-    scale = _scale(reference, candidate)
+    scale = max(_largest(reference), _largest(candidate))
     if scale == 0.0:
         return Distance(top1=top1)
     floor = _FLOOR * _largest(reference)
@@ -118,10 +118,6 @@ def _blocks(reference: Array, candidate: Array) -> Iterator[tuple[Array, Array]]
         b = second[start : start + BLOCK].astype(np.float64)
         kept = np.isfinite(a) & np.isfinite(b)
         yield (a, b) if kept.all() else (a[kept], b[kept])
-
-
-def _scale(reference: Array, candidate: Array) -> float:
-    return max(_largest(reference), _largest(candidate))
 
 
 def _largest(array: Array) -> float:
@@ -247,10 +243,10 @@ def _symbol(value: ValueInfoProto) -> str:
 def least_sqnr(tolerance: Tolerance) -> float:
     """How many dB a rounded weight has to hold where inputs are made up: as many as outputs have to. Such
     inputs may miss what weights are for, so what they seem to forgive is not all believed."""
-    asked = [tolerance.sqnr] if tolerance.sqnr is not None else []
+    limits = [tolerance.sqnr] if tolerance.sqnr is not None else []
     if tolerance.cosine is not None:
-        asked.append(-10 * math.log10(max(2 * (1 - tolerance.cosine), 1e-30)))
-    return max(asked, default=USUAL)
+        limits.append(-10 * math.log10(max(2 * (1 - tolerance.cosine), 1e-30)))
+    return max(limits, default=USUAL)
 
 
 def with_margin(tolerance: Tolerance, *, samples: bool) -> Tolerance:
@@ -261,7 +257,7 @@ def with_margin(tolerance: Tolerance, *, samples: bool) -> Tolerance:
 def tightened(tolerance: Tolerance, share: float) -> Tolerance:
     """Return a tolerance that allows only a share of the noise that this one does."""
     part = math.sqrt(share)  # of a difference, where the share is of its square
-    differences = {name: getattr(tolerance, name) for name in ("max_abs", "max_rel", "mean_abs")}
+    differences = {name: getattr(tolerance, name) for name in AT_MOST}
     likeness = {name: getattr(tolerance, name) for name in ("cosine", "top1")}
     return replace(
         tolerance,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -20,8 +20,8 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model.graph import RANDOM_OPS, Body, bodies
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_runnable
-from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import Noise, OutputDelta
+from onnx_ci.policy.schema import AT_MOST, Tolerance
+from onnx_ci.results import OutputDelta
 from onnx_ci.verify.compare import Outputs, compare_outputs, outside
 
 OTHER_DRAWS = 1  # the seed of random nodes in a second session; the first had 0
@@ -42,7 +42,7 @@ class Noisy(ModelError):
     """Two runs of the original have little in common: no single run of it is a reference."""
 
 
-def noise_of(first: Outputs, threads: Outputs, runs: Outputs | None = None) -> tuple[Noise, ...]:
+def noise_of(first: Outputs, threads: Outputs, runs: Outputs | None = None) -> tuple[OutputDelta, ...]:
     """Return how far outputs are from those of a second session with another number of threads, and who is to
     blame: `runs` are the outputs of one with the same number, where there was one."""
     by_run: Mapping[str, OutputDelta] = {}
@@ -52,13 +52,13 @@ def noise_of(first: Outputs, threads: Outputs, runs: Outputs | None = None) -> t
     for delta in compare_outputs(first, threads, Tolerance()):
         repeated = by_run.get(delta.name, delta)
         if not repeated.exact:
-            noises.append(Noise(**asdict(repeated), source="runs"))
+            noises.append(replace(repeated, source="runs"))
         else:
-            noises.append(Noise(**asdict(delta), source="" if delta.exact else "threads"))
+            noises.append(replace(delta, source="" if delta.exact else "threads"))
     return tuple(noises)
 
 
-def refuse_gross(noise: Sequence[Noise], nodes: Sequence[str]) -> None:
+def refuse_gross(noise: Sequence[OutputDelta], nodes: Sequence[str]) -> None:
     """Raise where runs of the original differ by more than rounding."""
     unsteady = [output for output in noise if output.source == "runs"]
     gross = [output for output in unsteady if output.problem or output.sqnr < ROUNDING]
@@ -68,7 +68,7 @@ def refuse_gross(noise: Sequence[Noise], nodes: Sequence[str]) -> None:
         raise Noisy(f"its outputs differ from run to run ({shown}){drawn}", hint=WAY_OUT, code="OCI005")
 
 
-def refuse_strict(noise: Sequence[Noise], tolerance: Tolerance) -> None:
+def refuse_strict(noise: Sequence[OutputDelta], tolerance: Tolerance) -> None:
     """Raise where two runs of the original are further apart than a candidate may be."""
     for output in noise:
         beyond = _beyond(output, tolerance) if output.source == "runs" else []
@@ -82,7 +82,7 @@ def refuse_strict(noise: Sequence[Noise], tolerance: Tolerance) -> None:
 
 
 def unexplained(
-    deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: Tolerance
+    deltas: Sequence[OutputDelta], noise: Sequence[OutputDelta], tolerance: Tolerance
 ) -> list[OutputDelta]:
     """The outputs that moved beyond the tolerance and further than the original moves by itself."""
     floors = {output.name: output for output in noise if output.source}
@@ -90,7 +90,7 @@ def unexplained(
     return [delta for delta in failing if not _within(delta, floors.get(delta.name), tolerance)]
 
 
-def excused(deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: Tolerance) -> ModelError:
+def excused(deltas: Sequence[OutputDelta], noise: Sequence[OutputDelta], tolerance: Tolerance) -> ModelError:
     """Why outputs beyond the tolerance are not held against the candidate."""
     floors = {output.name: output for output in noise}
     delta = next(delta for delta in deltas if delta.problem)
@@ -103,14 +103,14 @@ def excused(deltas: Sequence[OutputDelta], noise: Sequence[Noise], tolerance: To
     )
 
 
-def words(noise: Noise) -> str:
+def words(noise: OutputDelta) -> str:
     return f"max_abs {noise.max_abs:.3g}, {noise.sqnr:.0f} dB"
 
 
-def possible(floor: Noise, tolerance: Tolerance) -> Iterator[str]:
+def possible(floor: OutputDelta, tolerance: Tolerance) -> Iterator[str]:
     """What the limits that can't be kept would have to be."""
     kept = _kept(floor, tolerance)
-    for name in ("max_abs", "max_rel", "mean_abs"):
+    for name in AT_MOST:
         limit, wider = getattr(tolerance, name), getattr(kept, name)
         if limit is not None and wider > limit:
             yield f"{name}: {wider:.1e}"
@@ -122,7 +122,7 @@ def possible(floor: Noise, tolerance: Tolerance) -> Iterator[str]:
         yield f"exact: false, max_abs: {kept.max_abs:.1e}"
 
 
-def _beyond(output: Noise, tolerance: Tolerance) -> list[str]:
+def _beyond(output: OutputDelta, tolerance: Tolerance) -> list[str]:
     if output.problem:
         return [output.problem]
     beyond = [problem.words for problem in outside(output, tolerance)]
@@ -131,7 +131,7 @@ def _beyond(output: Noise, tolerance: Tolerance) -> list[str]:
     return beyond
 
 
-def _within(delta: OutputDelta, floor: Noise | None, tolerance: Tolerance) -> bool:
+def _within(delta: OutputDelta, floor: OutputDelta | None, tolerance: Tolerance) -> bool:
     """Whether it keeps a tolerance that the noise can keep: once seen, it may be more the next time."""
     if floor is None or (delta.problem and not _is_a_matter_of_limits(delta, tolerance)):
         return floor is not None and bool(floor.problem)
@@ -143,13 +143,13 @@ def _is_a_matter_of_limits(delta: OutputDelta, tolerance: Tolerance) -> bool:
     return any(outside(delta, tolerance)) or (tolerance.exact and "bits" in delta.breaches)
 
 
-def _kept(floor: Noise, tolerance: Tolerance) -> Tolerance:
+def _kept(floor: OutputDelta, tolerance: Tolerance) -> Tolerance:
     """The tolerance, as far as the original keeps it with itself, and no stricter."""
     return Tolerance(
         max_abs=_wider(tolerance.max_abs, floor.max_abs, always=tolerance.exact),
         max_rel=_wider(tolerance.max_rel, floor.max_rel),
         mean_abs=_wider(tolerance.mean_abs, floor.mean_abs),
-        cosine=None if tolerance.cosine is None else min(tolerance.cosine, _least_cosine(floor)),
+        cosine=None if tolerance.cosine is None else min(tolerance.cosine, 1 - _ROOM**2 * (1 - floor.cosine)),
         sqnr=None if tolerance.sqnr is None else min(tolerance.sqnr, floor.sqnr - _DECIBELS),
         top1=None if tolerance.top1 is None else min(tolerance.top1, floor.top1),
     )
@@ -157,10 +157,6 @@ def _kept(floor: Noise, tolerance: Tolerance) -> Tolerance:
 
 def _wider(limit: float | None, seen: float, *, always: bool = False) -> float | None:
     return max(limit or 0.0, seen * _ROOM) if limit is not None or always else None
-
-
-def _least_cosine(floor: Noise) -> float:
-    return 1 - _ROOM**2 * (1 - floor.cosine)
 
 
 def random_nodes(proto: onnx.ModelProto) -> list[str]:

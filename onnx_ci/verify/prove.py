@@ -154,12 +154,12 @@ class Prover:
     def _sensitivity(self, proof: Proof, claim: Claim, candidate: Submission) -> Proof:
         passed, model = proof.verification, candidate.model
         if candidate.foreign:
-            found = self.sensitivity.check_pair(passed, model, claim.tolerance)
+            verification = self.sensitivity.check_pair(passed, model, claim.tolerance)
         else:
-            whole = candidate.bitwise or not candidate.each
-            rounded = None if whole else candidate.rounded or (self.original, model)
-            found = self.sensitivity.check(passed, model, claim.tolerance, rounded)
-        return replace(proof, verification=found)
+            only_whole = candidate.bitwise or not candidate.each
+            rounded = None if only_whole else candidate.rounded or (self.original, model)
+            verification = self.sensitivity.check(passed, model, claim.tolerance, rounded)
+        return replace(proof, verification=verification)
 
     def _runtimes(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
         return replace(proof, verification=self.runtimes.check(proof.verification, claim))

@@ -17,7 +17,7 @@ from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of, of_other_
 from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.samples import load_samples
 from onnx_ci.policy.schema import InputSpec, Limits
-from onnx_ci.results import Noise
+from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable
 from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, needs_library
@@ -89,9 +89,11 @@ class Reference:
         self.outputs()
         return self._feeds
 
-    def feeds_for(self, extra: Feeds | None = None) -> tuple[Sequence[Feeds], set[str]]:
+    def feeds_for(
+        self, extra: Feeds | None = None, feeds: Sequence[Feeds] | None = None
+    ) -> tuple[Sequence[Feeds], set[str]]:
         """Return feeds for either model, and the names of those that only one of them may ask for."""
-        feeds = self.feeds()
+        feeds = self.feeds() if feeds is None else feeds
         if extra:
             feeds = [{**sample, **extra} for sample in feeds]
         return feeds, {*self.stored, *(extra or {})}
@@ -131,7 +133,7 @@ class Reference:
         return not same_outputs(*runs)
 
     @cached_property
-    def noise(self) -> tuple[Noise, ...]:
+    def noise(self) -> tuple[OutputDelta, ...]:
         """How far each output of the original is from itself.
 
         One session more, with other draws and another number of threads, tells most models to be exact on
@@ -180,9 +182,11 @@ class Reference:
         self.refuse_gross()
         return self.outputs()
 
-    def session(self, model: Path) -> WeightSwapSession:
+    def session(
+        self, model: Path, feeds: Sequence[Feeds] | None = None, extra: Feeds | None = None
+    ) -> WeightSwapSession:
         """Open a session for trials of a model that was made of the original."""
-        feeds, spare = self.feeds_for()
+        feeds, spare = self.feeds_for(extra, feeds)
         return WeightSwapSession(
             self.runner, model, feeds, limits=self.limits, spare=spare, seeding=self.seeding
         )

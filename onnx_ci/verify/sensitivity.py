@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -28,6 +29,7 @@ from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import KINDS, Coverage, OutputDelta, Verification
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed
+from onnx_ci.util.text import first_of
 from onnx_ci.verify.compare import kind_of, leaves, same_outputs
 from onnx_ci.verify.damage import (
     DAMAGES,
@@ -35,17 +37,17 @@ from onnx_ci.verify.damage import (
     Rebuilt,
     StoredTensor,
     TensorKey,
-    blurred,
+    blur,
     changed_elements,
     changed_tensors,
     damaged,
     plain_copy,
     put,
-    randomly,
+    randomize,
     rebuilt_tensors,
-    reversed_order,
+    reverse_order,
+    scramble,
     stored_tensors,
-    strongly,
 )
 from onnx_ci.verify.metrics import least_sqnr
 from onnx_ci.verify.reference import ArrayOutputs
@@ -157,12 +159,14 @@ class Sensitivity:
         `added` is for what only a second model has: it was no part of what has to be kept."""
         if passed.method == "distribution":
             return _TensorReport(passed)  # single runs tell nothing; that damage to all of it shows was seen
-        whole, other = self._coverage(before), plain_copy(after)
-        items = [item for item in changed_tensors(whole.model, other) if item.name not in known]
+        tensor_coverage, other = self._coverage(before), plain_copy(after)
+        items = [item for item in changed_tensors(tensor_coverage.model, other) if item.name not in known]
         if not items:
             return _TensorReport(replace(passed, coverage=Coverage(changed=0)))
         try:
-            states = whole.ask(items, tolerance, changed_elements(whole.model, items, other))
+            states = tensor_coverage.ask(
+                items, tolerance, changed_elements(tensor_coverage.model, items, other)
+            )
         except RunFailed as error:
             reason = f"whether it shows anything could not be found out: {error.message}"
             return _TensorReport(_unsure(passed, reason, ""))
@@ -170,7 +174,7 @@ class Sensitivity:
         same = Rebuilt()
         if hidden:
             same = rebuilt_tensors(
-                whole.model,
+                tensor_coverage.model,
                 hidden,
                 other,
                 reference=self.verifier.reference,
@@ -178,7 +182,7 @@ class Sensitivity:
                 least_sqnr=least_sqnr(tolerance) + SPARE,
             )
             items = [item for item in items if item.key not in same.keys]
-        coverage = whole.described(items, states, same.far)
+        coverage = tensor_coverage.described(items, states, same.far)
         passed = replace(passed, coverage=coverage)
         if coverage.unseen:
             passed = _unsure(passed, *_unseen(coverage))
@@ -218,7 +222,7 @@ class Sensitivity:
 
     def _missed(self, tolerance: Tolerance) -> Reactions:
         """The outputs that move with the weights of the original in reverse order, unnoticed."""
-        broken = damaged(self.original, reversed_order)
+        broken = damaged(self.original, reverse_order)
         if broken is None:
             return {}
         try:
@@ -230,12 +234,10 @@ class Sensitivity:
     def _reactions(self, verifier: Verifier, broken: Model, tolerance: Tolerance) -> Reactions:
         path = self.scratch / "damaged" / "model.onnx"
         path.parent.mkdir(exist_ok=True)
-        extra = values_beside(broken)
+        claim = Claim(path=path, proto=broken.proto, tolerance=tolerance, extra=values_beside(broken))
         try:
             write_runnable(broken, path)
-            return verifier.sensitivity(
-                Claim(path=path, proto=broken.proto, tolerance=tolerance, extra=extra)
-            )
+            return verifier.sensitivity(claim)
         finally:
             shutil.rmtree(path.parent)
 
@@ -255,7 +257,7 @@ class Sensitivity:
 
     def _sees_a_blur(self, candidate: Model, tolerance: Tolerance) -> bool:
         """Whether weights that are off by a third are noticed, on any of the inputs there are."""
-        broken = damaged(candidate, blurred)
+        broken = damaged(candidate, blur)
         if broken is None:
             return False
         for verifier in (self.verifier, self.verifier.some):
@@ -282,13 +284,9 @@ class TensorCoverage:
     hurried: bool = False  # the clock had a say
 
     def ask(
-        self,
-        items: Sequence[StoredTensor],
-        tolerance: Tolerance,
-        parts: Mapping[TensorKey, Array] | None = None,
+        self, items: Sequence[StoredTensor], tolerance: Tolerance, parts: Mapping[TensorKey, Array]
     ) -> TensorStates:
         """Return the state of each tensor; or of the part of it that is asked about, which is not kept."""
-        parts = parts or {}
         new = [item for item in items if item.key in parts or item.key not in self.states]
         if new:
             with DamagedRuns(self.model, new, self.verifier, self.folder, parts) as runs:
@@ -323,7 +321,7 @@ class TensorCoverage:
         feeds = self.verifier.reference.feeds()
         first = _Round(runs, feeds[:1], tolerance)
         for group in self._in_time(list(grouped(items, self._affordable))):
-            self._note(group, first.state(group, strongly))
+            self._note(group, first.state(group, scramble))
             self.alone = self.alone and len(group) == 1
         left = [item for item in items if self.states[item.key] != "noticed"]
         if not left:
@@ -331,7 +329,7 @@ class TensorCoverage:
         some = self.verifier.some
         further = some.reference.feeds() if some is not None else ()
         every = _Round(runs, [*feeds, *further], tolerance)
-        for how in (strongly, randomly):
+        for how in (scramble, randomize):
             for group in grouped(left, 1):
                 self._settle(every, group, how)
             left = [item for item in left if self.states[item.key] != "noticed"]
@@ -408,11 +406,11 @@ class DamagedRuns:
         items: Collection[StoredTensor],
         verifier: Verifier,
         folder: Path,
-        parts: Mapping[TensorKey, Array] | None = None,
+        parts: Mapping[TensorKey, Array],
     ) -> None:
         """Of tensors in `parts` only these elements are damaged."""
         self.model = model.copy()
-        self.parts = parts or {}
+        self.parts = parts
         self.reference = verifier.reference
         self.folder = folder
         self.count = self.deaths = 0
@@ -431,15 +429,7 @@ class DamagedRuns:
 
     def on(self, feeds: Sequence[Feeds]) -> WeightSwapSession:
         """Open a session to run damaged models on these inputs."""
-        own, reference = values_beside(self.model), self.reference
-        session = WeightSwapSession(
-            reference.runner,
-            self.path,
-            [{**sample, **own} for sample in feeds],
-            limits=reference.limits,
-            spare={*reference.stored, *own},
-            seeding=reference.seeding,
-        )
+        session = self.reference.session(self.path, feeds, extra=values_beside(self.model))
         return self._stack.enter_context(session)
 
     def unharmed(self, session: WeightSwapSession) -> ArrayOutputs:
@@ -517,8 +507,8 @@ class DamagedRuns:
 def grouped(items: Sequence[StoredTensor], most: int) -> Iterator[list[StoredTensor]]:
     """So many groups at most, but for one in each graph, so that a branch which no input takes is not hidden
     by what is around it: neighbours are together, the largest groups are halved first."""
-    by_reader = sorted(items, key=_reader)
-    groups = [list(tensors) for _, tensors in groupby(by_reader, key=_reader)]
+    reader = attrgetter("read_in")
+    groups = [list(tensors) for _, tensors in groupby(sorted(items, key=reader), key=reader)]
     while groups and len(groups) < most:
         widest = max(range(len(groups)), key=lambda number: len(groups[number]))
         group = groups[widest]
@@ -527,10 +517,6 @@ def grouped(items: Sequence[StoredTensor], most: int) -> Iterator[list[StoredTen
         middle = len(group) // 2
         groups[widest : widest + 1] = [group[:middle], group[middle:]]
     yield from groups
-
-
-def _reader(item: StoredTensor) -> int:
-    return item.read_in
 
 
 def _content(model: Model) -> str:
@@ -563,8 +549,7 @@ def _unsure(passed: Verification, reason: str, hint: str) -> Verification:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(map(repr, names[:SHOWN])) + (f" and {more} more" if more > 0 else "")
+    return first_of([repr(name) for name in names], SHOWN)
 
 
 def _blindness(missed: Sequence[str], outputs: Sequence[OutputDelta]) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from onnx_ci.results import Comparison, Latency, OutputDelta, RuntimeRun, Status
 from onnx_ci.sandbox.exchange import Array, is_text
 from onnx_ci.sandbox.runner import Feeds, Load, RunFailed, Runner
 from onnx_ci.sandbox.versions import installed
+from onnx_ci.util.text import first_of
 from onnx_ci.verify.compare import compare_outputs, equality_hint, outside, worse_of
 from onnx_ci.verify.distribution import ComparedOutput, Distribution, RepeatedRuns, Unclear
 from onnx_ci.verify.metrics import with_margin
@@ -294,8 +295,7 @@ def _least(loads: Sequence[Load]) -> int | None:
 
 
 def _listed(items: Sequence[str]) -> str:
-    more = len(items) - _SHOWN
-    return "; ".join(items[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    return first_of(items, _SHOWN, separator="; ", last="; and ")
 
 
 @dataclass(frozen=True)

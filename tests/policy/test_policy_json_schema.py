@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_ci.policy import fields, schema
-from onnx_ci.policy.fields import json_schema
-from onnx_ci.policy.reader import COUNT, SIZE, Kind, Place, Reading, Table, fraction
+from onnx_ci.policy.fields import COUNT, SIZE, Kind, Table, fraction, json_schema
+from onnx_ci.policy.reader import Place, Reading
 from onnx_ci.util.sizes import parse_count, parse_fraction, parse_size
 from tests.support.bad_policies import BAD
 from tests.support.good_policies import GOOD, Registry

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from onnx_ci.errors import PolicyError
+from onnx_ci.policy.fields import PATTERN
 from onnx_ci.policy.load import check_policy, find_policy, parse_policy
-from onnx_ci.policy.reader import PATTERN, Place, Reading
+from onnx_ci.policy.reader import Place, Reading
 from onnx_ci.policy.schema import (
     Budget,
     Evaluate,
@@ -265,7 +266,7 @@ def test_the_absolute_path_of_the_policy_s_own_folder_is_refused() -> None:
 
 
 def test_a_file_knows_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnx_ci.policy.reader._ELSEWHERE", ("//",))  # or /tmp itself would be refused
+    monkeypatch.setattr("onnx_ci.policy.fields._ELSEWHERE", ("//",))  # or /tmp itself would be refused
     file = tmp_path / "p.yaml"
     file.write_text(f"version: 1\nmodels:\n  - path: {tmp_path.resolve().as_posix()}/m.onnx\n")
     with pytest.raises(PolicyError, match=":3: path: found the absolute"):

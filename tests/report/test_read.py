@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from onnx_ci.report import annotations as junit
 from onnx_ci.report import html, markdown, sarif, text
 from onnx_ci.report.json import render_run
 from onnx_ci.report.read import LARGEST_FILE, parse_report, read_report
-from onnx_ci.results import GroupSize, Noise, OpCount, Optimized, RunReport, RuntimeRun, Shard, Verification
+from onnx_ci.results import GroupSize, OpCount, Optimized, RunReport, RuntimeRun, Shard, Verification
 from onnx_ci.util.text import Style
 from tests.support.hostile_names import HOSTILE
 from tests.support.reports import delta, outcome, run_report
@@ -45,7 +45,7 @@ def test_a_report_is_the_same_again(name: str) -> None:
         method="seeded",
         runtimes=(RuntimeRun(version="1.20", optimizations="disabled", status="passed", cosine=1.0),),
         optimized=Optimized(nodes_before=3, nodes_after=4, lost=(OpCount(op=name, before=1, after=0),)),
-        noise=(Noise(**asdict(delta(name)), source="threads"),),
+        noise=(replace(delta(name), source="threads"),),
     )
     third = replace(outcome(f"other {name}"), verification=checked)
     full = replace(report, outcomes=(*report.outcomes, other, third), findings=(placed,))

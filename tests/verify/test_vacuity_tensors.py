@@ -63,7 +63,7 @@ def states(runner: Runner, tmp_path: Path) -> Callable[..., dict[str, str]]:
             )
             whole = TensorCoverage(plain, Verifier(reference), tmp_path / "scratch")
             items = [item for item in stored_tensors(plain) if item.name in names]
-            told = whole.ask(items, Tolerance(cosine=0.999))
+            told = whole.ask(items, Tolerance(cosine=0.999), {})
             return {item.name: told[item.key] for item in items}
 
     return states
@@ -173,7 +173,7 @@ def test_integers_in_another_type_are_the_same(tmp_path: Path) -> None:
     assert names_changed(tmp_path, long, other) == ["s"]
 
 
-@pytest.mark.parametrize("how", [damage.strongly, damage.randomly])
+@pytest.mark.parametrize("how", [damage.scramble, damage.randomize])
 @pytest.mark.parametrize("kind", ["float32", "float16", "float64", "int8", "uint8", "int64", "bool"])
 def test_nothing_is_left_as_it_was_and_the_type_stays(
     how: Callable[[np.ndarray], np.ndarray], kind: str
