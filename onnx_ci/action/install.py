@@ -20,7 +20,7 @@ from onnx_ci.errors import EnvironmentFault
 from onnx_ci.util.files import HeldFolder, scratch_folder, sweep_folders
 from onnx_ci.version import __version__
 
-HOME = Path(__file__).resolve().parents[3]  # where the action is: our own source
+HOME = Path(__file__).resolve().parents[2]  # where the action is: our own source
 MARKER = "complete"
 _NEW = "new-"  # starts the name of an environment that is being made
 _UNUSED_SECONDS = 60 * 24 * 3600

@@ -20,7 +20,7 @@ def start() -> int:
         return 3
     # First: the runner's python3 may have an onnx-ci of its own, and the action is what these files say.
     home = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - as old as everything here
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(home))))  # noqa: PTH120
+    sys.path.insert(0, os.path.dirname(os.path.dirname(home)))  # noqa: PTH120
     hide_tokens()
     from onnx_ci.action.run import main
 

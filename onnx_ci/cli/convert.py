@@ -132,5 +132,5 @@ def add_cmake_dir_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_cmake_dir(_: argparse.Namespace) -> int:
-    sys.stdout.write(f"{Path(__file__).resolve().parents[2] / 'cmake'}\n")
+    sys.stdout.write(f"{Path(__file__).resolve().parents[1] / 'cmake'}\n")
     return 0
