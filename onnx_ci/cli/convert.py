@@ -1,4 +1,4 @@
-"""`onnx-ci restore`: external data back into one file, or the model as it was before it was shrunk."""
+"""A model in another form: `onnx-ci restore`, `onnx-ci embed`, and `onnx-ci cmake-dir` for builds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from onnx_ci.cli.output import existing_path
 from onnx_ci.errors import UsageError
 from onnx_ci.util.files import whole
 from onnx_ci.util.sizes import format_size
@@ -28,9 +29,7 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_restore(options: argparse.Namespace) -> int:
-    source = Path(options.source)
-    if not source.exists():
-        raise UsageError(f"there is no file {options.source!r}", hint="usage: onnx-ci restore MODEL OUT")
+    source = existing_path(options.source, "restore MODEL OUT")
     if options.target is None and not options.original:
         raise UsageError(
             "OUT is missing: the file to write", hint="to have the model before it was shrunk: --original"
@@ -84,9 +83,7 @@ def add_embed_arguments(parser: argparse.ArgumentParser) -> None:
 def run_embed(options: argparse.Namespace) -> int:
     from onnx_ci.model.replace import data_of
 
-    model, target = Path(options.model), Path(options.target)
-    if not model.is_file():
-        raise UsageError(f"there is no file {options.model!r}", hint="usage: onnx-ci embed MODEL OUT.c")
+    model, target = existing_path(options.model, "embed MODEL OUT.c", Path.is_file), Path(options.target)
     if target.suffix != ".c":
         raise UsageError(f"{options.target!r} is no C file", hint=f"for example: {target.with_suffix('.c')}")
     symbol = options.symbol or re.sub(r"\W|^(?=\d)", "_", model.name, flags=re.ASCII)

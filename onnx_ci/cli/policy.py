@@ -1,4 +1,4 @@
-"""`onnx-ci init`: write a policy from the models that are there."""
+"""Commands about the policy: `onnx-ci init`, `ratchet`, `methods` and `schema`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
 
+from onnx_ci.cli.output import add_shared_arguments
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.project import Context, open_context, policy_for
 from onnx_ci.methods.catalogue import METHODS, Catalogue, Method
@@ -55,7 +56,7 @@ def run_init(options: argparse.Namespace) -> int:
 
 
 def add_ratchet_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
+    add_shared_arguments(parser, "--policy")
 
 
 def run_ratchet(options: argparse.Namespace) -> int:

@@ -9,29 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from onnx_ci.cli.arguments import (
-    read_budget,
-    read_dims,
-    read_libraries,
-    read_methods,
-    read_runtimes,
-    read_samples,
-    read_tolerance,
-)
+from onnx_ci.cli.arguments import read_budget, read_methods, read_proof_options
 from onnx_ci.cli.output import (
-    add_cache_argument,
+    ProgressLine,
     add_format_arguments,
-    add_library_argument,
-    add_runtime_argument,
+    add_shared_arguments,
+    existing_path,
     write_outcome,
     write_run,
 )
 from onnx_ci.errors import EnvironmentFault, ModelError, OnnxCiError, UsageError
-from onnx_ci.gate.single import Request
+from onnx_ci.gate.single import Request, home_of, inputs_from, shrink_file
+from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.model.load import own_data
 from onnx_ci.model.replace import data_of
 from onnx_ci.model.store import BackgroundHash
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS
+from onnx_ci.policy.schema import PLAN_SECONDS
 from onnx_ci.results import Outcome
 from onnx_ci.util.files import whole
 
@@ -55,11 +48,7 @@ def add_shrink_arguments(parser: argparse.ArgumentParser) -> None:
         " (default: the exact ones; with --budget those that encode weights too)",
     )
     parser.add_argument("--budget", metavar="SIZE", help="no more loss than this size needs: 25MB")
-    parser.add_argument("--tolerance", metavar="T", help="cosine=0.999,max_abs=1e-2 (default: cosine=0.999)")
-    parser.add_argument(
-        "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
-    )
-    parser.add_argument("--dims", metavar="D", help="sizes of symbolic dims: batch=1,sequence=64")
+    add_shared_arguments(parser, "--tolerance", "--samples", "--dims")
     parser.add_argument(
         "--plan-seconds",
         type=_seconds,
@@ -67,10 +56,9 @@ def add_shrink_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
     )
-    add_library_argument(parser)
-    add_runtime_argument(parser)
+    add_shared_arguments(parser, "--library", "--runtime")
     parser.add_argument("--no-verify", action="store_true", help="write without running the models")
-    add_cache_argument(parser)
+    add_shared_arguments(parser, "--no-cache")
     add_format_arguments(parser)
 
 
@@ -85,9 +73,7 @@ def _seconds(text: str) -> float:
 
 
 def run_shrink(options: argparse.Namespace) -> int:
-    source, target = Path(options.source), Path(options.target)
-    if not source.exists():
-        raise UsageError(f"there is no file {options.source!r}", hint="usage: onnx-ci shrink IN OUT")
+    source, target = existing_path(options.source, "shrink IN OUT"), Path(options.target)
     _check_other_files(options, source, target)
     return _by_rule(options, source, target) if options.policy else _as_asked(options, source, target)
 
@@ -104,33 +90,27 @@ def _check_other_files(options: argparse.Namespace, source: Path, target: Path) 
 
 def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
     if options.no_verify and options.runtimes:
-        told = "--no-verify and --runtime can't be given together: nothing would be run in them"
-        raise UsageError(told, hint="leave one of them out")
+        message = "--no-verify and --runtime can't be given together: nothing would be run in them"
+        raise UsageError(message, hint="leave one of them out")
     request = Request(
         source=source,
         target=target,
         methods=read_methods(options.methods),
         budget=read_budget(options.budget) if options.budget else None,
-        tolerance=read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
-        samples=read_samples(options.samples),
-        dims=read_dims(options.dims or ""),
         verify=not options.no_verify,
         plan_seconds=options.plan_seconds,
         cache=options.cache,
-        runtimes=read_runtimes(options.runtimes),
-        libraries=read_libraries(options.libraries),
+        **read_proof_options(options),
     )
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None
-
-    outcome = in_flags(_shrink(request, hashing), options.samples)
+    with ProgressLine() as progress:
+        outcome = shrink_file(request, lambda doing: progress(0, 1, str(source), doing), hashing)
+    outcome = in_flags(outcome, options.samples)
     write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
     if any(finding.severity == "error" for finding in outcome.findings):
         return 1
     if options.depfile:
-        from onnx_ci.gate.single import home_of, inputs_from
-        from onnx_ci.inputs.sample_paths import sample_files
-
         samples = sample_files(inputs_from(options.samples).samples, home_of(source))
         _write_depfile(options, [*samples, *map(Path, options.libraries)])
     return 0
@@ -140,8 +120,8 @@ def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
     both = {"runtimes": "runtime", "libraries": "library"}
     for name in ("methods", "budget", "tolerance", "samples", "dims", "no_verify", *both):
         if getattr(options, name):
-            told = f"--{both.get(name, name).replace('_', '-')} and --policy can't be given together"
-            raise UsageError(told, hint="say it in the rule, or leave --policy out")
+            message = f"--{both.get(name, name).replace('_', '-')} and --policy can't be given together"
+            raise UsageError(message, hint="say it in the rule, or leave --policy out")
     from onnx_ci.build.package import ByRule
 
     work = ByRule(source, target, options.policy)
@@ -157,9 +137,6 @@ def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
 
 def _write_depfile(options: argparse.Namespace, more: Sequence[Path]) -> None:
     """Names as they were given: relative ones are relative to here, where the build runs."""
-
-    from onnx_ci.model.replace import data_of
-
     source = Path(options.source)
     data = [source.parent / name for name in data_of(source)]
     try:
@@ -167,17 +144,6 @@ def _write_depfile(options: argparse.Namespace, more: Sequence[Path]) -> None:
     except OnnxCiError:
         Path(options.target).unlink()  # with it and no depfile the next build would have nothing to do
         raise
-
-
-def _shrink(request: Request, hashing: BackgroundHash | None) -> Outcome:
-    from onnx_ci.cli.progress import ProgressLine
-    from onnx_ci.gate.single import shrink_file
-
-    progress = ProgressLine()
-    try:
-        return shrink_file(request, lambda doing: progress(0, 1, str(request.source), doing), hashing)
-    finally:
-        progress.clear()
 
 
 def refuse_same(written: Mapping[str, Path], source: Path, target: Path, policy: Path | None) -> None:
@@ -232,9 +198,9 @@ def check_depfile(depfile: Path, *named: str | Path) -> None:
 def _escaped(path: str) -> str:
     _, rest = os.path.splitdrive(path)
     if odd := sorted(set(rest) & UNWRITABLE):
-        told = " and ".join(UNWRITABLE_NAMES.get(character, repr(character)) for character in odd)
+        names = " and ".join(UNWRITABLE_NAMES.get(character, repr(character)) for character in odd)
         raise UsageError(
-            f"{path!r} has {told} in it, which Make would read otherwise in a dependency file",
+            f"{path!r} has {names} in it, which Make would read otherwise in a dependency file",
             hint="give the file or its folder another name, or leave --depfile out",
         )
     for character, written in (("$", "$$"), ("#", "\\#"), (" ", "\\ ")):
