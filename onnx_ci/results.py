@@ -404,11 +404,15 @@ class RunReport:
     groups: tuple[GroupSize, ...] = ()  # of a shard: judged when all are together
 
     @property
+    def all_findings(self) -> list[Finding]:
+        """Those about one model, then those about several."""
+        return [*(finding for outcome in self.outcomes for finding in outcome.findings), *self.findings]
+
+    @property
     def exit_code(self) -> int:
-        everything = [*self.findings, *(f for outcome in self.outcomes for f in outcome.findings)]
-        if any(finding.code == BUG for finding in everything):
+        if any(finding.code == BUG for finding in self.all_findings):
             return 4
-        return int(any(finding.severity == "error" for finding in everything))
+        return int(any(finding.severity == "error" for finding in self.all_findings))
 
     @property
     def size_before(self) -> int:

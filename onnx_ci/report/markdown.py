@@ -7,10 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from onnx_ci.report import text
 from onnx_ci.report.annotations import Placed, placed
-from onnx_ci.report.text import clipped, counted, judged, model_row, remarks, saved_words
+from onnx_ci.report.text import after_word, clipped, counted, judged, model_row, remarks, saved_words
 from onnx_ci.results import COULD_NOT, Outcome, RunReport
 from onnx_ci.util.sizes import SIZE_UNITS
 from onnx_ci.util.text import Style, one_line
@@ -82,18 +83,14 @@ def fitted(pieces: Sequence[Piece], limit: int, things: Mapping[int, str]) -> st
     if sum(piece.length for piece in pieces) <= limit:
         return "".join(pieces)
     room = limit - RESERVE - sum(piece.length for piece in pieces if not piece.rank)
-    kept: set[int] = set()
-    for number in sorted(range(len(pieces)), key=lambda number: pieces[number].rank):
-        if not pieces[number].rank:
-            continue
-        room -= pieces[number].length
-        if room < 0:
-            break
-        kept.add(number)
-    shown = [piece for number, piece in enumerate(pieces) if not piece.rank or number in kept]
-    missing = Counter(p.rank for number, p in enumerate(pieces) if p.rank and number not in kept)
-    told = ", ".join(counted(missing[rank], thing) for rank, thing in things.items() if missing[rank])
-    return "".join([*shown, f"*Shortened: {told} left out; the JSON or HTML report has all.*\n"])
+    ranked = sorted((piece for piece in pieces if piece.rank), key=lambda piece: piece.rank)
+    lengths = accumulate(piece.length for piece in ranked)
+    missing = ranked[sum(length <= room for length in lengths) :]
+    left_out = {id(piece) for piece in missing}
+    shown = [piece for piece in pieces if id(piece) not in left_out]
+    counts = Counter(piece.rank for piece in missing)
+    names = ", ".join(counted(counts[rank], thing) for rank, thing in things.items() if counts[rank])
+    return "".join([*shown, f"*Shortened: {names} left out; the JSON or HTML report has all.*\n"])
 
 
 SHOWN = 12  # models: more bars can't be told apart
@@ -132,12 +129,12 @@ def _look(bars: int) -> str:
 
 def _labels(paths: Sequence[str]) -> list[str]:
     """Plain letters only: a quote would end a label. A number keeps two of the same name apart."""
-    found: list[str] = []
+    labels: list[str] = []
     for number, path in enumerate(paths, 1):
         plain = re.sub(r"[^A-Za-z0-9._/ -]", "_", path)
         label = plain if len(plain) <= LONGEST else f"..{plain[2 - LONGEST :]}"
-        found.append(f"{label} {number}" if label in found else label)
-    return found
+        labels.append(f"{label} {number}" if label in labels else label)
+    return labels
 
 
 def _unit(largest: int) -> str:
@@ -170,10 +167,12 @@ LEFT_OUT = {
 def render_run(report: RunReport, limit: int = COMMENT) -> str:
     """Never more than `limit` bytes, and so never more characters than that either."""
     pieces = [Piece(f"### {_headline(report)}\n\n"), *_table(report)]
-    pieces += [Piece(shown, PICTURE) for shown in [picture(report.outcomes, _after(report))] if shown]
+    pieces += [Piece(shown, PICTURE) for shown in [picture(report.outcomes, after_word(report))] if shown]
     pieces += [Piece(_finding(one), FINDING_RANKS[one.finding.severity]) for one in placed(report)]
     pieces += [Piece(f"> {prose(note)}\n\n", REMARKS) for note in remarks(report)]
-    pieces += [Piece(_details(outcome), DETAILS) for outcome in report.outcomes if _is_told(outcome)]
+    for outcome in report.outcomes:
+        if outcome.steps or outcome.alternatives or outcome.verification.outputs:
+            pieces.append(Piece(_details(outcome), DETAILS))
     return fitted(pieces, limit, LEFT_OUT)
 
 
@@ -182,22 +181,18 @@ def _headline(report: RunReport) -> str:
         return "❌ onnx-ci could not run: no model was judged"
     mark, state = ("❌", "failed") if report.exit_code else ("✅", "passed")
     gain = saved_words(report)
-    told = f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}"
-    return f"{mark} onnx-ci {state}: {told if report.outcomes else 'there was no model to look at'}"
-
-
-def _after(report: RunReport) -> str:
-    return "could be" if report.command == "check" else "after"
+    if not report.outcomes:
+        return f"{mark} onnx-ci {state}: there was no model to look at"
+    return f"{mark} onnx-ci {state}: {counted(judged(report), 'model')} checked{gain and f', {gain}'}"
 
 
 def _table(report: RunReport) -> Iterator[Piece]:
     if not report.outcomes:
         return
-    head = (
-        f"| | model | size | {_after(report)} | saved | outputs | verdict |\n|---|---|--:|--:|--:|---|---|\n"
-    )
-    yield Piece(head)
-    yield from (Piece(_row(outcome), ROWS if outcome.findings else PASSING) for outcome in report.outcomes)
+    yield Piece(f"| | model | size | {after_word(report)} | saved | outputs | verdict |\n")
+    yield Piece("|---|---|--:|--:|--:|---|---|\n")
+    for outcome in report.outcomes:
+        yield Piece(_row(outcome), ROWS if outcome.findings else PASSING)
     yield Piece("\n")
 
 
@@ -219,10 +214,6 @@ def _hint(hint: str) -> str:
     return f"→ {prose(hint)}" if command == hint else f"→ run {code(command)}"
 
 
-def _is_told(outcome: Outcome) -> bool:
-    return bool(outcome.steps or outcome.alternatives or outcome.verification.outputs)
-
-
 def _details(outcome: Outcome) -> str:
-    told = text.render_outcome(replace(outcome, findings=()), Style(), title=outcome.path)
-    return f"<details><summary>{name(outcome.path)}</summary>\n\n{block(told)}\n</details>\n\n"
+    content = text.render_outcome(replace(outcome, findings=()), Style(), title=outcome.path)
+    return f"<details><summary>{name(outcome.path)}</summary>\n\n{block(content)}\n</details>\n\n"

@@ -17,6 +17,7 @@ from onnx_ci.errors import UsageError
 from onnx_ci.report.text import PLACES
 from onnx_ci.report.text import WORDS as VERDICTS
 from onnx_ci.results import Finding, GroupSize, OriginalState, Outcome, RunReport, Shard
+from onnx_ci.util.scalars import FLAG, Scalar, whole
 from onnx_ci.util.text import one_line
 
 LONGEST_TEXT = 20_000  # characters
@@ -31,6 +32,22 @@ KNOWN: dict[tuple[type, str], tuple[str, ...]] = {
     (RunReport, "command"): ("check", "fix", "build", "shrink", "compare"),
 }
 
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
+
+
+SCALARS = {
+    str: Scalar(f"text of at most {LONGEST_TEXT:,} characters", _is_text, {}),
+    bool: FLAG,
+    int: Scalar("a whole number from 0", whole(0, LARGEST_NUMBER - 1).fits, {}),
+    float: Scalar("a number", _is_number, {}),
+}
 Built = TypeVar("Built")
 
 
@@ -92,7 +109,7 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return _word(get_args(kind), value, where)
     if is_dataclass(kind):
         return Checked(value, where).build(kind)  # type: ignore[arg-type]
-    return {str: _text, bool: _truth, int: _whole, float: _number}[kind](value, where)
+    return _scalar(kind, value, where)
 
 
 def _tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
@@ -110,35 +127,17 @@ def _listed(value: Any, where: str) -> list[Any]:
     return value
 
 
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-        raise _refusal(where, f"text of at most {LONGEST_TEXT:,} characters", value)
-    return value
+def _scalar(kind: Any, value: Any, where: str) -> Any:
+    scalar = SCALARS[kind]
+    if not scalar.fits(value):
+        raise _refusal(where, scalar.expected, value)
+    return kind(value)
 
 
 def _word(words: tuple[str, ...], value: Any, where: str) -> str:
     if value not in words:
         raise _refusal(where, " or ".join(words), value)
-    return _text(value, where)
-
-
-def _truth(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise _refusal(where, "true or false", value)
-    return value
-
-
-def _whole(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < LARGEST_NUMBER:
-        raise _refusal(where, "a whole number from 0", value)
-    return value
-
-
-def _number(value: Any, where: str) -> float:
-    counts = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not counts or not abs(value) <= sys.float_info.max:
-        raise _refusal(where, "a number", value)
-    return float(value)
+    return str(value)
 
 
 def _refusal(where: str, expected: str, found: Any) -> ValueError:
@@ -146,9 +145,8 @@ def _refusal(where: str, expected: str, found: Any) -> ValueError:
     return ValueError(f"{one_line(where)}: expected {expected}, found {one_line(shown[:60])}")
 
 
-LARGEST_FILE = (
-    16 * 2**20
-)  # bytes: some thousand models; what it takes in memory is twenty times that at worst
+# Bytes: some thousand models. What it takes in memory is twenty times that at worst.
+LARGEST_FILE = 16 * 2**20
 HINT = "expected a report by onnx-ci check --format json"
 
 
@@ -170,7 +168,8 @@ def parse_report(content: bytes, name: str) -> RunReport:
     try:
         document = json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name}: is not JSON: {_why(error)}", hint=HINT) from None
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise UsageError(f"{name}: is not JSON: {why}", hint=HINT) from None
     try:
         return _report(document)
     except ValueError as error:
@@ -204,10 +203,6 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number")
 
 
-def _why(error: ValueError | RecursionError) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-
-
 MOST = 256  # shards of a run
 Named = tuple[str, RunReport]  # the file a report was read from, and the report
 Parts = dict[Shard, Named]  # of one run
@@ -219,8 +214,8 @@ def merged(reports: Sequence[Named]) -> RunReport:
     what its models are like."""
     commands = sorted({report.command for _, report in reports})
     if len(commands) > 1:
-        told = " and ".join(commands)
-        raise UsageError(f"reports of {told} can't be merged", hint="merge those of one command")
+        names = " and ".join(commands)
+        raise UsageError(f"reports of {names} can't be merged", hint="merge those of one command")
     runs = _runs(reports)
     everything = [report for _, report in reports if report.shard is None]
     everything += [run[shard][1] for run in runs for shard in sorted(run, key=lambda shard: shard.index)]
