@@ -11,6 +11,8 @@ class OnnxCiError(Exception):
     """Something went wrong that can be explained; `exit_code` is what the command line returns."""
 
     exit_code = 4
+    file = ""  # of the policy, where the error is about a line of it
+    line = 0
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

@@ -24,12 +24,9 @@ from onnx_ci.action.inputs import (
     write_summary,
 )
 from onnx_ci.cli.output import write_to
-from onnx_ci.errors import OnnxCiError, PolicyError, UsageError
-from onnx_ci.gate.cache import SUFFIX
-from onnx_ci.gate.cache import folder as outcomes_folder
-from onnx_ci.report import annotations as github
+from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.report import html, json, markdown
-from onnx_ci.report.annotations import Annotation
+from onnx_ci.report.annotations import Annotation, render_github
 from onnx_ci.report.markdown import prose
 from onnx_ci.results import COULD_NOT, Finding, RunReport
 
@@ -55,7 +52,7 @@ def tell(told: Told, inputs: Inputs, event: Event, folder: Path) -> None:
     report = replace(told.report, notes=(*told.report.notes, *told.notes))
     body = _refusal(told) + markdown.render_run(report, markdown.COMMENT - len(_refusal(told).encode()))
     write_files(report, body, folder)
-    write_to(github.render_github(report), "")
+    write_to(render_github(report), "")
     _annotate(told)
     write_summary(_refusal(told) + markdown.render_run(report, markdown.SUMMARY))
     write_outputs(_outputs(told, inputs, folder, body))
@@ -83,11 +80,10 @@ def _refusal(told: Told) -> str:
 
 
 def _annotate(told: Told) -> None:
-    lines = [("error", told.refused)] if told.refused else []
-    lines += [("notice", note) for note in told.notes]
-    for kind, message in lines:
-        shown = Annotation(kind=kind, file="", line=0, title="onnx-ci", message=message)
-        sys.stdout.write(f"{shown}\n")
+    if told.refused:
+        sys.stdout.write(f"{Annotation(kind='error', message=told.refused)}\n")
+    for note in told.notes:
+        sys.stdout.write(f"{Annotation(kind='notice', message=note)}\n")
     sys.stdout.flush()
 
 
@@ -110,8 +106,7 @@ def _outputs(told: Told, inputs: Inputs, folder: Path, body: str) -> dict[str, s
 
 
 def _warns(report: RunReport) -> bool:
-    everything = [*report.findings, *(f for outcome in report.outcomes for f in outcome.findings)]
-    return any(finding.severity == "warning" for finding in everything)
+    return any(finding.severity == "warning" for finding in report.all_findings)
 
 
 def artifact_name(mode: str) -> str:
@@ -124,8 +119,10 @@ def artifact_name(mode: str) -> str:
 
 def _results_digest() -> str:
     """What is in the cache of results: it is saved under this name, and not again while nothing is added."""
+    from onnx_ci.gate import cache
+
     try:
-        names = sorted(path.name for path in outcomes_folder().iterdir() if path.suffix == SUFFIX)
+        names = sorted(path.name for path in cache.folder().iterdir() if path.suffix == cache.SUFFIX)
     except (OSError, RuntimeError):
         names = []
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""
@@ -146,11 +143,15 @@ def tell_of(error: OnnxCiError, step: str, environment: Mapping[str, str]) -> No
 
 
 def _report(error: OnnxCiError, command: str) -> RunReport:
-    file, line = (error.file, error.line) if isinstance(error, PolicyError) else ("", 0)
-    found = Finding(
-        code=COULD_NOT, severity="error", message=error.message, hint=error.hint, file=file, line=line
+    finding = Finding(
+        code=COULD_NOT,
+        severity="error",
+        message=error.message,
+        hint=error.hint,
+        file=error.file,
+        line=error.line,
     )
-    return RunReport(command=command, outcomes=(), findings=(found,))
+    return RunReport(command=command, outcomes=(), findings=(finding,))
 
 
 def _inputs(environment: Mapping[str, str]) -> Inputs:
