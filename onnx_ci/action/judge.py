@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from onnx_ci.action.inputs import Event, Inputs
-from onnx_ci.action.push import checked_out, credentials, git_settings, parents_of
+from onnx_ci.action.push import checked_out, parents_of, signed_in
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import Context, Judging, judge_selection, open_context, select_models
 from onnx_ci.repo.changes import merge_base
@@ -25,13 +25,13 @@ LFS = "set `lfs: true` of actions/checkout in the workflow"
 def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
     """What `onnx-ci check` or `fix` would find; the token is there only where something may be fetched."""
     context = open_context(inputs.policy or None)
-    with git_settings(credentials(inputs.token)):
+    with signed_in(inputs.token):
         selection = _selection(context, inputs, event)
     if event.name == "push" and not inputs.since:
         context.base = ""  # what is pushed was reviewed before, or needs no review
     judging = Judging(cache=inputs.cache, policy_from=inputs.policy_from)
     fetches = context.checked.policy().lfs.missing == "fetch"
-    with git_settings(credentials(inputs.token) if fetches else ()):
+    with signed_in(inputs.token if fetches else ""):
         return _told_of_lfs(judge_selection(command, context, selection, judging))
 
 

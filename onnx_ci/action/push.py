@@ -1,4 +1,4 @@
-"""The branch that a commit goes to: the one that is checked out, or the one the event is about."""
+"""The branch that a commit goes to, how git is set up to reach it, and pushing to it."""
 
 from __future__ import annotations
 
@@ -244,6 +244,11 @@ def credentials(token: str) -> Settings:
     key = f"http.{server.rstrip('/')}/.extraheader"
     secret = base64.b64encode(f"x-access-token:{token}".encode()).decode()
     return ((key, ""), (key, f"AUTHORIZATION: basic {secret}"))
+
+
+def signed_in(token: str) -> contextlib.AbstractContextManager[None]:
+    """Git may use the token, if there is one."""
+    return git_settings(credentials(token))
 
 
 def require_git(root: Path) -> None:

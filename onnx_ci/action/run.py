@@ -39,9 +39,9 @@ def _step(arguments: list[str]) -> int:
     for name in ("INPUT_TOKEN", "ONNX_CI_JOB_TOKEN"):  # nobody we start needs them
         os.environ.pop(name, None)
     if arguments[0] == "prepare":
-        install.prepare(inputs, event, os.environ)
+        install.prepare(inputs, event)
     elif arguments[0] == "install":
-        install.install(inputs, os.environ)
+        install.install(inputs)
     elif inputs.mode == "comment":
         comment.run(inputs, event)
         write_outputs({"exit-code": "0", "verdict": "0"})
@@ -73,7 +73,7 @@ def run_mode(inputs: Inputs, event: Event) -> None:
     """Modes `check`, `fix` and `commit`. What they load is there only after the step `install`."""
     from onnx_ci.action.commit import run_commit
     from onnx_ci.action.judge import judged, refuse_other_checkout
-    from onnx_ci.action.push import credentials, git_settings, lfs_filter, ownership
+    from onnx_ci.action.push import git_settings, lfs_filter, ownership, signed_in
 
     _give_cache_a_key(event)
     inputs = _in_its_repository(inputs)
@@ -81,7 +81,7 @@ def run_mode(inputs: Inputs, event: Event) -> None:
     root = find_root(here) or here
     with git_settings(ownership(root)), git_settings(lfs_filter(root)):
         if find_root(here) is not None:
-            with git_settings(credentials(inputs.token)):
+            with signed_in(inputs.token):
                 refuse_other_checkout(event, root)
         if inputs.mode == "commit":
             told = run_commit(inputs, event, here, folder)

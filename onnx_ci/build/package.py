@@ -1,4 +1,4 @@
-"""What the hooks of Python build systems have in common: options, the policy, and how a build is stopped."""
+"""Models in builds: those of a Python package for the hooks, and a single one by its rule for `shrink`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from filecmp import cmp
+from functools import cache
 from pathlib import Path, PurePosixPath
 from time import perf_counter
 from typing import Any
@@ -112,8 +113,8 @@ def pack(
             packed.keep(title, source)
     for title, source in others.items():
         packed.keep(title, source)
-    report = RunReport(command="build", outcomes=outcomes)
-    return packed, replace(report, seconds=round(perf_counter() - began, 3))
+    report = RunReport(command="build", outcomes=outcomes, seconds=round(perf_counter() - began, 3))
+    return packed, report
 
 
 def _shared(models: Mapping[str, Path]) -> list[PurePosixPath]:
@@ -181,7 +182,16 @@ def packed_for(options: Options, root: Path, found: Mapping[str, Path], staging:
         _need_policy(context.policy_path, options, root)
         return Packed(), f"{options.where}: there is no model in this package\n"
     others = {title: path for title, path in models_of(found).items() if title not in models}
-    packed, report = pack(models, others, _Plans(context, options).of, staging)
+
+    @cache
+    def plan_under(policy: Path) -> Plan:
+        return build_plan(context_for(context, policy), shown_from=context.folder)
+
+    def plan_of(model: Path) -> Plan:
+        """Under the policy that rules the model: the one that was named, or the nearest upward."""
+        return plan_under(_need_policy(policy_for(context, model.parent), options, model.parent))
+
+    packed, report = pack(models, others, plan_of, staging)
     text = render_run(replace(report, policy=context.checked.file), Style())
     if report.exit_code:
         raise BuildStopped(text)
@@ -192,25 +202,7 @@ def packed_for(options: Options, root: Path, found: Mapping[str, Path], staging:
     return packed.checked(found), text
 
 
-class _Plans:
-    """For each model a run under the policy that rules it: the one that was named, or the nearest upward."""
-
-    def __init__(self, context: Context, options: Options) -> None:
-        self.context = context
-        self.options = options
-        self.known: dict[Path, Plan] = {}
-
-    def of(self, model: Path) -> Plan:
-        policy = _need_policy(policy_for(self.context, model.parent), self.options, model.parent)
-        if policy not in self.known:
-            context = context_for(self.context, policy)
-            self.known[policy] = build_plan(context, (model,), shown_from=self.context.folder)
-        return self.known[policy]
-
-
-def build_plan(
-    context: Context, models: tuple[Path, ...], *, shown_from: Path | None = None, cache: bool = True
-) -> Plan:
+def build_plan(context: Context, *, shown_from: Path | None = None, cache: bool = True) -> Plan:
     """A run for a build: of the files that are there, nothing to compare growth with, and no groups."""
     sources = Sources(context.root, repository=context.repository)
     return Plan(
@@ -219,7 +211,7 @@ def build_plan(
         folder=context.folder,
         shown_from=shown_from or context.folder,
         root=context.root,
-        models=models,
+        models=(),
         everything=tuple,
         sources=sources,
         baseline=Baseline(sources, ""),
@@ -291,7 +283,7 @@ class ByRule:
         for file in orphaned_data(self.target):
             if file.name not in shared:
                 file.unlink(missing_ok=True)
-        plan = build_plan(self.context, (self.source,), cache=cache)
+        plan = build_plan(self.context, cache=cache)
         (outcome,) = judge_each([shipped(plan, self.source, self.target, shared)])
         report = RunReport(command="build", outcomes=(outcome,), policy=plan.policy.file)
         if not report.exit_code:

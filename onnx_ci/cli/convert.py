@@ -124,10 +124,6 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         file.writelines(lines)
 
 
-def add_cmake_dir_arguments(parser: argparse.ArgumentParser) -> None:
-    del parser
-
-
 def run_cmake_dir(_: argparse.Namespace) -> int:
     sys.stdout.write(f"{Path(__file__).resolve().parents[1] / 'cmake'}\n")
     return 0

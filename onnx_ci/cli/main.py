@@ -145,7 +145,9 @@ def _dispatch(arguments: list[str]) -> int:
         # A width of its own: asking for the terminal's loads shutil and five compressors.
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
     )
-    getattr(module, f"add_{command}_arguments")(parser)
+    add_arguments = getattr(module, f"add_{command}_arguments", None)
+    if add_arguments:
+        add_arguments(parser)
     try:
         options = parser.parse_args(arguments[1:])
     except SystemExit as done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -77,9 +77,9 @@ class Piece(str):
         return len(self.encode(errors="backslashreplace"))
 
 
-def fitted(pieces: Sequence[Piece], limit: int, things: Mapping[int, str]) -> str:
+def fitted(pieces: Sequence[Piece], limit: int, things: Sequence[str]) -> str:
     """In their order, as many as fit. The first that does not fit takes all that matter less with it;
-    `things` is what pieces of each rank are called."""
+    `things` is what pieces of each rank are called, from rank 1."""
     if sum(piece.length for piece in pieces) <= limit:
         return "".join(pieces)
     room = limit - RESERVE - sum(piece.length for piece in pieces if not piece.rank)
@@ -89,7 +89,7 @@ def fitted(pieces: Sequence[Piece], limit: int, things: Mapping[int, str]) -> st
     left_out = {id(piece) for piece in missing}
     shown = [piece for piece in pieces if id(piece) not in left_out]
     counts = Counter(piece.rank for piece in missing)
-    names = ", ".join(counted(counts[rank], thing) for rank, thing in things.items() if counts[rank])
+    names = ", ".join(counted(counts[rank], thing) for rank, thing in enumerate(things, 1) if counts[rank])
     return "".join([*shown, f"*Shortened: {names} left out; the JSON or HTML report has all.*\n"])
 
 
@@ -109,8 +109,10 @@ def picture(outcomes: Sequence[Outcome], after: str) -> str:
     unit = _unit(largest)
     labels = ", ".join(f'"{label}"' for label in _labels([path for path, _, _ in shown]))
     more = f", the {SHOWN} largest" if len(both) > SHOWN else ""
+    height = 100 + 40 * len(shown)
+    look = {"xyChart": {"height": height}, "themeVariables": {"xyChart": {"plotColorPalette": COLOURS}}}
     lines = [
-        f"%%{{init: {_look(len(shown))}}}%%",
+        f"%%{{init: {json.dumps(look)}}}%%",
         "xychart-beta horizontal",
         f'  title "{unit} before (grey), {after} (blue){more}"',
         f"  x-axis [{labels}]",
@@ -119,12 +121,6 @@ def picture(outcomes: Sequence[Outcome], after: str) -> str:
         f"  bar [{', '.join(_number(new, unit) for _, _, new in shown)}]",
     ]
     return "\n".join(["```mermaid", *lines, "```\n\n"])
-
-
-def _look(bars: int) -> str:
-    return json.dumps(
-        {"xyChart": {"height": 100 + 40 * bars}, "themeVariables": {"xyChart": {"plotColorPalette": COLOURS}}}
-    )
 
 
 def _labels(paths: Sequence[str]) -> list[str]:
@@ -153,15 +149,7 @@ VERDICT_MARKS = {"ok": "✅", "shrunk": "✅", "would_shrink": "⚠️", "ignore
 # What is dropped last has the lowest number.
 ERRORS, ROWS, WARNINGS, PASSING, PICTURE, REMARKS, DETAILS = range(1, 8)
 FINDING_RANKS = {"error": ERRORS, "warning": WARNINGS, "note": REMARKS}
-LEFT_OUT = {
-    ERRORS: "error",
-    ROWS: "row",
-    WARNINGS: "warning",
-    PASSING: "passing row",
-    PICTURE: "picture",
-    REMARKS: "note",
-    DETAILS: "model's detail",
-}
+LEFT_OUT = ("error", "row", "warning", "passing row", "picture", "note", "model's detail")
 
 
 def render_run(report: RunReport, limit: int = COMMENT) -> str:
