@@ -96,11 +96,11 @@ def about(event: Event, environment: Mapping[str, str]) -> tuple[str, str]:
 def _line(event: Event, run: str, environment: Mapping[str, str]) -> str:
     """The commit and the run, of which only hexadecimal digits and a number are taken."""
     commit = event.head[:12] if re.fullmatch(r"[0-9a-f]{40,64}", event.head) else ""
-    told = [f"commit <code>{commit}</code>"] if commit else []
+    parts = [f"commit <code>{commit}</code>"] if commit else []
     if re.fullmatch(r"[0-9]{1,20}", run) and event.repository:
         server = environment.get("GITHUB_SERVER_URL") or "https://github.com"
-        told.append(f"[run {run}]({server}/{event.repository}/actions/runs/{run})")
-    return f"\n<sub>{', '.join(told)}</sub>\n" if told else ""
+        parts.append(f"[run {run}]({server}/{event.repository}/actions/runs/{run})")
+    return f"\n<sub>{', '.join(parts)}</sub>\n" if parts else ""
 
 
 FOLDER = "onnx-ci-report"  # where a report is looked for when `paths` names none

@@ -12,7 +12,7 @@ from pathlib import Path
 from onnx_ci.action import push
 from onnx_ci.action.inputs import Event, Inputs
 from onnx_ci.action.judge import NO_CHECKOUT, judged
-from onnx_ci.action.tell import Told
+from onnx_ci.action.tell import ActionResult
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.project import judge_selection, open_context, select_models
 from onnx_ci.model.replace import data_of
@@ -55,10 +55,12 @@ class Fixed:
             outcomes.append(outcome if outcome.file in self.outside else replace(outcome, findings=left))
         return replace(self.report, outcomes=tuple(outcomes))
 
-    def told(self, *notes: str) -> Told:
-        shown = ", ".join(self.outside[:_MOST_NAMED]) + (", …" if len(self.outside) > _MOST_NAMED else "")
-        left = (f"{OUTSIDE}: {shown}",) if self.outside else ()
-        return Told(report=self.report, changed=bool(self.names or self.outside), notes=(*left, *notes))
+    def result(self, *notes: str) -> ActionResult:
+        if self.outside:
+            more = ", …" if len(self.outside) > _MOST_NAMED else ""
+            notes = (f"{OUTSIDE}: {', '.join(self.outside[:_MOST_NAMED])}{more}", *notes)
+        changed = bool(self.names or self.outside)
+        return ActionResult(report=self.report, changed=changed, notes=notes)
 
 
 TRAILER = "Shrunk-by"
@@ -147,8 +149,8 @@ def problem_with(root: Path, names: Sequence[str], report: RunReport, policy: st
     context = open_context(policy or None)
     wanted = Wanted(paths=[str(root / model) for model in models], staged=True)
     staged = judge_selection("check", context, select_models(context, wanted))
-    found = (finding for outcome in staged.outcomes for finding in outcome.findings)
-    return next((f.message for f in found if f.code in _BROKEN and f.severity == "error"), "")
+    findings = (finding for outcome in staged.outcomes for finding in outcome.findings)
+    return next((f.message for f in findings if f.code in _BROKEN and f.severity == "error"), "")
 
 
 def keep_patch(root: Path, names: Sequence[str], base: str, folder: Path) -> None:
@@ -166,9 +168,9 @@ def keep_patch(root: Path, names: Sequence[str], base: str, folder: Path) -> Non
 
 
 def _do(root: Path, *arguments: str) -> None:
-    done, said = git.try_git(root, *arguments, also=git.LITERAL)
+    done, output = git.try_git(root, *arguments, also=git.LITERAL)
     if not done:
-        last = (said.strip().splitlines() or ["it did not say why"])[-1]
+        last = (output.strip().splitlines() or ["it did not say why"])[-1]
         raise EnvironmentFault(f"git {arguments[0]} failed: {last}", hint="nothing was pushed")
 
 
@@ -211,10 +213,10 @@ def _data(root: Path, models: Iterable[str]) -> set[str]:
 
 def _state(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 _MOST_COMMITS = 20  # commits of ours, one on top of the other
@@ -270,7 +272,7 @@ class Committing:
     root: Path
     folder: Path  # where the report goes, and the patch
 
-    def run(self) -> Told:
+    def run(self) -> ActionResult:
         reason = push.refusal(self.event, self.root)
         if reason:
             return self._refused(self._fix(), reason)
@@ -309,16 +311,16 @@ class Committing:
         commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.committed))
         return replace(fixed, commit=git.commit_of(self.root, "HEAD") or "")
 
-    def _push(self, branch: push.Branch, fixed: Fixed) -> Told:
+    def _push(self, branch: push.Branch, fixed: Fixed) -> ActionResult:
         for attempt in range(1, self.inputs.push_attempts + 1):
             if not fixed.commit:
-                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.told()
+                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.result()
             with push.signed_in(self.inputs.token):
                 pushed = push.push(branch, fixed.names, self.event)
             if pushed.done:
                 notes = () if self.inputs.own_token else (NO_NEW_RUN,)
                 done = replace(fixed, report=fixed.after_commit)
-                return replace(done.told(*notes), commit=fixed.commit)
+                return replace(done.result(*notes), commit=fixed.commit)
             if not pushed.moved:
                 return self._refused(fixed, pushed.refused)
             if attempt < self.inputs.push_attempts:
@@ -339,16 +341,16 @@ class Committing:
             return self._commit(branch)
         return replace(fixed, base=git.commit_of(self.root, branch.tracking) or "", commit=rebased)
 
-    def _refused(self, fixed: Fixed, reason: str) -> Told:
+    def _refused(self, fixed: Fixed, reason: str) -> ActionResult:
         """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
         if not fixed.names:
-            return fixed.told()
+            return fixed.result()
         keep_patch(self.root, fixed.names, fixed.base, self.folder)
-        told = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
-        return replace(fixed.told(), refused=told)
+        explanation = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
+        return replace(fixed.result(), refused=explanation)
 
 
-def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> Told:
+def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> ActionResult:
     root = git.find_root(here)
     if root is None:
         raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)

@@ -191,8 +191,8 @@ def refusal(answer: Answer) -> ApiFault:
 
 def _said(answer: Answer) -> str:
     try:
-        said = json.loads(answer.body)
-        return f": {str(said['message'])[:200]!r}"
+        document = json.loads(answer.body)
+        return f": {str(document['message'])[:200]!r}"
     except (ValueError, RecursionError, KeyError, TypeError):
         return ""
 

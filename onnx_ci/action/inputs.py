@@ -219,10 +219,10 @@ def _payload(path: str) -> Mapping[str, Any]:
     if not path:
         return {}
     try:
-        found = json.loads(Path(path).read_bytes())
+        payload = json.loads(Path(path).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise EnvironmentFault(f"the event can't be read from GITHUB_EVENT_PATH: {error}") from None
-    return found if isinstance(found, dict) else {}
+    return payload if isinstance(payload, dict) else {}
 
 
 SUMMARY_LIMIT = 1 << 20  # bytes; GitHub drops a summary that is larger

@@ -71,9 +71,9 @@ def refuse_other_checkout(event: Event, root: Path) -> None:
     if not re.fullmatch(r"[0-9a-f]{40,64}", head) or _has(event, head, root):
         return
     here = (commit_of(root, "HEAD") or "nothing")[:12]
-    found = checked_out(root) or "no branch"
+    branch = checked_out(root) or "no branch"
     raise UsageError(
-        f"the commit {head[:12]} of the pull request is not in what is checked out ({here}, {found}),"
+        f"the commit {head[:12]} of the pull request is not in what is checked out ({here}, {branch}),"
         " so its models can't be judged",
         hint="on `pull_request`, leave `ref` of actions/checkout away, or set it to ${{ github.head_ref }};"
         " `pull_request_target` checks out the branch that the pull request is to go to: use `pull_request`",
@@ -82,10 +82,10 @@ def refuse_other_checkout(event: Event, root: Path) -> None:
 
 def _has(event: Event, head: str, root: Path) -> bool:
     at = commit_of(root, "HEAD")
-    known = [head, event.text("pull_request", "merge_commit_sha")]
+    accepted = [head, event.text("pull_request", "merge_commit_sha")]
     if event.name != "pull_request_target":  # there it is the commit of the base
-        known.append(event.sha)
-    if at in known or head in parents_of(root):
+        accepted.append(event.sha)
+    if at in accepted or head in parents_of(root):
         return True
     if not event.is_fork and checked_out(root) == event.branch:  # pushed to since, perhaps by force
         return True

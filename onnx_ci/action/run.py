@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onnx_ci.action import comment, install
 from onnx_ci.action.inputs import Event, Inputs, read_event, read_inputs, write_outputs
-from onnx_ci.action.tell import Told, report_folder, tell, tell_of
+from onnx_ci.action.tell import ActionResult, report_folder, tell, tell_of
 from onnx_ci.cli.main import guarded
 from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.repo.git import find_root
@@ -84,11 +84,11 @@ def run_mode(inputs: Inputs, event: Event) -> None:
             with signed_in(inputs.token):
                 refuse_other_checkout(event, root)
         if inputs.mode == "commit":
-            told = run_commit(inputs, event, here, folder)
+            result = run_commit(inputs, event, here, folder)
         else:
             report = judged(inputs.mode, inputs, event)
-            told = Told(report=report, changed=any(outcome.written for outcome in report.outcomes))
-    tell(told, inputs, event, folder)
+            result = ActionResult(report=report, changed=any(outcome.written for outcome in report.outcomes))
+    tell(result, inputs, event, folder)
 
 
 def _in_its_repository(inputs: Inputs) -> Inputs:

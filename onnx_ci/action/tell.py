@@ -34,7 +34,7 @@ JSON, HTML, MARKDOWN = "report.json", "report.html", "report.md"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class ActionResult:
     """What there is to tell. `refused` says why nothing was committed although something was to be."""
 
     report: RunReport
@@ -48,16 +48,16 @@ class Told:
         return self.report.exit_code or int(bool(self.refused))
 
 
-def tell(told: Told, inputs: Inputs, event: Event, folder: Path) -> None:
-    report = replace(told.report, notes=(*told.report.notes, *told.notes))
-    body = _refusal(told) + markdown.render_run(report, markdown.COMMENT - len(_refusal(told).encode()))
+def tell(result: ActionResult, inputs: Inputs, event: Event, folder: Path) -> None:
+    report = replace(result.report, notes=(*result.report.notes, *result.notes))
+    body = _refusal(result) + markdown.render_run(report, markdown.COMMENT - len(_refusal(result).encode()))
     write_files(report, body, folder)
     write_to(render_github(report), "")
-    _annotate(told)
-    write_summary(_refusal(told) + markdown.render_run(report, markdown.SUMMARY))
-    write_outputs(_outputs(told, inputs, folder, body))
+    _annotate(result)
+    write_summary(_refusal(result) + markdown.render_run(report, markdown.SUMMARY))
+    write_outputs(_outputs(result, inputs, folder, body))
     if inputs.comment:
-        comment.post(inputs, event, report, before=_refusal(told))
+        comment.post(inputs, event, report, before=_refusal(result))
 
 
 def write_files(report: RunReport, body: str, folder: Path) -> str:
@@ -75,28 +75,28 @@ def report_folder() -> Path:
     return Path(tempfile.mkdtemp(dir=home, prefix="report-"))
 
 
-def _refusal(told: Told) -> str:
-    return f"> **Not committed:** {prose(told.refused)}\n\n" if told.refused else ""
+def _refusal(result: ActionResult) -> str:
+    return f"> **Not committed:** {prose(result.refused)}\n\n" if result.refused else ""
 
 
-def _annotate(told: Told) -> None:
-    if told.refused:
-        sys.stdout.write(f"{Annotation(kind='error', message=told.refused)}\n")
-    for note in told.notes:
+def _annotate(result: ActionResult) -> None:
+    if result.refused:
+        sys.stdout.write(f"{Annotation(kind='error', message=result.refused)}\n")
+    for note in result.notes:
         sys.stdout.write(f"{Annotation(kind='notice', message=note)}\n")
     sys.stdout.flush()
 
 
-def _outputs(told: Told, inputs: Inputs, folder: Path, body: str) -> dict[str, str]:
-    code = told.exit_code or int(inputs.fail_on == "warning" and _warns(told.report))
+def _outputs(result: ActionResult, inputs: Inputs, folder: Path, body: str) -> dict[str, str]:
+    code = result.exit_code or int(inputs.fail_on == "warning" and _warns(result.report))
     return {
         "exit-code": str(code),
         "verdict": "0" if inputs.fail_on == "never" and code == 1 else str(code),
-        "changed": str(told.changed).lower(),
-        "committed": str(bool(told.commit)).lower(),
-        "commit-sha": told.commit,
-        "bytes-before": str(told.report.size_before),
-        "bytes-after": str(told.report.size_after),
+        "changed": str(result.changed).lower(),
+        "committed": str(bool(result.commit)).lower(),
+        "commit-sha": result.commit,
+        "bytes-before": str(result.report.size_before),
+        "bytes-after": str(result.report.size_after),
         "report": str(folder / JSON),
         "folder": str(folder),
         "artifact": artifact_name(inputs.mode),

@@ -52,11 +52,11 @@ class Packed:
             _refuse_other(name, file, self.kept)
             self.kept[name] = file
 
-    def checked(self, found: Mapping[str, Path]) -> Packed:
+    def checked(self, package_files: Mapping[str, Path]) -> Packed:
         """All in all: nobody's data is dropped, and none is another's, given what else is in the package."""
         self.dropped -= {*self.files, *self.kept}
         for name, file in self.kept.items():
-            _refuse_other(name, file, found)
+            _refuse_other(name, file, package_files)
         return self
 
 
@@ -150,9 +150,9 @@ class Options:
         self.models: tuple[str, ...] = tuple(table.get("models", ()))
         self.sdist: bool = table.get("sdist", False)
 
-    def chosen(self, found: Mapping[str, Path], root: Path) -> dict[str, Path]:
+    def chosen(self, files: Mapping[str, Path], root: Path) -> dict[str, Path]:
         """The models among a package's files, by their path in it."""
-        models = models_of(found)
+        models = models_of(files)
         if not self.models:
             return models
         wanted: set[str] = set()
@@ -165,23 +165,23 @@ class Options:
         return {title: path for title, path in models.items() if title in wanted}
 
 
-def models_of(found: Mapping[str, Path]) -> dict[str, Path]:
-    return {title: path for title, path in found.items() if path.suffix.lower() == ".onnx"}
+def models_of(files: Mapping[str, Path]) -> dict[str, Path]:
+    return {title: path for title, path in files.items() if path.suffix.lower() == ".onnx"}
 
 
 def _below(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
 
 
-def packed_for(options: Options, root: Path, found: Mapping[str, Path], staging: Path) -> tuple[Packed, str]:
+def packed_for(options: Options, root: Path, files: Mapping[str, Path], staging: Path) -> tuple[Packed, str]:
     """The package's models as they ship, and the report; stops the build where a rule is broken."""
-    found = {title: path.parent.resolve() / path.name for title, path in found.items()}
-    models = options.chosen(found, root.resolve())
+    files = {title: path.parent.resolve() / path.name for title, path in files.items()}
+    models = options.chosen(files, root.resolve())
     context = open_context(options.policy, root)
     if not models:
         _need_policy(context.policy_path, options, root)
         return Packed(), f"{options.where}: there is no model in this package\n"
-    others = {title: path for title, path in models_of(found).items() if title not in models}
+    others = {title: path for title, path in models_of(files).items() if title not in models}
 
     @cache
     def plan_under(policy: Path) -> Plan:
@@ -199,7 +199,7 @@ def packed_for(options: Options, root: Path, found: Mapping[str, Path], staging:
         raise BuildStopped(
             f"{options.where}: no model of the package has a rule, so nothing was checked\n{text}"
         )
-    return packed.checked(found), text
+    return packed.checked(files), text
 
 
 def build_plan(context: Context, *, shown_from: Path | None = None, cache: bool = True) -> Plan:
@@ -225,8 +225,8 @@ def needed_by(options: Options, root: Path, files: Iterable[Path]) -> list[Path]
     root = root.resolve()
     context = open_context(options.policy, root)
     models = [path.resolve() for path in files if path.suffix.lower() == ".onnx"]
-    found = dict.fromkeys([context.policy_path, *(policy_for(context, model.parent) for model in models)])
-    policies = [path for path in found if path is not None]
+    paths = dict.fromkeys([context.policy_path, *(policy_for(context, model.parent) for model in models)])
+    policies = [path for path in paths if path is not None]
     named = [file for path in policies for file in _named(context_for(context, path))]
     return [
         path.relative_to(root) for path in dict.fromkeys([*policies, *named]) if path.is_relative_to(root)
@@ -239,16 +239,16 @@ def _named(context: Context) -> list[Path]:
     return [*sample_files(patterns, context.folder), *(path for path in libraries if path.is_file())]
 
 
-def _need_policy(found: Path | None, options: Options, folder: Path) -> Path:
+def _need_policy(policy: Path | None, options: Options, folder: Path) -> Path:
     """A package without its policy would be built by other rules than the repository is checked by."""
-    if found is None:
+    if policy is None:
         top = find_root(folder)
         above = f" or above it, up to {one_line(str(top))}, the top of the repository" if top else ""
         raise UsageError(
             f"{options.where}: there is no .onnx-ci.yaml in {one_line(str(folder))}{above}",
             hint="`onnx-ci init` writes one; in a source distribution it has to be included",
         )
-    return found
+    return policy
 
 
 class ByRule:

@@ -56,8 +56,8 @@ def _restore_original(source: Path, target: Path) -> int:
     here = find_root(Path.cwd())
     state, size = restore_original(source, target, repository_of(source.resolve().parent, here))
     place = f"{PLACES[state.place]} ({one_line(state.where)})"
-    told = f"{format_size(size)}, as it was before it was shrunk, from {place}"
-    sys.stdout.write(f"{one_line(str(target))}: {told}\n")
+    description = f"{format_size(size)}, as it was before it was shrunk, from {place}"
+    sys.stdout.write(f"{one_line(str(target))}: {description}\n")
     return 0
 
 

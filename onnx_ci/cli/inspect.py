@@ -160,9 +160,9 @@ def _rules(context: Context, path: Path) -> Iterator[str]:
     file = context.policy.file
     rules = matching_rules(context.policy, relative(path, context.folder))
     if not rules:
-        said = {"error": "which is an error", "warning": "which is a warning"}
-        meant = said.get(context.policy.unmatched, "and that is allowed")
-        yield f"  no rule of {file} matches it, so it is not checked, {meant} (unmatched)"
+        meanings = {"error": "which is an error", "warning": "which is a warning"}
+        meaning = meanings.get(context.policy.unmatched, "and that is allowed")
+        yield f"  no rule of {file} matches it, so it is not checked, {meaning} (unmatched)"
         return
     for rule in rules[:-1]:
         yield f"  {file}:{rule.line}: {rule.pattern!r} matches too, but a later rule wins"

@@ -152,10 +152,10 @@ def refuse_same(written: Mapping[str, Path], source: Path, target: Path, policy:
     if policy is not None:
         needed["the policy"] = policy
         _refuse("OUT", target, {"the policy": policy})
-    made = {"OUT": target, "the data of OUT": target.with_name(own_data(target))}
+    output = {"OUT": target, "the data of OUT": target.with_name(own_data(target))}
     earlier: dict[str, Path] = {}
     for option, path in written.items():
-        _refuse(option, path, {**needed, **made, **earlier})
+        _refuse(option, path, {**needed, **output, **earlier})
         earlier[f"the file of {option}"] = path
 
 

@@ -131,8 +131,8 @@ def findings_list(findings: Sequence[results.Finding]) -> Markup:
 def _finding(finding: results.Finding) -> Markup:
     mark = badge(finding.severity, SEVERITIES.get(finding.severity, "dim"))
     hint = [element("p", finding.hint, class_="soft")] if finding.hint else []
-    said = element("p", mark, " ", element("code", finding.code), " ", finding.message)
-    return element("li", said, *hint, class_=finding.severity)
+    message = element("p", mark, " ", element("code", finding.code), " ", finding.message)
+    return element("li", message, *hint, class_=finding.severity)
 
 
 def _measures(outcome: results.Outcome) -> Iterator[Markup]:
@@ -212,20 +212,23 @@ def plan_parts(outcome: results.Outcome) -> Iterator[Markup]:
         yield drawn
 
 
-def _alternative(one: results.Alternative) -> tuple[str, ...]:
-    cosine = f"{one.cosine:.6f}" if one.cosine is not None else ""
-    sqnr = f"{one.sqnr:.1f} dB" if one.sqnr is not None else ""
-    return ", ".join(one.methods), format_size(one.size), cosine, sqnr, one.verdict
+def _alternative(alternative: results.Alternative) -> tuple[str, ...]:
+    cosine = f"{alternative.cosine:.6f}" if alternative.cosine is not None else ""
+    sqnr = f"{alternative.sqnr:.1f} dB" if alternative.sqnr is not None else ""
+    return ", ".join(alternative.methods), format_size(alternative.size), cosine, sqnr, alternative.verdict
 
 
 def _as_points(alternatives: Sequence[results.Alternative]) -> list[results.Point]:
     """Where nothing was taken there is no plan, but what was measured can be shown all the same."""
     return [
         results.Point(
-            size=one.size, cosine=one.cosine, sqnr=one.sqnr, holds=not one.verdict.startswith("refused")
+            size=other.size,
+            cosine=other.cosine,
+            sqnr=other.sqnr,
+            holds=not other.verdict.startswith("refused"),
         )
-        for one in alternatives
-        if one.cosine is not None and one.sqnr is not None
+        for other in alternatives
+        if other.cosine is not None and other.sqnr is not None
     ]
 
 

@@ -54,8 +54,8 @@ def _longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
 
 
-def _harmless(found: re.Match[str]) -> str:
-    return f"&#{ord(found[0])};" if found["markup"] else f"{found[0]}{_APART}"
+def _harmless(match: re.Match[str]) -> str:
+    return f"&#{ord(match[0])};" if match["markup"] else f"{match[0]}{_APART}"
 
 
 RESERVE = 300  # bytes for the line that says what is missing
@@ -156,7 +156,7 @@ def render_run(report: RunReport, limit: int = COMMENT) -> str:
     """Never more than `limit` bytes, and so never more characters than that either."""
     pieces = [Piece(f"### {_headline(report)}\n\n"), *_table(report)]
     pieces += [Piece(shown, PICTURE) for shown in [picture(report.outcomes, after_word(report))] if shown]
-    pieces += [Piece(_finding(one), FINDING_RANKS[one.finding.severity]) for one in placed(report)]
+    pieces += [Piece(_finding(place), FINDING_RANKS[place.finding.severity]) for place in placed(report)]
     pieces += [Piece(f"> {prose(note)}\n\n", REMARKS) for note in remarks(report)]
     for outcome in report.outcomes:
         if outcome.steps or outcome.alternatives or outcome.verification.outputs:
@@ -190,8 +190,8 @@ def _row(outcome: Outcome) -> str:
     return f"| {' | '.join(shown)} |\n"
 
 
-def _finding(one: Placed) -> str:
-    finding = one.finding
+def _finding(place: Placed) -> str:
+    finding = place.finding
     hint = f"  \n  {_hint(finding.hint)}" if finding.hint else ""
     return f"- {MARKS[finding.severity]} **{finding.code}** {prose(finding.message)}{hint}\n\n"
 

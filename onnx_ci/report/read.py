@@ -74,15 +74,15 @@ class Checked:
     def build(self, cls: type[Built], called: dict[str, str] | None = None) -> Built:
         """`called` are fields that have another name in the document."""
         kinds = _kinds(cls)  # type: ignore[arg-type]
-        found = {}
+        values = {}
         for field in fields(cls):  # type: ignore[arg-type]
             where = f"{self.where}.{(called or {}).get(field.name, field.name)}"
             if field.name in self.values:
                 value = _value(kinds[field.name], self.values[field.name], where)
-                found[field.name] = _known(cls, field.name, value, where)
+                values[field.name] = _known(cls, field.name, value, where)
             elif field.default is MISSING and field.default_factory is MISSING:
                 raise ValueError(f"{where} is missing")
-        return cls(**found)
+        return cls(**values)
 
 
 @cache
@@ -140,8 +140,8 @@ def _word(words: tuple[str, ...], value: Any, where: str) -> str:
     return str(value)
 
 
-def _refusal(where: str, expected: str, found: Any) -> ValueError:
-    shown = "an object" if isinstance(found, dict) else "a list" if isinstance(found, list) else repr(found)
+def _refusal(where: str, expected: str, value: Any) -> ValueError:
+    shown = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
     return ValueError(f"{one_line(where)}: expected {expected}, found {one_line(shown[:60])}")
 
 
@@ -219,12 +219,12 @@ def merged(reports: Sequence[Named]) -> RunReport:
     runs = _runs(reports)
     everything = [report for _, report in reports if report.shard is None]
     everything += [run[shard][1] for run in runs for shard in sorted(run, key=lambda shard: shard.index)]
-    found = (finding for report in everything for finding in report.findings)
-    made = (finding for run in runs for finding in (*_groups(run), *_missing(run)))
+    of_reports = (finding for report in everything for finding in report.findings)
+    across_shards = (finding for run in runs for finding in (*_groups(run), *_missing(run)))
     return RunReport(
         command=commands[0],
         outcomes=tuple(_in_order(_once(o for report in everything for o in report.outcomes))),
-        findings=tuple(_once([*found, *made])),
+        findings=tuple(_once([*of_reports, *across_shards])),
         policy=", ".join(_once(report.policy for report in everything if report.policy)),
         seconds=round(sum(report.seconds for report in everything), 3),
         notes=tuple(_once(note for report in everything for note in report.notes)),
@@ -246,8 +246,8 @@ def _runs(reports: Sequence[Named]) -> list[Parts]:
         if not 1 <= shard.index <= shard.count <= MOST:
             raise UsageError(f"{name}: there is no shard {shard}", hint="for example: --shard 1/3")
         run = runs.setdefault((report.policy, shard.split, shard.count), {})
-        first, known = run.setdefault(shard, (name, report))
-        if known != report:
+        first, earlier = run.setdefault(shard, (name, report))
+        if earlier != report:
             raise UsageError(
                 f"{first} and {name} are both shard {shard}, and they differ",
                 hint="give each shard once: that of the last attempt",
@@ -257,7 +257,7 @@ def _runs(reports: Sequence[Named]) -> list[Parts]:
 
 def _missing(run: Parts) -> Iterator[Finding]:
     shard, (name, report) = next(iter(run.items()))
-    missing = sorted({*range(1, shard.count + 1)} - {known.index for known in run})
+    missing = sorted({*range(1, shard.count + 1)} - {present.index for present in run})
     if missing:
         numbers = ", ".join(map(str, missing))
         yield Finding(

@@ -200,18 +200,20 @@ _SHOWN = 3
 def noise_words(verification: Verification) -> Iterator[str]:
     if verification.method in _METHODS:
         yield _METHODS[verification.method]
-    moved = [one for one in verification.noise if one.source]
+    moved = [output for output in verification.noise if output.source]
     if verification.noise and not moved:
         yield "noise: none; a second run with another number of threads gave the same outputs"
-    for one in moved[:_SHOWN]:
-        yield f"noise: {_words(one)}"
+    for output in moved[:_SHOWN]:
+        yield f"noise: {_words(output)}"
     if len(moved) > _SHOWN:
         yield f"noise: and {len(moved) - _SHOWN} outputs more"
 
 
-def _words(one: Noise) -> str:
-    far = one_line(one.problem) or f"max_abs {one.max_abs:.3g}, {one.sqnr:.0f} dB"
-    return f"output {one_line(one.name)} of the original differs from itself {_SOURCES[one.source]}: {far}"
+def _words(noise: Noise) -> str:
+    far = one_line(noise.problem) or f"max_abs {noise.max_abs:.3g}, {noise.sqnr:.0f} dB"
+    return (
+        f"output {one_line(noise.name)} of the original differs from itself {_SOURCES[noise.source]}: {far}"
+    )
 
 
 COLOURS = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
@@ -350,8 +352,8 @@ def _plan(outcome: Outcome) -> Iterator[str]:
 
 
 def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
-    known = alternative.cosine is not None and alternative.sqnr is not None
-    error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if known else ""
+    measured = alternative.cosine is not None and alternative.sqnr is not None
+    error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if measured else ""
     methods = ", ".join(alternative.methods)
     return methods, format_size(alternative.size), error, one_line(alternative.verdict)
 
