@@ -63,6 +63,16 @@ def test_links_lead_somewhere() -> None:
             assert link.startswith("http") or (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_modules_that_are_named_exist(name: str) -> None:
+    rooms = "|".join(path.parent.name for path in PROJECT.glob("onnx_ci/*/__init__.py"))
+    text = (PROJECT / name).read_text()
+    named = re.findall(rf"`(?:onnx_ci/)?((?:{rooms})/[a-z0-9_]+)(?:\.py)?`", text)
+    missing = [module for module in named if not (PROJECT / "onnx_ci" / f"{module}.py").exists()]
+    assert named
+    assert not missing
+
+
 if __name__ == "__main__":
     readme = PROJECT / "README.md"
     readme.write_text(with_table(readme.read_text()))

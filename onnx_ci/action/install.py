@@ -98,7 +98,8 @@ def _key(extras: Sequence[str]) -> str:
 
 def _source() -> str:
     digest = hashlib.sha256()
-    files = [HOME / "pyproject.toml", *sorted((HOME / "onnx_ci").rglob("*.py"))]
+    package = (file for file in (HOME / "onnx_ci").rglob("*.*") if file.suffix in (".py", ".css", ".cmake"))
+    files = [HOME / "pyproject.toml", *sorted(package)]
     for file in files:
         digest.update(f"{file.relative_to(HOME).as_posix()}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())

@@ -1,1 +1,1 @@
-"""build."""
+"""Models shrunk on their way into a package: hooks for hatchling and setuptools."""

@@ -1,1 +1,1 @@
-"""cli."""
+"""The commands: arguments in, a report and an exit code out."""

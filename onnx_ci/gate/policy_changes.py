@@ -225,6 +225,10 @@ class PolicyChanges:
             known = Rule(pattern="")
         if rule.evaluate and (known.evaluate is None or known.evaluate.command != rule.evaluate.command):
             return f"the command {rule.evaluate.command!r} (evaluate)"
+        if rule.evaluate and known.evaluate and not set(rule.evaluate.env) <= set(known.evaluate.env):
+            return (
+                f"more variables for {rule.evaluate.command!r} (evaluate env: {', '.join(rule.evaluate.env)})"
+            )
         home = model.base.context.folder if model.base and rule is known else model.head.context.folder
         for library in rule.libraries:
             if library not in known.libraries or self._is_changed(home / library):

@@ -146,6 +146,8 @@ def _evaluate(base: Evaluate | None, head: Evaluate | None) -> Iterator[Loosenin
     if head is None:
         yield Loosening("evaluate", repr(base.command), NONE)
         return
+    if not set(head.env) <= set(base.env):
+        yield Loosening("evaluate env", _list(base.env), _list(head.env))
     for key in ("command", "metric"):
         if getattr(base, key) != getattr(head, key):
             yield Loosening(f"evaluate {key}", repr(getattr(base, key)), repr(getattr(head, key)))
@@ -159,6 +161,8 @@ def _inputs(base: InputSpec, head: InputSpec) -> Iterator[Loosening]:
         yield Loosening("inputs samples", _list(base.samples), _list(head.samples))
     if head.count < base.count and not head.samples:
         yield Loosening("inputs count", str(base.count), str(head.count))
+    if head.seed != base.seed and not head.samples:
+        yield Loosening("inputs seed", str(base.seed), str(head.seed))
     for key in ("dims", "ranges"):
         old, new = dict(getattr(base, key)), dict(getattr(head, key))
         if old != new:

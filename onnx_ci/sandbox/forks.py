@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
@@ -34,6 +34,7 @@ Start = Callable[[], AbstractContextManager[Work[T]]]
 _is_fork = False
 _LOOK_SECONDS = 0.1  # how often time and memory are looked at
 _GRACE_SECONDS = 2.0  # to clean up after a first signal
+_STOPPING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}
 
 
 @dataclass(frozen=True)
@@ -121,18 +122,25 @@ class _Fork(Generic[T]):
     def __init__(self, start: Start[T], others: Sequence[_Fork[T]]) -> None:
         self.task: int | None = None
         self.dead = False
+        self.pid = -1
         self.temp = new_folder()
         theirs, self._tasks = Pipe(duplex=False)
         self.answers, channel = Pipe(duplex=False)
         sys.stdout.flush()
         sys.stderr.flush()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads of numpy's own, made for this
-            self.pid = os.fork()
+        # A signal must find either the parent's handlers or the child's, never the one with the other's.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # threads of numpy's own, made for this
+                self.pid = os.fork()
+        finally:
+            if self.pid:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if self.pid == 0:
             for end in [self._tasks, self.answers, *(o._tasks for o in others), *(o.answers for o in others)]:
                 end.close()
-            _serve(theirs, channel, start, self.temp)
+            _serve(theirs, channel, start, self.temp, mask)
         theirs.close()
         channel.close()
 
@@ -209,7 +217,7 @@ def _memory_of(pid: int) -> int:
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _serve(tasks: Connection, channel: Connection, start: Start[T], temp: Path) -> None:
+def _serve(tasks: Connection, channel: Connection, start: Start[T], temp: Path, mask: Iterable[int]) -> None:
     """The forked process: never returns, and runs nothing that its parent meant to run at its own end."""
     global _is_fork
     _is_fork = True
@@ -217,6 +225,7 @@ def _serve(tasks: Connection, channel: Connection, start: Start[T], temp: Path) 
     signal.signal(signal.SIGTERM, _leave)
     code = 0
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         with start() as work:
             for number in _numbers(tasks):
                 channel.send(_answer(work, number, lambda doing: channel.send(("say", doing))))

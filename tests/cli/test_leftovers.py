@@ -42,8 +42,14 @@ def left(place: Path) -> list[str]:
     return sorted(path.name for path in (place.parent / "temporary").iterdir() if path.name != ".ses")
 
 
-def in_the_middle(place: Path, *options: str) -> subprocess.Popen[str]:
-    """A fix that waits for the user's own score, with a worker and scratch folders of its own."""
+def in_the_middle(place: Path, *options: str, ignores: int = 0) -> subprocess.Popen[str]:
+    """A fix that waits for the user's own score, with a worker and scratch folders of its own. Whoever runs
+    the tests may ignore signals itself: the fix starts as from a terminal, but for one that it `ignores`."""
+
+    def as_from_a_terminal() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN if number == ignores else signal.SIG_DFL)
+
     script = place.parent / "score.py"
     script.write_text(WAITS)
     command = f"{sys.executable} {script} {place.parent / 'waiting'} {{model}}"
@@ -56,6 +62,7 @@ def in_the_middle(place: Path, *options: str) -> subprocess.Popen[str]:
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=as_from_a_terminal,
     )
     ends = time.monotonic() + 60
     while not (place.parent / "waiting").exists():
@@ -98,11 +105,7 @@ def test_a_signal_ends_all_and_leaves_nothing(name: str, options: tuple[str, ...
 
 def test_nohup_holds(place: Path) -> None:
     """Where SIGHUP is ignored when we start, it stays so."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        child = in_the_middle(place)
-    finally:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    child = in_the_middle(place, ignores=signal.SIGHUP)
     child.send_signal(signal.SIGHUP)
     time.sleep(0.3)
     assert child.poll() is None

@@ -290,6 +290,21 @@ def test_a_command_that_the_base_knows_or_allows_is_run(tmp_path: Path) -> None:
     assert not found(done, "OCI047")
 
 
+def test_a_command_gets_no_variable_that_the_base_does_not_name(tmp_path: Path) -> None:
+    made = branch(tmp_path, STRICT + scored(tmp_path))
+    onnx.save(bloated(layers=2), tmp_path / "models" / "a.onnx")
+    policy = STRICT + scored(tmp_path).replace("metric:", "env: [TOKEN], metric:")
+    (tmp_path / "eval.py").write_text(
+        "import os\nopen('seen', 'a').write(str(os.environ))\nprint('wer: 1')\n"
+    )
+    (tmp_path / ".onnx-ci.yaml").write_text(policy)
+    made.commit_all("a change")
+    done = onnx_ci("check", *SINCE, "--format", "json", cwd=tmp_path, env={"TOKEN": "a-secret"})
+    assert "(evaluate env: TOKEN)" in found(done, "OCI047")[0]["message"]
+    seen = tmp_path / "seen"  # under the rule of the base, which is judged as well, it may be run
+    assert not seen.exists() or "a-secret" not in seen.read_text()
+
+
 def test_a_library_that_the_change_brings_is_not_loaded(tmp_path: Path) -> None:
     rule = '    libraries: ["ops.so"]\n'
     made = branch(tmp_path)

@@ -31,6 +31,12 @@ LOOSER = [
     (SCORE, SCORE.replace("increase", "decrease"), [("evaluate max_increase", "0.2", "none")]),
     (SCORE, SCORE.replace("metric: wer", "metric: cer"), [("evaluate metric", "'wer'", "'cer'")]),
     (
+        SCORE,
+        SCORE.replace("metric: wer", "metric: wer, env: [TOKEN]"),
+        [("evaluate env", "[]", "[TOKEN]")],
+    ),
+    ("inputs: {seed: 1}", "inputs: {seed: 2}", [("inputs seed", "1", "2")]),
+    (
         "inputs: {samples: [a.npz, b.npz]}",
         "inputs: {samples: [a.npz]}",
         [("inputs samples", "[a.npz, b.npz]", "[a.npz]")],
