@@ -27,6 +27,18 @@ from onnx_ci.version import __version__
 
 OUTSIDE = "fixed in the work tree and left out of the commit, since the last commit does not have them"
 _MOST_NAMED = 10
+NO_NEW_RUN = (
+    "pushed with the workflow's own token: GitHub starts no workflow for such a push, so required checks do"
+    " not run on it; the input `token` takes another one"
+)
+
+
+def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> ActionResult:
+    root = git.find_root(here)
+    if root is None:
+        raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
+    push.require_git(root)
+    return Committing(inputs=inputs, event=event, root=root, folder=folder).run()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +73,93 @@ class Fixed:
             notes = (f"{OUTSIDE}: {', '.join(self.outside[:_MOST_NAMED])}{more}", *notes)
         changed = bool(self.names or self.outside)
         return ActionResult(report=self.report, changed=changed, notes=notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committing:
+    """What stays the same however often it has to be done."""
+
+    inputs: Inputs
+    event: Event
+    root: Path
+    folder: Path  # where the report goes, and the patch
+
+    def run(self) -> ActionResult:
+        reason = push.refusal(self.event, self.root)
+        if reason:
+            return self._refused(self._fix(), reason)
+        branch = push.branch_of(self.event, self.root)
+        with push.signed_in(self.inputs.token):
+            is_gone = branch.is_gone(self.event, branch.tip())
+            if not is_gone:
+                push.take(branch)
+        if is_gone:
+            return self._refused(self._fix(), push.gone(branch.name))
+        return self._push(branch, self._commit(branch))
+
+    def _fix(self) -> Fixed:
+        before = work_tree(self.root)
+        report = judged("fix", self.inputs, self.event)
+        changed = changed_files(before, work_tree(self.root))
+        models = [outcome.file for outcome in report.outcomes if outcome.written and outcome.file in changed]
+        names, outside = of_models_in_git(self.root, changed, models)
+        base = git.commit_of(self.root, "HEAD") or ""
+        return Fixed(report=report, names=tuple(names), outside=tuple(outside), base=base)
+
+    def _commit(self, branch: push.Branch) -> Fixed:
+        """Fix, and commit what that changed, if it changed anything."""
+        fixed = self._fix()
+        if not fixed.names:
+            return fixed
+        with push.signed_in(self.inputs.token):
+            again = changed_again(branch, fixed.names)
+        if again:
+            return replace(fixed, refused=again)
+        stage(self.root, fixed.names)
+        problem = problem_with(self.root, fixed.names, fixed.report, self.inputs.policy)
+        if problem:
+            unstage(self.root, fixed.names)
+            return replace(fixed, refused=problem)
+        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.committed))
+        return replace(fixed, commit=git.commit_of(self.root, "HEAD") or "")
+
+    def _push(self, branch: push.Branch, fixed: Fixed) -> ActionResult:
+        for attempt in range(1, self.inputs.push_attempts + 1):
+            if not fixed.commit:
+                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.result()
+            with push.signed_in(self.inputs.token):
+                pushed = push.push(branch, fixed.names, self.event)
+            if pushed.done:
+                notes = () if self.inputs.own_token else (NO_NEW_RUN,)
+                done = replace(fixed, report=fixed.after_commit)
+                return replace(done.result(*notes), commit=fixed.commit)
+            if not pushed.moved:
+                return self._refused(fixed, pushed.refused)
+            if attempt < self.inputs.push_attempts:
+                fixed = self._again(branch, fixed)
+        moved = f"the branch {branch.name} has moved at each of {self.inputs.push_attempts} attempts to push"
+        return self._refused(fixed, moved)
+
+    def _again(self, branch: push.Branch, fixed: Fixed) -> Fixed:
+        """After others pushed: the same on top of theirs, or anew where they changed what it is about."""
+        with push.signed_in(self.inputs.token):
+            complaint = branch.fetch()
+        if complaint is not None:
+            return replace(
+                fixed, commit="", refused=f"the branch {branch.name} can't be fetched: {complaint}"
+            )
+        rebased = push.catch_up(branch, fixed.base, fixed.names)
+        if not rebased:
+            return self._commit(branch)
+        return replace(fixed, base=git.commit_of(self.root, branch.tracking) or "", commit=rebased)
+
+    def _refused(self, fixed: Fixed, reason: str) -> ActionResult:
+        """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
+        if not fixed.names:
+            return fixed.result()
+        keep_patch(self.root, fixed.names, fixed.base, self.folder)
+        explanation = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
+        return replace(fixed.result(), refused=explanation)
 
 
 TRAILER = "Shrunk-by"
@@ -255,104 +354,3 @@ def _parent(branch: push.Branch, commit: str) -> str:
             branch.root, "fetch", "--quiet", "--no-tags", f"--deepen={_MOST_COMMITS}", push.REMOTE, branch.ref
         )
     return (git.commit_of(branch.root, parent) or "") if parent else ""
-
-
-NO_NEW_RUN = (
-    "pushed with the workflow's own token: GitHub starts no workflow for such a push, so required checks do"
-    " not run on it; the input `token` takes another one"
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Committing:
-    """What stays the same however often it has to be done."""
-
-    inputs: Inputs
-    event: Event
-    root: Path
-    folder: Path  # where the report goes, and the patch
-
-    def run(self) -> ActionResult:
-        reason = push.refusal(self.event, self.root)
-        if reason:
-            return self._refused(self._fix(), reason)
-        branch = push.branch_of(self.event, self.root)
-        with push.signed_in(self.inputs.token):
-            is_gone = branch.is_gone(self.event, branch.tip())
-            if not is_gone:
-                push.take(branch)
-        if is_gone:
-            return self._refused(self._fix(), push.gone(branch.name))
-        return self._push(branch, self._commit(branch))
-
-    def _fix(self) -> Fixed:
-        before = work_tree(self.root)
-        report = judged("fix", self.inputs, self.event)
-        changed = changed_files(before, work_tree(self.root))
-        models = [outcome.file for outcome in report.outcomes if outcome.written and outcome.file in changed]
-        names, outside = of_models_in_git(self.root, changed, models)
-        base = git.commit_of(self.root, "HEAD") or ""
-        return Fixed(report=report, names=tuple(names), outside=tuple(outside), base=base)
-
-    def _commit(self, branch: push.Branch) -> Fixed:
-        """Fix, and commit what that changed, if it changed anything."""
-        fixed = self._fix()
-        if not fixed.names:
-            return fixed
-        with push.signed_in(self.inputs.token):
-            again = changed_again(branch, fixed.names)
-        if again:
-            return replace(fixed, refused=again)
-        stage(self.root, fixed.names)
-        problem = problem_with(self.root, fixed.names, fixed.report, self.inputs.policy)
-        if problem:
-            unstage(self.root, fixed.names)
-            return replace(fixed, refused=problem)
-        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.committed))
-        return replace(fixed, commit=git.commit_of(self.root, "HEAD") or "")
-
-    def _push(self, branch: push.Branch, fixed: Fixed) -> ActionResult:
-        for attempt in range(1, self.inputs.push_attempts + 1):
-            if not fixed.commit:
-                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.result()
-            with push.signed_in(self.inputs.token):
-                pushed = push.push(branch, fixed.names, self.event)
-            if pushed.done:
-                notes = () if self.inputs.own_token else (NO_NEW_RUN,)
-                done = replace(fixed, report=fixed.after_commit)
-                return replace(done.result(*notes), commit=fixed.commit)
-            if not pushed.moved:
-                return self._refused(fixed, pushed.refused)
-            if attempt < self.inputs.push_attempts:
-                fixed = self._again(branch, fixed)
-        moved = f"the branch {branch.name} has moved at each of {self.inputs.push_attempts} attempts to push"
-        return self._refused(fixed, moved)
-
-    def _again(self, branch: push.Branch, fixed: Fixed) -> Fixed:
-        """After others pushed: the same on top of theirs, or anew where they changed what it is about."""
-        with push.signed_in(self.inputs.token):
-            complaint = branch.fetch()
-        if complaint is not None:
-            return replace(
-                fixed, commit="", refused=f"the branch {branch.name} can't be fetched: {complaint}"
-            )
-        rebased = push.catch_up(branch, fixed.base, fixed.names)
-        if not rebased:
-            return self._commit(branch)
-        return replace(fixed, base=git.commit_of(self.root, branch.tracking) or "", commit=rebased)
-
-    def _refused(self, fixed: Fixed, reason: str) -> ActionResult:
-        """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
-        if not fixed.names:
-            return fixed.result()
-        keep_patch(self.root, fixed.names, fixed.base, self.folder)
-        explanation = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
-        return replace(fixed.result(), refused=explanation)
-
-
-def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> ActionResult:
-    root = git.find_root(here)
-    if root is None:
-        raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
-    push.require_git(root)
-    return Committing(inputs=inputs, event=event, root=root, folder=folder).run()

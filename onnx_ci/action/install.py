@@ -98,7 +98,9 @@ def _key(extras: Sequence[str]) -> str:
 
 def _source() -> str:
     digest = hashlib.sha256()
-    package = (file for file in (HOME / "onnx_ci").rglob("*.*") if file.suffix in (".py", ".css", ".cmake"))
+    package = (
+        file for file in (HOME / "onnx_ci").rglob("*.*") if file.suffix in (".py", ".css", ".json", ".cmake")
+    )
     files = [HOME / "pyproject.toml", *sorted(package)]
     for file in files:
         digest.update(f"{file.relative_to(HOME).as_posix()}\0".encode())

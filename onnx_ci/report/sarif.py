@@ -18,33 +18,6 @@ from onnx_ci.version import __version__
 HOME = "https://github.com/onnx-ci/onnx-ci"
 FINDINGS = f"{HOME}/blob/main/docs/verification.md"
 OTHERWISE = "The finding itself says what to do."
-
-
-@cache
-def _rule_texts() -> dict[str, dict[str, str]]:
-    """Return for each code a sentence that says what it means, and one that says what helps."""
-    file = resources.files("onnx_ci.report").joinpath("sarif_rules.json")
-    texts: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
-    return texts
-
-
-def rule(code: str) -> dict[str, Any]:
-    short = CODES.get(code, code)
-    texts = _rule_texts().get(code, {})
-    full = texts.get("description", f"A finding of onnx-ci: {short}.")
-    help_text = f"{full} {texts.get('advice', OTHERWISE)}"
-    return {
-        "id": code,
-        "name": "".join(word.capitalize() for word in short.replace("'", "").replace(",", "").split()),
-        "shortDescription": {"text": f"{short[0].upper()}{short[1:]}."},
-        "fullDescription": {"text": full},
-        "help": {"text": help_text, "markdown": help_text},
-        "helpUri": FINDINGS,
-        "defaultConfiguration": {"level": "error"},
-        "properties": {"tags": ["onnx", "size"]},
-    }
-
-
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "SRCROOT"
 
@@ -91,3 +64,28 @@ def _result(place: Placed, index: int, fingerprint: str) -> dict[str, Any]:
 def _location(file: str, line: int) -> dict[str, Any]:
     place = {"uri": quote(file or ".onnx-ci.yaml", errors="surrogatepass"), "uriBaseId": ROOT}
     return {"physicalLocation": {"artifactLocation": place, "region": {"startLine": max(1, line)}}}
+
+
+@cache
+def _rule_texts() -> dict[str, dict[str, str]]:
+    """Return for each code a sentence that says what it means, and one that says what helps."""
+    file = resources.files("onnx_ci.report").joinpath("sarif_rules.json")
+    texts: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
+    return texts
+
+
+def rule(code: str) -> dict[str, Any]:
+    short = CODES.get(code, code)
+    texts = _rule_texts().get(code, {})
+    full = texts.get("description", f"A finding of onnx-ci: {short}.")
+    help_text = f"{full} {texts.get('advice', OTHERWISE)}"
+    return {
+        "id": code,
+        "name": "".join(word.capitalize() for word in short.replace("'", "").replace(",", "").split()),
+        "shortDescription": {"text": f"{short[0].upper()}{short[1:]}."},
+        "fullDescription": {"text": full},
+        "help": {"text": help_text, "markdown": help_text},
+        "helpUri": FINDINGS,
+        "defaultConfiguration": {"level": "error"},
+        "properties": {"tags": ["onnx", "size"]},
+    }
