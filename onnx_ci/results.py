@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from onnx_ci.util.advice import Audience, hint_for
 from onnx_ci.util.sizes import format_size
 
 CODES = {
@@ -347,6 +348,14 @@ class Outcome:
     latency: Latency | None = None
     written: bool = False
     original: OriginalState | None = None
+
+    def told_to(self, audience: Audience) -> Outcome:
+        """The same with every hint in the words of one audience."""
+        return replace(
+            self,
+            verification=replace(self.verification, hint=hint_for(audience, self.verification.hint)),
+            findings=tuple(replace(one, hint=hint_for(audience, one.hint)) for one in self.findings),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,6 @@ def run_compare(options: argparse.Namespace) -> int:
     for name in (options.first, options.second):
         if not Path(name).exists():
             raise UsageError(f"there is no file {name!r}", hint="usage: onnx-ci compare A B")
-    from onnx_ci.cli.shrink import in_flags
     from onnx_ci.gate.single import compare_files
 
     tolerance = read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE
@@ -44,8 +43,7 @@ def run_compare(options: argparse.Namespace) -> int:
         dims=read_dims(options.dims or ""),
         runtimes=read_runtimes(options.runtimes),
         libraries=read_libraries(options.libraries),
-    )
-    outcome = in_flags(outcome, options.samples)
+    ).told_to("flags")
     write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")
 

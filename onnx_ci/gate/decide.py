@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from onnx_ci.policy.schema import Override, Rule
 from onnx_ci.results import Alternative, Finding, Latency, Measure, Verification, gain
+from onnx_ci.util.advice import GIVE_SAMPLES, LOOSEN_TOLERANCE, OR_OVERRIDE, RAISE_BUDGET, allow_stronger
 from onnx_ci.util.sizes import format_percent, format_size
 
 # What a limit is called, and the finding it leads to when it is broken.
 LIMIT_CODES = {"growth": "OCI002", "params": "OCI014", "latency": "OCI010"}
 
 
-DEFAULT_HINT = "loosen the tolerance, or allow milder methods"
+DEFAULT_HINT = LOOSEN_TOLERANCE + ", or allow milder methods"
 REFUSED_HINTS = {
     "OCI010": "allow more time (budget: {latency: ...}), or milder methods",
     "OCI013": "give the model more room: limits: {seconds: ..., memory: ...}",
@@ -139,11 +140,9 @@ def _largest(facts: Facts) -> str:
 def _budget_hint(facts: Facts) -> str:
     approximate = any(choice.name.endswith(("-weights", "-int8")) for choice in facts.rule.methods)
     if not approximate and facts.verification.status != "failed":
-        return (
-            "allow a stronger method in the rule (for example methods: [dedupe, drop-unused, int8-weights]),"
-            " raise the budget, or accept this content with an override"
-        )
-    return "raise the budget, loosen the tolerance, or accept this content with an override"
+        stronger = allow_stronger("dedupe", "drop-unused", "int8-weights")
+        return stronger + ", " + RAISE_BUDGET + OR_OVERRIDE
+    return RAISE_BUDGET + ", " + LOOSEN_TOLERANCE + OR_OVERRIDE
 
 
 def _would_shrink(facts: Facts, after: Measure) -> Finding:
@@ -191,7 +190,7 @@ def _unverified(facts: Facts) -> Finding:
         code=facts.verification.code,
         severity="error",
         message=f"{facts.name}: {what}: {facts.verification.reason}",
-        hint=facts.verification.hint or "give inputs that run it: inputs: {samples: [...]}",
+        hint=facts.verification.hint or "give inputs that run it: " + GIVE_SAMPLES,
     )
 
 

@@ -33,6 +33,7 @@ from onnx_ci.results import (
     Step,
     Verification,
 )
+from onnx_ci.util.advice import GIVE_SAMPLES
 from onnx_ci.util.sizes import format_percent
 from onnx_ci.util.text import shell_word
 
@@ -74,7 +75,7 @@ def about_unseen(job: Job, plan: Planned | None) -> Iterator[Finding]:
             severity="note",
             message=f"{job.name}: {count} tensor{'s'[: count != 1]} left as they are, since no output moves"
             f" whatever is done to them: {names}",
-            hint="give inputs that reach them: inputs: {samples: [...]}",
+            hint="give inputs that reach them: " + GIVE_SAMPLES,
         )
 
 

@@ -19,6 +19,7 @@ from onnx_ci.model.proto import ModelProto
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import Finding, Verification
+from onnx_ci.util.advice import GIVE_SAMPLES
 
 if TYPE_CHECKING:
     from onnx_ci.sandbox.runner import RunFailed, Runner
@@ -190,13 +191,14 @@ def _about(bench: Workbench, ran: Ran) -> Iterator[Finding]:
             code="OCI054",
             severity="error" if ran.all_lost else "warning",
             message=f"{name}: {what} NaN or infinite, on {kind}",
-            hint="its weights may be damaged: export it again; where it needs other inputs,"
-            f" inputs: {{samples: [...]}}; {TURN_OFF}",
+            hint="its weights may be damaged: export it again; where it needs other inputs, "
+            + GIVE_SAMPLES
+            + f"; {TURN_OFF}",
         )
     elif ran.state != "ran":
         code, severity, what = NOT_RUN[ran.state]
         message = f"{name}: {what}{ran.said}"
-        yield Finding(code=code, severity=severity, message=message, hint=f"{ran.hint}; {TURN_OFF}")
+        yield Finding(code=code, severity=severity, message=message, hint=ran.hint + f"; {TURN_OFF}")
 
 
 def _about_move(bench: Workbench) -> Iterator[Finding]:

@@ -148,7 +148,8 @@ def home_of(path: Path) -> Path:
 
 
 def inputs_from(samples: Iterable[str], dims: Mapping[str, int] | None = None) -> InputSpec:
-    return InputSpec(samples=as_named(samples), dims=dims or {})
+    given = tuple(samples)
+    return InputSpec(samples=as_named(given), called=given, dims=dims or {})
 
 
 def as_named(files: Iterable[str]) -> tuple[str, ...]:
