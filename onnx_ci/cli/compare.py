@@ -33,17 +33,20 @@ def run_compare(options: argparse.Namespace) -> int:
         if not Path(name).exists():
             raise UsageError(f"there is no file {name!r}", hint="usage: onnx-ci compare A B")
     from onnx_ci.gate.single import compare_files
+    from onnx_ci.model.model import called
 
     tolerance = read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE
-    outcome = compare_files(
-        Path(options.first),
-        Path(options.second),
-        tolerance=tolerance,
-        samples=read_samples(options.samples),
-        dims=read_dims(options.dims or ""),
-        runtimes=read_runtimes(options.runtimes),
-        libraries=read_libraries(options.libraries),
-    ).told_to("flags")
+    samples = read_samples(options.samples)
+    with called({Path(name).absolute(): name for name in samples}):
+        outcome = compare_files(
+            Path(options.first),
+            Path(options.second),
+            tolerance=tolerance,
+            samples=samples,
+            dims=read_dims(options.dims or ""),
+            runtimes=read_runtimes(options.runtimes),
+            libraries=read_libraries(options.libraries),
+        ).told_to("flags")
     write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")
 

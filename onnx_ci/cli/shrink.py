@@ -27,6 +27,7 @@ from onnx_ci.cli.output import (
 from onnx_ci.errors import EnvironmentFault, ModelError, OnnxCiError, UsageError
 from onnx_ci.gate.single import Request
 from onnx_ci.model.load import own_data
+from onnx_ci.model.model import called
 from onnx_ci.model.replace import data_of
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS
@@ -121,7 +122,8 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None
 
-    outcome = _shrink(request, hashing).told_to("flags")
+    with called({Path(name).absolute(): name for name in request.samples}):
+        outcome = _shrink(request, hashing).told_to("flags")
     write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
     if any(finding.severity == "error" for finding in outcome.findings):
         return 1

@@ -148,8 +148,7 @@ def home_of(path: Path) -> Path:
 
 
 def inputs_from(samples: Iterable[str], dims: Mapping[str, int] | None = None) -> InputSpec:
-    given = tuple(samples)
-    return InputSpec(samples=as_named(given), called=given, dims=dims or {})
+    return InputSpec(samples=as_named(samples), dims=dims or {})
 
 
 def as_named(files: Iterable[str]) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from onnx import OptionalProto, SequenceProto, TensorProto, TypeProto, ValueInfo
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.graph import dims_of, fed_inputs
 from onnx_ci.model.interface import show_type
+from onnx_ci.model.model import users_name
 from onnx_ci.sandbox.exchange import Array, exotic_name, is_text, numpy_dtype, type_name
 from onnx_ci.util.advice import CHECK_SAMPLES
 from onnx_ci.util.files import whole
@@ -32,48 +32,42 @@ _KINDS = "a sample is an .npz file, an .npy file, or a folder with input_0.pb, i
 _KEYS, _VALUES = "{keys}", "{values}"  # after the name of an input that is a map
 
 
-def load_samples(
-    patterns: Sequence[str], root: Path, proto: onnx.ModelProto, called: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Read one dict a sample: arrays by input name, a list for a sequence, None for an absent optional.
-
-    `called` are the user's names of the patterns, where these are not what the user wrote."""
+def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) -> list[dict[str, Any]]:
+    """Read one dict a sample: arrays by input name, a list for a sequence, None for an absent optional."""
     home = root.resolve()
-    given = {home / pattern: name for pattern, name in zip(patterns, called, strict=False)}
-    shown = partial(_shown, root=home, given=given)
-    paths = [path for pattern in patterns for path in _matches(pattern, home, shown)]
+    paths = [path for pattern in patterns for path in _matches(pattern, home)]
     if not paths:
         where = "" if _is_top(home) else f" in {home}"
-        wanted = ", ".join(repr(shown(home / pattern)) for pattern in patterns)
+        wanted = ", ".join(repr(_shown(home / pattern, home)) for pattern in patterns)
         raise _error(f"no sample matches {wanted}{where}", CHECK_SAMPLES + f"; {_KINDS}")
     values = fed_inputs(proto)
     for path in paths:
         if not path.is_dir():
-            _refuse_no_file(path, shown(path))
-    return [_sample(path, shown(path), values) for path in dict.fromkeys(paths)]
+            _refuse_no_file(path, _shown(path, home))
+    return [_sample(path, _shown(path, home), values) for path in dict.fromkeys(paths)]
 
 
-def _matches(pattern: str, root: Path, shown: Callable[[Path], str]) -> Iterator[Path]:
+def _matches(pattern: str, root: Path) -> Iterator[Path]:
     try:
         paths = sorted(root.glob(pattern))
     except (ValueError, NotImplementedError, IndexError):  # empty or absolute; Python versions differ
         hint = "write it relative to the policy file"
         raise _error(f"{pattern!r} is not a pattern inside the repository", hint) from None
     for path in paths:
-        _refuse_outside(path, root, shown(path))
+        _refuse_outside(path, root)
         inner = sorted(path.glob("test_data_set_*")) if path.is_dir() else []
         for folder in inner:
-            _refuse_outside(folder, root, shown(folder))
+            _refuse_outside(folder, root)
         yield from inner or [path]
 
 
-def _refuse_outside(path: Path, root: Path, where: str) -> None:
+def _refuse_outside(path: Path, root: Path) -> None:
     try:
         inside = path.resolve(strict=True).is_relative_to(root)
     except (OSError, RuntimeError):  # a link that leads nowhere, or in a circle
         inside = False
     if not inside:
-        raise _error(f"{where}: leads outside of the repository", "copy the sample into it")
+        raise _error(f"{_shown(path, root)}: leads outside of the repository", "copy the sample into it")
 
 
 def _refuse_no_file(path: Path, where: str) -> None:
@@ -86,7 +80,7 @@ def _sample(path: Path, where: str, values: Sequence[ValueInfoProto]) -> dict[st
     names = [value.name for value in values]
     if path.is_dir():
         for part in path.glob("input_*.pb"):
-            _refuse_outside(part, path.resolve(), f"{where}/{part.name}")
+            _refuse_outside(part, path.resolve())
             _refuse_no_file(part, f"{where}/{part.name}")
         given = dict(zip(names, _read_folder(path, where, values), strict=True))
     elif path.suffix == ".npz":
@@ -129,12 +123,9 @@ def _checked(given: dict[str, Any], where: str, values: Sequence[ValueInfoProto]
     return {n: _fit(v.type, given.get(n), f"{where}: input {n!r}") for n, v in expected.items()}
 
 
-def _shown(path: Path, root: Path, given: Mapping[Path, str]) -> str:
-    for start, name in given.items():
-        if path.is_relative_to(start):
-            return name if path == start else str(Path(name) / path.relative_to(start))
+def _shown(path: Path, root: Path) -> str:
     inside = path.is_relative_to(root) and not _is_top(root)
-    return str(path.relative_to(root)) if inside else str(path)
+    return str(path.relative_to(root)) if inside else users_name(path)
 
 
 def _is_top(root: Path) -> bool:

@@ -60,7 +60,6 @@ class InputSpec:
     """Where the inputs for verification come from; without samples they are derived from the graph."""
 
     samples: tuple[str, ...] = ()
-    called: tuple[str, ...] = ()  # what messages call each of them, where that is not its path from here
     dims: Mapping[str, int] = field(default_factory=dict)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     count: int = 2

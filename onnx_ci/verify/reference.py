@@ -220,7 +220,7 @@ class Reference:
         where, hint, feeds = "there", "", self.given
         if feeds is None:
             where, hint = "on the samples given", CHECK_SAMPLES
-            samples = load_samples(self.spec.samples, self.root, self.proto_to_feed(), self.spec.called)
+            samples = load_samples(self.spec.samples, self.root, self.proto_to_feed())
             feeds = [{**sample, **self.stored} for sample in samples]
         try:
             return feeds, self._run(feeds)
