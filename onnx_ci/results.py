@@ -57,12 +57,28 @@ BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
 
 
+Severity = Literal["error", "warning", "note"]
+Verdict = Literal[
+    "ok",
+    "shrunk",
+    "would_shrink",
+    "over_budget",
+    "outputs_changed",
+    "unverified",
+    "unreadable",
+    "ignored",
+]
+# What a report is of: a command, or a mode of the GitHub Action.
+Command = Literal["check", "fix", "build", "shrink", "compare", "commit", "comment"]
+Place = Literal["", "history", "objects", "lfs", "dvc", "folder"]  # of an original; "": it was not found
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One sentence about one model, and what to do next."""
 
     code: str
-    severity: str  # "error" | "warning" | "note"
+    severity: Severity
     message: str
     hint: str = ""
     file: str = ""  # of the policy, where it is not the rule of a model that is broken
@@ -80,6 +96,7 @@ Breach = Literal[
     "missing", "type", "shape", "unequal", "integers", "odd values", "limit", "scale", "bits", "spread"
 ]
 
+# What is said of an output that shows little or nothing of the weights.
 KINDS: dict[OutputKind, str] = {
     "echo": "repeats an input",
     "constant": "is the same for every input",
@@ -271,7 +288,6 @@ class Step:
         return self.tensors > 0 or self.size_after < self.size_before
 
 
-# What an output is that shows little or nothing of the weights, and what is said of it.
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
     """A candidate that was tried: its methods, its size, and what became of it."""
@@ -323,7 +339,7 @@ class OriginalState:
     """Where the original of a shrunk model is, and whether the model was run against it in this run."""
 
     sha256: str
-    place: str = ""  # "history" | "objects" | "lfs" | "dvc" | "folder"; "": it was not found
+    place: Place = ""
     where: str = ""  # what to call it there: a revision, a ref, a file
     verified: bool = False
 
@@ -333,7 +349,7 @@ class Outcome:
     """All that is known of one model after the run."""
 
     path: str
-    verdict: str
+    verdict: Verdict
     rule_pattern: str = ""
     rule_line: int = 0
     rule_file: str = ""  # the policy, and the model: both as named from the top of the repository
@@ -403,7 +419,7 @@ class Shard:
 class RunReport:
     """One run over all targets; findings about several models together stand here."""
 
-    command: str
+    command: Command
     outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...] = ()
     policy: str = ""

@@ -13,7 +13,7 @@ from onnx_ci.gate.project import Context, Judging, judge_selection, open_context
 from onnx_ci.repo.changes import merge_base
 from onnx_ci.repo.git import commit_of
 from onnx_ci.repo.select import Selection, Wanted
-from onnx_ci.results import RunReport
+from onnx_ci.results import Command, RunReport
 
 NO_CHECKOUT = (
     "check it out in an earlier step (uses: actions/checkout), or name models in the input paths; with"
@@ -21,7 +21,7 @@ NO_CHECKOUT = (
 )
 
 
-def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
+def judged(command: Command, inputs: Inputs, event: Event) -> RunReport:
     """What `onnx-ci check` or `fix` would find; the token is there only where something may be fetched."""
     context = open_context(inputs.policy or None)
     with git_settings(credentials(inputs.token)):

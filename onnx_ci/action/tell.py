@@ -17,6 +17,7 @@ from onnx_ci.action.inputs import (
     DEFAULT_KEY,
     Event,
     Inputs,
+    Mode,
     comment_key,
     read_event,
     read_inputs,
@@ -31,7 +32,7 @@ from onnx_ci.report import annotations as github
 from onnx_ci.report import html, json, markdown
 from onnx_ci.report.annotations import Annotation
 from onnx_ci.report.markdown import prose
-from onnx_ci.results import COULD_NOT, Finding, RunReport
+from onnx_ci.results import COULD_NOT, Command, Finding, RunReport
 
 JSON, HTML, MARKDOWN = "report.json", "report.html", "report.md"
 
@@ -114,7 +115,7 @@ def _warns(report: RunReport) -> bool:
     return any(finding.severity == "warning" for finding in everything)
 
 
-def artifact_name(mode: str) -> str:
+def artifact_name(mode: Mode) -> str:
     """Unlike that of any other job of the workflow; what an artifact may not be called is left out."""
     job = re.sub(r"[^A-Za-z0-9_.-]", "-", os.environ.get("GITHUB_JOB", ""))
     index = os.environ.get("ONNX_CI_JOB_INDEX", "")
@@ -145,7 +146,7 @@ def tell_of(error: OnnxCiError, step: str, environment: Mapping[str, str]) -> No
         comment.post(inputs, event, report)
 
 
-def _report(error: OnnxCiError, command: str) -> RunReport:
+def _report(error: OnnxCiError, command: Command) -> RunReport:
     file, line = (error.file, error.line) if isinstance(error, PolicyError) else ("", 0)
     found = Finding(
         code=COULD_NOT, severity="error", message=error.message, hint=error.hint, file=file, line=line

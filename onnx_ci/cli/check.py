@@ -23,7 +23,7 @@ from onnx_ci.repo.select import Selection, Wanted
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
-    pass
+    from onnx_ci.results import Command
 
 
 _MOST_JOBS = 256
@@ -77,7 +77,7 @@ def _jobs(text: str) -> int:
     return int(text)
 
 
-def run_gate(command: str, options: argparse.Namespace) -> int:
+def run_gate(command: Command, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     runtimes = _runtimes(options)
     whole = selection = select_asked(context, options)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from onnx_ci.policy.schema import Override, Rule
-from onnx_ci.results import Alternative, Finding, Latency, Measure, Verification, gain
+from onnx_ci.results import Alternative, Finding, Latency, Measure, Severity, Verdict, Verification, gain
 from onnx_ci.util.advice import GIVE_SAMPLES, LOOSEN_TOLERANCE, OR_OVERRIDE, RAISE_BUDGET, allow_stronger
 from onnx_ci.util.sizes import format_percent, format_size
 
@@ -63,7 +63,7 @@ def over_limits(measure: Measure, limits: Mapping[str, int]) -> dict[str, int]:
     return {name: value for name, value in found.items() if value is not None and value > limits[name]}
 
 
-def decide(facts: Facts) -> tuple[str, tuple[Finding, ...]]:
+def decide(facts: Facts) -> tuple[Verdict, tuple[Finding, ...]]:
     """The verdict, and a finding for everything the user has to know."""
     verdict, findings = _decide(facts)
     if facts.rule.severity == "warning":
@@ -73,7 +73,7 @@ def decide(facts: Facts) -> tuple[str, tuple[Finding, ...]]:
     return verdict, tuple(findings)
 
 
-def _decide(facts: Facts) -> tuple[str, list[Finding]]:
+def _decide(facts: Facts) -> tuple[Verdict, list[Finding]]:
     broken = over_limits(facts.after or facts.before, facts.limits)
     stale = [facts.stale] if facts.stale else []
     if broken:
@@ -163,7 +163,7 @@ def _would_shrink(facts: Facts, after: Measure) -> Finding:
     )
 
 
-def _left_out(facts: Facts, severity: str) -> Iterator[Finding]:
+def _left_out(facts: Facts, severity: Severity) -> Iterator[Finding]:
     """Say which candidates were refused for their outputs."""
     if facts.verification.status == "failed":
         yield Finding(

@@ -30,7 +30,9 @@ from onnx_ci.results import (
     Outcome,
     Planned,
     Proof,
+    Severity,
     Step,
+    Verdict,
     Verification,
 )
 from onnx_ci.util.advice import GIVE_SAMPLES
@@ -132,7 +134,7 @@ def about_fusions(name: str, verification: Verification) -> Iterator[Finding]:
             f" ({found.repeated_values:,} values): {_counts(found.repeated)}"
         )
     if parts:
-        severity = "warning" if found.lost or found.instead else "note"
+        severity: Severity = "warning" if found.lost or found.instead else "note"
         message = f"{name}: {'; '.join(parts)}"
         yield Finding(code="OCI030", severity=severity, message=message, hint=FUSIONS_HINT)
 
@@ -199,7 +201,7 @@ class Gate(Workbench):
         )
         return self._write(choice, done)
 
-    def about_lineage(self, verdict: str) -> tuple[Finding, ...]:
+    def about_lineage(self, verdict: Verdict) -> tuple[Finding, ...]:
         return self.lineage.findings(self.job.name, over=verdict == "over_budget")
 
     def _write(self, choice: Choice, outcome: Outcome) -> Outcome:

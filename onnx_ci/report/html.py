@@ -43,6 +43,7 @@ from onnx_ci.results import (
     RunReport,
     Step,
     TensorInfo,
+    Verdict,
     Verification,
 )
 from onnx_ci.util.sizes import format_percent, format_size
@@ -102,7 +103,7 @@ def _kept(caption: str, kept: Sequence[KeptTensor]) -> Markup:
     return table(caption, ("tensor", "size before", "form", "why"), rows, numbers="size before")
 
 
-KINDS = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
+KINDS: dict[Verdict, str] = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
 PROOFS = {"passed": "good", "failed": "bad", "not_run": "dim"}
 SEVERITIES = {"error": "bad", "warning": "warn"}
 
