@@ -51,6 +51,7 @@ class PolicyError(OnnxCiError):
         super().__init__(f"{file}:{line}: {message}", hint=hint)
         self.file = file
         self.line = line
+        self.problem = message  # without its place
 
 
 class EnvironmentFault(OnnxCiError):

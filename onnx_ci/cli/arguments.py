@@ -78,8 +78,7 @@ def _by_the_policy(values: dict[str, str]) -> Tolerance:
     try:
         return parse_policy(policy, file="--tolerance", methods=Catalogue()).rules[0].tolerance
     except PolicyError as error:
-        message = error.message.split(": ", 1)[1]
-        raise UsageError(f"--tolerance: {message}", hint=EXAMPLE_TOLERANCE) from None
+        raise UsageError(f"--tolerance: {error.problem}", hint=EXAMPLE_TOLERANCE) from None
 
 
 def read_runtimes(given: Iterable[str]) -> tuple[str, ...]:

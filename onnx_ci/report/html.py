@@ -74,9 +74,9 @@ def _alternative(one: Alternative) -> tuple[str, ...]:
 def _as_points(alternatives: Sequence[Alternative]) -> list[Point]:
     """Where nothing was taken there is no plan, but what was measured can be shown all the same."""
     return [
-        Point(size=one.size, cosine=one.cosine, sqnr=one.sqnr, holds=not one.verdict.startswith("refused"))
+        Point(size=one.size, cosine=one.cosine, sqnr=one.sqnr, holds=one.state != "refused")
         for one in alternatives
-        if one.cosine is not None and one.sqnr is not None
+        if one.state and one.cosine is not None and one.sqnr is not None
     ]
 
 
