@@ -14,9 +14,9 @@ from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import Judging, judge_selection, open_context, select_models
 from onnx_ci.gate.single import Request, compare_files, shrink_file
 from onnx_ci.methods.catalogue import method
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, Tolerance
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, PolicyFrom, Tolerance
 from onnx_ci.repo.select import Wanted
-from onnx_ci.results import Outcome, RunReport, Verification
+from onnx_ci.results import Outcome, RunReport, Verdict, Verification
 from onnx_ci.util.files import scratch_folder
 
 MethodLike = str | Mapping[str, Mapping[str, Any]]
@@ -33,7 +33,7 @@ class ShrinkResult:
     outcome: Outcome
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         return self.outcome.verdict
 
     @property
@@ -130,7 +130,7 @@ def check(
     everything: bool = False,
     cache: bool = True,
     runtimes: Iterable[str] = (),
-    policy_from: str = "head",
+    policy_from: PolicyFrom = "head",
 ) -> RunReport:
     """What `onnx-ci check` does, as a value; it changes nothing."""
     context = open_context(policy)

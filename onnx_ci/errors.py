@@ -53,6 +53,7 @@ class PolicyError(OnnxCiError):
         super().__init__(f"{file}:{line}: {message}", hint=hint)
         self.file = file
         self.line = line
+        self.problem = message  # without its place
 
 
 class EnvironmentFault(OnnxCiError):

@@ -9,14 +9,15 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from onnx_ci.errors import EnvironmentFault, UsageError
+from onnx_ci.policy.schema import PolicyFrom
 from onnx_ci.util.scalars import FLAG, Scalar, choice, from_text, whole
 
-MODES = ("check", "fix", "commit", "comment")
-LEVELS = ("error", "warning", "never")
-POLICIES = ("head", "base")
+Mode = Literal["check", "fix", "commit", "comment"]
+FailOn = Literal["error", "warning", "never"]
+MODES, LEVELS, POLICIES = map(get_args, (Mode, FailOn, PolicyFrom))
 DEFAULT_KEY = "default"
 MESSAGE = "Shrink ONNX models"
 KEY = re.compile(r"[A-Za-z0-9](?:[ ._-]?[A-Za-z0-9]){0,49}")  # of a comment
@@ -29,13 +30,13 @@ _EXTRA = re.compile(r"[a-z0-9][a-z0-9-]*")
 class Inputs:
     """What the workflow asked for, one field an input."""
 
-    mode: str = "check"
+    mode: Mode = "check"
     policy: str = ""
-    policy_from: str = "head"
+    policy_from: PolicyFrom = "head"
     paths: tuple[str, ...] = ()
     since: str = ""
     all: bool = False
-    fail_on: str = "error"
+    fail_on: FailOn = "error"
     comment: str = ""  # the key of the sticky comment; empty: none
     commit_message: str = MESSAGE
     push_attempts: int = 3

@@ -13,16 +13,15 @@ from onnx_ci.gate.project import Context, Judging, judge_selection, open_context
 from onnx_ci.repo.changes import merge_base
 from onnx_ci.repo.git import commit_of
 from onnx_ci.repo.select import Selection, Wanted
-from onnx_ci.results import Finding, RunReport
+from onnx_ci.results import Command, RunReport
 
 NO_CHECKOUT = (
     "check it out in an earlier step (uses: actions/checkout), or name models in the input paths; with"
     " `path` of the checkout it is in a folder below: name its policy in the input policy"
 )
-LFS = "set `lfs: true` of actions/checkout in the workflow"
 
 
-def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
+def judged(command: Command, inputs: Inputs, event: Event) -> RunReport:
     """What `onnx-ci check` or `fix` would find; the token is there only where something may be fetched."""
     context = open_context(inputs.policy or None)
     with signed_in(inputs.token):
@@ -32,20 +31,8 @@ def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
     judging = Judging(cache=inputs.cache, policy_from=inputs.policy_from)
     fetches = context.checked.policy().lfs.missing == "fetch"
     with signed_in(inputs.token if fetches else ""):
-        return _told_of_lfs(judge_selection(command, context, selection, judging))
-
-
-def _told_of_lfs(report: RunReport) -> RunReport:
-    """Where models are pointers, the checkout is what can be changed here."""
-    outcomes = []
-    for outcome in report.outcomes:
-        found = [replace(f, hint=f"{LFS}; or {f.hint}") if _is_lfs(f) else f for f in outcome.findings]
-        outcomes.append(replace(outcome, findings=tuple(found)))
-    return replace(report, outcomes=tuple(outcomes))
-
-
-def _is_lfs(finding: Finding) -> bool:
-    return finding.code == "OCI007" and "git lfs pull" in finding.hint
+        report = judge_selection(command, context, selection, judging)
+    return replace(report, outcomes=tuple(outcome.told_to("workflow") for outcome in report.outcomes))
 
 
 def _selection(context: Context, inputs: Inputs, event: Event) -> Selection:

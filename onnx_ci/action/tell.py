@@ -17,6 +17,7 @@ from onnx_ci.action.inputs import (
     DEFAULT_KEY,
     Event,
     Inputs,
+    Mode,
     comment_key,
     read_event,
     read_inputs,
@@ -28,7 +29,7 @@ from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.report import html, json, markdown
 from onnx_ci.report.annotations import Annotation, render_github
 from onnx_ci.report.markdown import prose
-from onnx_ci.results import COULD_NOT, Finding, RunReport
+from onnx_ci.results import COULD_NOT, Command, Finding, RunReport
 
 JSON, HTML, MARKDOWN = "report.json", "report.html", "report.md"
 
@@ -109,7 +110,7 @@ def _warns(report: RunReport) -> bool:
     return any(finding.severity == "warning" for finding in report.all_findings)
 
 
-def artifact_name(mode: str) -> str:
+def artifact_name(mode: Mode) -> str:
     """Unlike that of any other job of the workflow; what an artifact may not be called is left out."""
     job = re.sub(r"[^A-Za-z0-9_.-]", "-", os.environ.get("GITHUB_JOB", ""))
     index = os.environ.get("ONNX_CI_JOB_INDEX", "")
@@ -142,7 +143,7 @@ def tell_of(error: OnnxCiError, step: str, environment: Mapping[str, str]) -> No
         comment.post(inputs, event, report)
 
 
-def _report(error: OnnxCiError, command: str) -> RunReport:
+def _report(error: OnnxCiError, command: Command) -> RunReport:
     finding = Finding(
         code=COULD_NOT,
         severity="error",

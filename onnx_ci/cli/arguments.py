@@ -84,7 +84,7 @@ def read_tolerance(text: str) -> Tolerance:
     try:
         return parse_policy(policy, file="--tolerance", methods=Catalogue()).rules[0].tolerance
     except PolicyError as error:
-        raise _wrong("--tolerance", error.message.split(": ", 1)[1]) from None
+        raise _wrong("--tolerance", error.problem) from None
 
 
 def read_runtimes(given: Iterable[str]) -> tuple[str, ...]:

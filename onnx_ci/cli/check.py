@@ -17,6 +17,10 @@ from onnx_ci.gate.project import Context, Judging, judge_selection, open_context
 from onnx_ci.repo.select import Selection, Wanted
 from onnx_ci.util.text import one_line
 
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from onnx_ci.results import Command
+
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     add_selection_arguments(parser)
@@ -61,7 +65,7 @@ def _ref(text: str) -> str:
     return text
 
 
-def run_gate(command: str, options: argparse.Namespace) -> int:
+def run_gate(command: Command, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     runtimes: tuple[str, ...] = ()
     if options.runtimes:

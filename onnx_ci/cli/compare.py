@@ -17,11 +17,11 @@ from onnx_ci.cli.output import (
     whole_number,
     write_outcome,
 )
-from onnx_ci.cli.shrink import in_flags
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import open_context
 from onnx_ci.gate.single import check_dims, compare_files, make_samples
 from onnx_ci.inputs.samples import entries, sample_paths_for, write_npz
+from onnx_ci.model.model import called
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sandbox.exchange import type_name
 from onnx_ci.util.text import one_line
@@ -36,7 +36,9 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_compare(options: argparse.Namespace) -> int:
     first, second = (existing_path(name, "compare A B") for name in (options.first, options.second))
-    outcome = in_flags(compare_files(first, second, **read_proof_options(options)), options.samples)
+    proof_options = read_proof_options(options)
+    with called({Path(name).absolute(): name for name in options.samples}):
+        outcome = compare_files(first, second, **proof_options).told_to("flags")
     write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")
 

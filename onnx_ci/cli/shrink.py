@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from onnx_ci.cli.arguments import read_budget, read_methods, read_proof_options
@@ -22,10 +20,10 @@ from onnx_ci.errors import EnvironmentFault, ModelError, OnnxCiError, UsageError
 from onnx_ci.gate.single import Request, home_of, inputs_from, shrink_file
 from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.model.load import own_data
+from onnx_ci.model.model import called
 from onnx_ci.model.replace import data_of
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import PLAN_SECONDS
-from onnx_ci.results import Outcome
 from onnx_ci.util.files import whole
 
 
@@ -104,9 +102,10 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
     )
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None
-    with ProgressLine() as progress:
+    names = {Path(name).absolute(): name for name in request.samples}
+    with called(names), ProgressLine() as progress:
         outcome = shrink_file(request, lambda doing: progress(0, 1, str(source), doing), hashing)
-    outcome = in_flags(outcome, options.samples)
+        outcome = outcome.told_to("flags")
     write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
     if any(finding.severity == "error" for finding in outcome.findings):
         return 1
@@ -206,40 +205,3 @@ def _escaped(path: str) -> str:
     for character, written in (("$", "$$"), ("#", "\\#"), (" ", "\\ ")):
         path = path.replace(character, written)
     return path
-
-
-# Each is said in one place of the gate; what is no flag stays as it is, for a policy has it.
-_FLAGS = (
-    (r"inputs: \{samples: \[\.\.\.\]\}", "--samples F.npz"),
-    (r"inputs: \{dims: \{NAME: SIZE\}\}", "--dims NAME=SIZE"),
-    (r"inputs\.samples\b", "--samples"),
-    (r"tolerance: \{(\w+): ([^,{}]+)\}", r"--tolerance \1=\2"),
-    (r" in the rule \(for example methods: \[([\w-]+), ([\w-]+), ([\w-]+)\]\)", r" (--methods \1,\2,\3)"),
-    (r",? or accept this content with an override", ""),
-    (r"loosen the tolerance", "loosen the --tolerance"),
-    (r"raise the budget", "raise the --budget"),
-)
-
-
-def in_flags(outcome: Outcome, samples: Iterable[str]) -> Outcome:
-    """The outcome as `compare` and `shrink` tell it: flags in hints, samples called as they were."""
-    given = tuple(samples)
-    found = outcome.verification
-    verification = replace(found, reason=_as_given(found.reason, given), hint=_flagged(found.hint))
-    findings = (
-        replace(finding, message=_as_given(finding.message, given), hint=_flagged(finding.hint))
-        for finding in outcome.findings
-    )
-    return replace(outcome, verification=verification, findings=tuple(findings))
-
-
-def _flagged(hint: str) -> str:
-    for words, flag in _FLAGS:
-        hint = re.sub(words, flag, hint)
-    return hint
-
-
-def _as_given(text: str, samples: Iterable[str]) -> str:
-    for sample in samples:
-        text = text.replace(str(Path(sample).absolute()), sample)
-    return text

@@ -17,6 +17,7 @@ from onnx_ci.policy.schema import (
     Policy,
     Rule,
     Tolerance,
+    Unmatched,
 )
 
 NONE = "none"
@@ -42,7 +43,7 @@ class Loosening:
     permits: bool = False
 
 
-def loosenings(base: Rule | None, head: Rule | None, *, unmatched: str = "error") -> list[Loosening]:
+def loosenings(base: Rule | None, head: Rule | None, *, unmatched: Unmatched = "error") -> list[Loosening]:
     """What the rule of a model asks less than the one it had. None is no rule at all, of which the base's
     policy says by `unmatched` what that means."""
     if base is None:

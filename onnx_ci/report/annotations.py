@@ -12,7 +12,7 @@ from onnx_ci.report import text
 from onnx_ci.report.html_page import Markup, element, join
 from onnx_ci.report.json import dumps
 from onnx_ci.report.text import clipped, counted, verdict_word
-from onnx_ci.results import CODES, Finding, Outcome, RunReport
+from onnx_ci.results import CODES, Finding, Outcome, RunReport, Severity
 from onnx_ci.util.text import Style, one_line
 
 SEVERITIES = ("error", "warning", "note")
@@ -79,7 +79,7 @@ def _digest(text: str) -> str:
 
 LIMIT = 10  # of a kind and step: GitHub shows no more
 FOR_RULES = 3  # of those at least, if there are so many
-COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 @dataclass(frozen=True, kw_only=True)

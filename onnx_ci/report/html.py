@@ -23,7 +23,7 @@ from onnx_ci.util.sizes import format_percent, format_size
 SHOWN = 12  # tensors that are seen at once; the others are folded away
 TENSORS = 200  # rows that a person may still read; JSON lists all
 OPS = 12
-KINDS = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
+KINDS: dict[results.Verdict, str] = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
 PROOFS = {"passed": "good", "failed": "bad", "not_run": "dim"}
 SEVERITIES = {"error": "bad", "warning": "warn"}
 
@@ -225,10 +225,10 @@ def _as_points(alternatives: Sequence[results.Alternative]) -> list[results.Poin
             size=other.size,
             cosine=other.cosine,
             sqnr=other.sqnr,
-            holds=not other.verdict.startswith("refused"),
+            holds=other.state != "refused",
         )
         for other in alternatives
-        if other.cosine is not None and other.sqnr is not None
+        if other.state and other.cosine is not None and other.sqnr is not None
     ]
 
 

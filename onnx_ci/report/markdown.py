@@ -12,7 +12,7 @@ from itertools import accumulate
 from onnx_ci.report import text
 from onnx_ci.report.annotations import Placed, placed
 from onnx_ci.report.text import after_word, clipped, counted, judged, model_row, remarks, saved_words
-from onnx_ci.results import COULD_NOT, Outcome, RunReport
+from onnx_ci.results import COULD_NOT, Outcome, RunReport, Severity, Verdict
 from onnx_ci.util.sizes import SIZE_UNITS
 from onnx_ci.util.text import Style, one_line
 
@@ -143,12 +143,12 @@ def _number(size: int, unit: str) -> str:
 
 COMMENT = 65_536  # characters of a comment
 SUMMARY = 2**20  # bytes of a job summary
-MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - it is the sign that is meant
-VERDICT_MARKS = {"ok": "✅", "shrunk": "✅", "would_shrink": "⚠️", "ignored": ""}
+MARKS: dict[Severity, str] = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - it is the sign that is meant
+VERDICT_MARKS: dict[Verdict, str] = {"ok": "✅", "shrunk": "✅", "would_shrink": "⚠️", "ignored": ""}
 
 # What is dropped last has the lowest number.
 ERRORS, ROWS, WARNINGS, PASSING, PICTURE, REMARKS, DETAILS = range(1, 8)
-FINDING_RANKS = {"error": ERRORS, "warning": WARNINGS, "note": REMARKS}
+FINDING_RANKS: dict[Severity, int] = {"error": ERRORS, "warning": WARNINGS, "note": REMARKS}
 LEFT_OUT = ("error", "row", "warning", "passing row", "picture", "note", "model's detail")
 
 

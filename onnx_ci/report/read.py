@@ -14,9 +14,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from onnx_ci.errors import UsageError
-from onnx_ci.report.text import PLACES
-from onnx_ci.report.text import WORDS as VERDICTS
-from onnx_ci.results import Finding, GroupSize, OriginalState, Outcome, RunReport, Shard
+from onnx_ci.results import Finding, GroupSize, Outcome, RunReport, Shard
 from onnx_ci.util.scalars import FLAG, Scalar, whole
 from onnx_ci.util.text import one_line
 
@@ -24,13 +22,7 @@ LONGEST_TEXT = 20_000  # characters
 LONGEST_LIST = 100_000
 LARGEST_NUMBER = 2**63
 
-CODE = re.compile(r"(OCI[0-9]{3})?")
-KNOWN: dict[tuple[type, str], tuple[str, ...]] = {
-    (Outcome, "verdict"): tuple(VERDICTS),
-    (OriginalState, "place"): ("", *PLACES),
-    (Finding, "severity"): ("error", "warning", "note"),
-    (RunReport, "command"): ("check", "fix", "build", "shrink", "compare"),
-}
+CODE = re.compile(r"OCI[0-9]{3}")
 
 
 def _is_text(value: Any) -> bool:
@@ -79,7 +71,9 @@ class Checked:
             where = f"{self.where}.{(called or {}).get(field.name, field.name)}"
             if field.name in self.values:
                 value = _value(kinds[field.name], self.values[field.name], where)
-                values[field.name] = _known(cls, field.name, value, where)
+                if field.name == "code" and value != field.default and not CODE.fullmatch(value):
+                    raise _refusal(where, "a code like OCI001", value)
+                values[field.name] = value
             elif field.default is MISSING and field.default_factory is MISSING:
                 raise ValueError(f"{where} is missing")
         return cls(**values)
@@ -88,15 +82,6 @@ class Checked:
 @cache
 def _kinds(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
-
-
-def _known(cls: type, name: str, value: Any, where: str) -> Any:
-    words = KNOWN.get((cls, name))
-    if words:
-        _word(words, value, where)
-    if name == "code" and not CODE.fullmatch(value):
-        raise _refusal(where, "a code like OCI001", value)
-    return value
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:

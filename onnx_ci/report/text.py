@@ -13,15 +13,18 @@ from onnx_ci.results import (
     Noise,
     Outcome,
     OutputDelta,
+    Place,
     RunReport,
     RuntimeRun,
+    Severity,
+    Verdict,
     Verification,
     gain,
 )
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line
 
-WORDS = {
+WORDS: dict[Verdict, str] = {
     "ok": "ok",
     "shrunk": "shrunk",
     "would_shrink": "would shrink",
@@ -31,7 +34,7 @@ WORDS = {
     "unreadable": "not readable",
     "ignored": "ignored",
 }
-PLACES = {
+PLACES: dict[Place, str] = {
     "history": "git history",
     "objects": "git's object store",
     "lfs": "the store of Git LFS",
@@ -39,7 +42,7 @@ PLACES = {
     "folder": "the folder of originals",
 }
 UNMOVED = "did not move when the weights were damaged"
-MOVED = {"shrunk": "changed", "would_shrink": "would change"}
+MOVED: dict[Verdict, str] = {"shrunk": "changed", "would_shrink": "would change"}
 LONGEST = 4_000  # characters of one message: nobody reads more, and services cut it off
 OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
 
@@ -216,9 +219,9 @@ def _words(noise: Noise) -> str:
     )
 
 
-COLOURS = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
+COLOURS: dict[Verdict, str] = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
 SHOWN = 5  # tensors named of each model
-MARKS = {"error": "red", "warning": "yellow", "note": "dim"}
+MARKS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
 def render_run(report: RunReport, style: Style) -> str:
