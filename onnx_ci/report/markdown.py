@@ -16,131 +16,6 @@ from onnx_ci.results import COULD_NOT, Outcome, RunReport, Severity, Verdict
 from onnx_ci.util.sizes import SIZE_UNITS
 from onnx_ci.util.text import Style, one_line
 
-# What can begin markup, a table cell, an autolink or a formula. It becomes a character reference, which means
-# the same in Markdown and in the HTML within it.
-_MARKUP = r"[&<>`*_~|\\\[\]$]|:(?=//)|(?<=www)\."
-# People, issues, addresses and signs like :+1: are looked for in the finished text: only another character
-# keeps them apart.
-_CALLS = r"[@#]|(?<![a-z0-9])gh-|:(?=[a-z0-9_+-]+:)"
-_SPECIAL = re.compile(f"(?P<markup>{_MARKUP})|{_CALLS}", re.IGNORECASE)
-_APART = "&#8203;"  # a space of no width
-
-
-def prose(text: str) -> str:
-    """One line of running text, to stand after something else: never at the beginning of a line."""
-    return _SPECIAL.sub(_harmless, clipped(one_line(text)))
-
-
-def name(text: str) -> str:
-    """A name within running text or a table."""
-    return f"<code>{prose(text)}</code>"
-
-
-def code(text: str) -> str:
-    """To be copied as it is: a code span, which holds no markup. Not for tables: a bar ends their cells."""
-    shown = clipped(one_line(text))
-    fence = "`" * (_longest_run(shown) + 1)
-    return f"{fence} {shown} {fence}" if "`" in shown else f"`{shown}`"
-
-
-def block(text: str) -> str:
-    """Lines to be shown as they are, one below the other."""
-    lines = "\n".join(map(one_line, text.rstrip("\n").split("\n")))
-    fence = "`" * max(3, _longest_run(lines) + 1)
-    return f"{fence}text\n{lines}\n{fence}\n"
-
-
-def _longest_run(text: str) -> int:
-    return max(map(len, re.findall("`+", text)), default=0)
-
-
-def _harmless(match: re.Match[str]) -> str:
-    return f"&#{ord(match[0])};" if match["markup"] else f"{match[0]}{_APART}"
-
-
-RESERVE = 300  # bytes for the line that says what is missing
-
-
-class Piece(str):
-    """Some text with its rank; 0 is never left out."""
-
-    rank: int
-
-    def __new__(cls, text: str, rank: int = 0) -> Piece:
-        piece = super().__new__(cls, text)
-        piece.rank = rank
-        return piece
-
-    @property
-    def length(self) -> int:
-        """In bytes: some services count these, and no text has more characters than bytes."""
-        return len(self.encode(errors="backslashreplace"))
-
-
-def fitted(pieces: Sequence[Piece], limit: int, things: Sequence[str]) -> str:
-    """In their order, as many as fit. The first that does not fit takes all that matter less with it;
-    `things` is what pieces of each rank are called, from rank 1."""
-    if sum(piece.length for piece in pieces) <= limit:
-        return "".join(pieces)
-    room = limit - RESERVE - sum(piece.length for piece in pieces if not piece.rank)
-    ranked = sorted((piece for piece in pieces if piece.rank), key=lambda piece: piece.rank)
-    lengths = accumulate(piece.length for piece in ranked)
-    missing = ranked[sum(length <= room for length in lengths) :]
-    left_out = {id(piece) for piece in missing}
-    shown = [piece for piece in pieces if id(piece) not in left_out]
-    counts = Counter(piece.rank for piece in missing)
-    names = ", ".join(counted(counts[rank], thing) for rank, thing in enumerate(things, 1) if counts[rank])
-    return "".join([*shown, f"*Shortened: {names} left out; the JSON or HTML report has all.*\n"])
-
-
-SHOWN = 12  # models: more bars can't be told apart
-LONGEST = 28  # characters of a label
-# Grey and blue, which can be seen on white and on black.
-COLOURS = "#9aa7b5, #1f6feb"
-
-
-def picture(outcomes: Sequence[Outcome], after: str) -> str:
-    """Empty where no model would change; `after` is what the new size is called."""
-    both = [(o.path, o.before.size, o.after.size) for o in outcomes if o.before and o.after]
-    shown = sorted(both, key=lambda row: -row[1])[:SHOWN]
-    if not any(old != new for _, old, new in shown):
-        return ""
-    largest = max(max(old, new) for _, old, new in shown)
-    unit = _unit(largest)
-    labels = ", ".join(f'"{label}"' for label in _labels([path for path, _, _ in shown]))
-    more = f", the {SHOWN} largest" if len(both) > SHOWN else ""
-    height = 100 + 40 * len(shown)
-    look = {"xyChart": {"height": height}, "themeVariables": {"xyChart": {"plotColorPalette": COLOURS}}}
-    lines = [
-        f"%%{{init: {json.dumps(look)}}}%%",
-        "xychart-beta horizontal",
-        f'  title "{unit} before (grey), {after} (blue){more}"',
-        f"  x-axis [{labels}]",
-        f'  y-axis "{unit}" 0 --> {_number(largest, unit)}',
-        f"  bar [{', '.join(_number(old, unit) for _, old, _ in shown)}]",
-        f"  bar [{', '.join(_number(new, unit) for _, _, new in shown)}]",
-    ]
-    return "\n".join(["```mermaid", *lines, "```\n\n"])
-
-
-def _labels(paths: Sequence[str]) -> list[str]:
-    """Plain letters only: a quote would end a label. A number keeps two of the same name apart."""
-    labels: list[str] = []
-    for number, path in enumerate(paths, 1):
-        plain = re.sub(r"[^A-Za-z0-9._/ -]", "_", path)
-        label = plain if len(plain) <= LONGEST else f"..{plain[2 - LONGEST :]}"
-        labels.append(f"{label} {number}" if label in labels else label)
-    return labels
-
-
-def _unit(largest: int) -> str:
-    return next((unit for unit in ("GB", "MB", "kB") if largest >= SIZE_UNITS[unit]), "B")
-
-
-def _number(size: int, unit: str) -> str:
-    return f"{size / SIZE_UNITS[unit]:.3f}".rstrip("0").rstrip(".")
-
-
 COMMENT = 65_536  # characters of a comment
 SUMMARY = 2**20  # bytes of a job summary
 MARKS: dict[Severity, str] = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - it is the sign that is meant
@@ -205,3 +80,128 @@ def _hint(hint: str) -> str:
 def _details(outcome: Outcome) -> str:
     content = text.render_outcome(replace(outcome, findings=()), Style(), title=outcome.path)
     return f"<details><summary>{name(outcome.path)}</summary>\n\n{block(content)}\n</details>\n\n"
+
+
+SHOWN = 12  # models: more bars can't be told apart
+LONGEST = 28  # characters of a label
+# Grey and blue, which can be seen on white and on black.
+COLOURS = "#9aa7b5, #1f6feb"
+
+
+def picture(outcomes: Sequence[Outcome], after: str) -> str:
+    """Empty where no model would change; `after` is what the new size is called."""
+    both = [(o.path, o.before.size, o.after.size) for o in outcomes if o.before and o.after]
+    shown = sorted(both, key=lambda row: -row[1])[:SHOWN]
+    if not any(old != new for _, old, new in shown):
+        return ""
+    largest = max(max(old, new) for _, old, new in shown)
+    unit = _unit(largest)
+    labels = ", ".join(f'"{label}"' for label in _labels([path for path, _, _ in shown]))
+    more = f", the {SHOWN} largest" if len(both) > SHOWN else ""
+    height = 100 + 40 * len(shown)
+    look = {"xyChart": {"height": height}, "themeVariables": {"xyChart": {"plotColorPalette": COLOURS}}}
+    lines = [
+        f"%%{{init: {json.dumps(look)}}}%%",
+        "xychart-beta horizontal",
+        f'  title "{unit} before (grey), {after} (blue){more}"',
+        f"  x-axis [{labels}]",
+        f'  y-axis "{unit}" 0 --> {_number(largest, unit)}',
+        f"  bar [{', '.join(_number(old, unit) for _, old, _ in shown)}]",
+        f"  bar [{', '.join(_number(new, unit) for _, _, new in shown)}]",
+    ]
+    return "\n".join(["```mermaid", *lines, "```\n\n"])
+
+
+def _labels(paths: Sequence[str]) -> list[str]:
+    """Plain letters only: a quote would end a label. A number keeps two of the same name apart."""
+    labels: list[str] = []
+    for number, path in enumerate(paths, 1):
+        plain = re.sub(r"[^A-Za-z0-9._/ -]", "_", path)
+        label = plain if len(plain) <= LONGEST else f"..{plain[2 - LONGEST :]}"
+        labels.append(f"{label} {number}" if label in labels else label)
+    return labels
+
+
+def _unit(largest: int) -> str:
+    return next((unit for unit in ("GB", "MB", "kB") if largest >= SIZE_UNITS[unit]), "B")
+
+
+def _number(size: int, unit: str) -> str:
+    return f"{size / SIZE_UNITS[unit]:.3f}".rstrip("0").rstrip(".")
+
+
+RESERVE = 300  # bytes for the line that says what is missing
+
+
+class Piece(str):
+    """Some text with its rank; 0 is never left out."""
+
+    rank: int
+
+    def __new__(cls, text: str, rank: int = 0) -> Piece:
+        piece = super().__new__(cls, text)
+        piece.rank = rank
+        return piece
+
+    @property
+    def length(self) -> int:
+        """In bytes: some services count these, and no text has more characters than bytes."""
+        return len(self.encode(errors="backslashreplace"))
+
+
+def fitted(pieces: Sequence[Piece], limit: int, things: Sequence[str]) -> str:
+    """In their order, as many as fit. The first that does not fit takes all that matter less with it;
+    `things` is what pieces of each rank are called, from rank 1."""
+    if sum(piece.length for piece in pieces) <= limit:
+        return "".join(pieces)
+    room = limit - RESERVE - sum(piece.length for piece in pieces if not piece.rank)
+    ranked = sorted((piece for piece in pieces if piece.rank), key=lambda piece: piece.rank)
+    lengths = accumulate(piece.length for piece in ranked)
+    missing = ranked[sum(length <= room for length in lengths) :]
+    left_out = {id(piece) for piece in missing}
+    shown = [piece for piece in pieces if id(piece) not in left_out]
+    counts = Counter(piece.rank for piece in missing)
+    names = ", ".join(counted(counts[rank], thing) for rank, thing in enumerate(things, 1) if counts[rank])
+    return "".join([*shown, f"*Shortened: {names} left out; the JSON or HTML report has all.*\n"])
+
+
+# What can begin markup, a table cell, an autolink or a formula. It becomes a character reference, which means
+# the same in Markdown and in the HTML within it.
+_MARKUP = r"[&<>`*_~|\\\[\]$]|:(?=//)|(?<=www)\."
+# People, issues, addresses and signs like :+1: are looked for in the finished text: only another character
+# keeps them apart.
+_CALLS = r"[@#]|(?<![a-z0-9])gh-|:(?=[a-z0-9_+-]+:)"
+_SPECIAL = re.compile(f"(?P<markup>{_MARKUP})|{_CALLS}", re.IGNORECASE)
+_APART = "&#8203;"  # a space of no width
+
+
+def prose(text: str) -> str:
+    """One line of running text, to stand after something else: never at the beginning of a line."""
+    return _SPECIAL.sub(_harmless, clipped(one_line(text)))
+
+
+def name(text: str) -> str:
+    """A name within running text or a table."""
+    return f"<code>{prose(text)}</code>"
+
+
+def code(text: str) -> str:
+    """To be copied as it is: a code span, which holds no markup. Not for tables: a bar ends their cells."""
+    shown = clipped(one_line(text))
+    fence = "`" * (_longest_run(shown) + 1)
+    return f"{fence} {shown} {fence}" if "`" in shown else f"`{shown}`"
+
+
+def block(text: str) -> str:
+    """Lines to be shown as they are, one below the other."""
+    lines = "\n".join(map(one_line, text.rstrip("\n").split("\n")))
+    fence = "`" * max(3, _longest_run(lines) + 1)
+    return f"{fence}text\n{lines}\n{fence}\n"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def _harmless(match: re.Match[str]) -> str:
+    return f"&#{ord(match[0])};" if match["markup"] else f"{match[0]}{_APART}"

@@ -45,6 +45,165 @@ UNMOVED = "did not move when the weights were damaged"
 MOVED: dict[Verdict, str] = {"shrunk": "changed", "would_shrink": "would change"}
 LONGEST = 4_000  # characters of one message: nobody reads more, and services cut it off
 OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
+COLOURS: dict[Verdict, str] = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
+SHOWN = 5  # tensors named of each model
+MARKS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "dim"}
+
+
+def render_run(report: RunReport, style: Style) -> str:
+    lines = list(_table(report, style))
+    for outcome in report.outcomes:
+        lines += [style.paint(line, "dim") for line in _how(outcome)]
+    for finding in report.all_findings:
+        lines += ["", *_finding(finding, style)] if finding.hint else _finding(finding, style)
+    lines += ["", *_summary(report, style)]
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _table(report: RunReport, style: Style) -> Iterator[str]:
+    if not report.outcomes:
+        return
+    rows = [
+        ("model", "size", after_word(report), "saved", "outputs", "verdict"),
+        *map(model_row, report.outcomes),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    for number, row in enumerate(rows):
+        cells = [
+            row[0].ljust(widths[0]),
+            *(row[i].rjust(widths[i]) for i in (1, 2, 3)),
+            row[4].ljust(widths[4]),
+        ]
+        last = style.paint(row[5], COLOURS.get(report.outcomes[number - 1].verdict, "red") if number else "")
+        line = "  ".join([*cells, last]).rstrip()
+        yield line if number else style.paint(line, "bold")
+
+
+def _finding(finding: Finding, style: Style) -> list[str]:
+    mark = style.paint(f"{finding.severity} {finding.code}", MARKS[finding.severity])
+    lines = [f"{mark} {one_line(finding.message)}"]
+    if finding.hint:
+        lines.append(f"  {one_line(finding.hint)}")
+    return lines
+
+
+def _summary(report: RunReport, style: Style) -> Iterator[str]:
+    yield from (style.paint(one_line(note), "dim") for note in remarks(report))
+    if not report.outcomes:
+        return
+    gain = saved_words(report)
+    state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
+    yield f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}: {state}"
+
+
+def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
+    """One model in full: for shrink and compare."""
+    lines = [
+        style.paint(one_line(title), "bold"),
+        *_sizes(outcome),
+        *_steps(outcome),
+        *_plan(outcome),
+        *_outputs(outcome),
+    ]
+    if original := original_words(outcome):
+        lines.append(f"  {original}")
+    for finding in outcome.findings:
+        lines += _finding(finding, style)
+    return "\n".join(lines) + "\n"
+
+
+def _sizes(outcome: Outcome) -> Iterator[str]:
+    before, after = outcome.before, outcome.after
+    if before is None:
+        return
+    for name, old, new in sizes_of(before, after):
+        change = f" -> {format_size(new)} ({new / old - 1:+.1%})" if new is not None and old else ""
+        yield f"  {name:<8} {format_size(old)}{change}"
+    if before.params is not None:
+        changed = after is not None and after.params not in (before.params, None)
+        change = f" -> {after.params:,}" if after and changed else ""
+        yield f"  params   {before.params:,}{change}"
+    if outcome.latency is not None:
+        notes = {"latency": f" ({outcome.latency.words})", "memory": " to load it"}
+        for name, was, now in latency_rows(outcome.latency):
+            yield f"  {name:<8} {was} -> {now}{notes.get(name, '')}"
+
+
+def latency_rows(latency: Latency) -> Iterator[tuple[str, str, str]]:
+    """What was measured of running and loading a model: its name, before and after."""
+    yield "latency", f"{latency.before * 1e3:.2f} ms", f"{latency.after * 1e3:.2f} ms"
+    if latency.load_before is not None and latency.load_after is not None:
+        yield "load", f"{latency.load_before * 1e3:.1f} ms", f"{latency.load_after * 1e3:.1f} ms"
+    if latency.memory_before is not None and latency.memory_after is not None:
+        yield "memory", format_size(latency.memory_before), format_size(latency.memory_after)
+
+
+def _how(outcome: Outcome) -> Iterator[str]:
+    """What was done to one model of many, and what else was tried; `explain` tells the rest."""
+    if original := original_words(outcome):
+        yield f"{one_line(outcome.path)}: {original}"
+    if outcome.plan is None:
+        return
+    kept = [step for step in outcome.steps if step.kept]
+    done = "; ".join(f"{step.method} ({one_line(step.note)})" if step.note else step.method for step in kept)
+    yield f"{one_line(outcome.path)}: {done or 'nothing was taken'}"
+    tried = [
+        f"{', '.join(other.methods)} {format_size(other.size)} at {other.sqnr:.0f} dB"
+        for other in outcome.alternatives
+        if other.sqnr is not None
+    ]
+    if tried:
+        yield f"  also tried: {', '.join(tried)}"
+
+
+def _steps(outcome: Outcome) -> Iterator[str]:
+    for step in outcome.steps:
+        note = f"  ({one_line(step.note)})" if step.note else ""
+        tensors = f", {step.tensors} tensors" if step.tensors else ""
+        sizes = f"{format_size(step.size_before)} -> {format_size(step.size_after)}"
+        yield f"  {step.method}: {sizes}{tensors}{note}"
+
+
+def _plan(outcome: Outcome) -> Iterator[str]:
+    """Which tensors are stored larger than others, and why; what else was tried."""
+    plan = outcome.plan
+    if plan is not None:
+        forms = ", ".join(f"{label} {count}" for label, count in plan.forms) or "no mix was taken"
+        yield f"  planned {plan.tensors} tensors in {plan.trials} trials, {plan.seconds:.1f} s: {forms}"
+        for kept in plan.kept[:SHOWN]:
+            yield f"    {one_line(kept.name)} ({format_size(kept.size)}) {kept.form}: {kept.why}"
+        more = len(plan.kept) - SHOWN
+        yield from [f"    and {more} more that are not in the smallest form"] if more > 0 else []
+        yield from [f"    not all was tried: {plan.untried}; raise plan_seconds"] if plan.untried else []
+    if outcome.alternatives:
+        yield "  also tried"
+        yield from _aligned([_alternative_row(alternative) for alternative in outcome.alternatives])
+
+
+def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
+    measured = alternative.cosine is not None and alternative.sqnr is not None
+    error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if measured else ""
+    methods = ", ".join(alternative.methods)
+    return methods, format_size(alternative.size), error, one_line(alternative.verdict)
+
+
+def _outputs(outcome: Outcome) -> Iterator[str]:
+    verification = outcome.verification
+    yield f"  verification {verification.status}{proof_reason(verification)}"
+    if coverage := coverage_words(verification):
+        yield f"    {coverage}"
+    yield from (f"    {line}" for line in noise_words(verification))
+    rows = [output_row(output) for output in verification.outputs]
+    if rows:
+        yield from _aligned([OUTPUT_COLUMNS, *rows])
+    if verification.runtimes:
+        yield from _aligned([runtime_row(run) for run in verification.runtimes])
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def model_row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
@@ -217,164 +376,3 @@ def _words(noise: Noise) -> str:
     return (
         f"output {one_line(noise.name)} of the original differs from itself {_SOURCES[noise.source]}: {far}"
     )
-
-
-COLOURS: dict[Verdict, str] = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
-SHOWN = 5  # tensors named of each model
-MARKS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "dim"}
-
-
-def render_run(report: RunReport, style: Style) -> str:
-    lines = list(_table(report, style))
-    for outcome in report.outcomes:
-        lines += [style.paint(line, "dim") for line in _how(outcome)]
-    for finding in report.all_findings:
-        lines += ["", *_finding(finding, style)] if finding.hint else _finding(finding, style)
-    lines += ["", *_summary(report, style)]
-    return "\n".join(lines).strip("\n") + "\n"
-
-
-def _table(report: RunReport, style: Style) -> Iterator[str]:
-    if not report.outcomes:
-        return
-    rows = [
-        ("model", "size", after_word(report), "saved", "outputs", "verdict"),
-        *map(model_row, report.outcomes),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
-    for number, row in enumerate(rows):
-        cells = [
-            row[0].ljust(widths[0]),
-            *(row[i].rjust(widths[i]) for i in (1, 2, 3)),
-            row[4].ljust(widths[4]),
-        ]
-        last = style.paint(row[5], COLOURS.get(report.outcomes[number - 1].verdict, "red") if number else "")
-        line = "  ".join([*cells, last]).rstrip()
-        yield line if number else style.paint(line, "bold")
-
-
-def _finding(finding: Finding, style: Style) -> list[str]:
-    mark = style.paint(f"{finding.severity} {finding.code}", MARKS[finding.severity])
-    lines = [f"{mark} {one_line(finding.message)}"]
-    if finding.hint:
-        lines.append(f"  {one_line(finding.hint)}")
-    return lines
-
-
-def _summary(report: RunReport, style: Style) -> Iterator[str]:
-    yield from (style.paint(one_line(note), "dim") for note in remarks(report))
-    if not report.outcomes:
-        return
-    gain = saved_words(report)
-    state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
-    yield f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}: {state}"
-
-
-def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
-    """One model in full: for shrink and compare."""
-    lines = [
-        style.paint(one_line(title), "bold"),
-        *_sizes(outcome),
-        *_steps(outcome),
-        *_plan(outcome),
-        *_outputs(outcome),
-    ]
-    if original := original_words(outcome):
-        lines.append(f"  {original}")
-    for finding in outcome.findings:
-        lines += _finding(finding, style)
-    return "\n".join(lines) + "\n"
-
-
-def _sizes(outcome: Outcome) -> Iterator[str]:
-    before, after = outcome.before, outcome.after
-    if before is None:
-        return
-    for name, old, new in sizes_of(before, after):
-        change = f" -> {format_size(new)} ({new / old - 1:+.1%})" if new is not None and old else ""
-        yield f"  {name:<8} {format_size(old)}{change}"
-    if before.params is not None:
-        changed = after is not None and after.params not in (before.params, None)
-        change = f" -> {after.params:,}" if after and changed else ""
-        yield f"  params   {before.params:,}{change}"
-    if outcome.latency is not None:
-        notes = {"latency": f" ({outcome.latency.words})", "memory": " to load it"}
-        for name, was, now in latency_rows(outcome.latency):
-            yield f"  {name:<8} {was} -> {now}{notes.get(name, '')}"
-
-
-def latency_rows(latency: Latency) -> Iterator[tuple[str, str, str]]:
-    """What was measured of running and loading a model: its name, before and after."""
-    yield "latency", f"{latency.before * 1e3:.2f} ms", f"{latency.after * 1e3:.2f} ms"
-    if latency.load_before is not None and latency.load_after is not None:
-        yield "load", f"{latency.load_before * 1e3:.1f} ms", f"{latency.load_after * 1e3:.1f} ms"
-    if latency.memory_before is not None and latency.memory_after is not None:
-        yield "memory", format_size(latency.memory_before), format_size(latency.memory_after)
-
-
-def _how(outcome: Outcome) -> Iterator[str]:
-    """What was done to one model of many, and what else was tried; `explain` tells the rest."""
-    if original := original_words(outcome):
-        yield f"{one_line(outcome.path)}: {original}"
-    if outcome.plan is None:
-        return
-    kept = [step for step in outcome.steps if step.kept]
-    done = "; ".join(f"{step.method} ({one_line(step.note)})" if step.note else step.method for step in kept)
-    yield f"{one_line(outcome.path)}: {done or 'nothing was taken'}"
-    tried = [
-        f"{', '.join(other.methods)} {format_size(other.size)} at {other.sqnr:.0f} dB"
-        for other in outcome.alternatives
-        if other.sqnr is not None
-    ]
-    if tried:
-        yield f"  also tried: {', '.join(tried)}"
-
-
-def _steps(outcome: Outcome) -> Iterator[str]:
-    for step in outcome.steps:
-        note = f"  ({one_line(step.note)})" if step.note else ""
-        tensors = f", {step.tensors} tensors" if step.tensors else ""
-        sizes = f"{format_size(step.size_before)} -> {format_size(step.size_after)}"
-        yield f"  {step.method}: {sizes}{tensors}{note}"
-
-
-def _plan(outcome: Outcome) -> Iterator[str]:
-    """Which tensors are stored larger than others, and why; what else was tried."""
-    plan = outcome.plan
-    if plan is not None:
-        forms = ", ".join(f"{label} {count}" for label, count in plan.forms) or "no mix was taken"
-        yield f"  planned {plan.tensors} tensors in {plan.trials} trials, {plan.seconds:.1f} s: {forms}"
-        for kept in plan.kept[:SHOWN]:
-            yield f"    {one_line(kept.name)} ({format_size(kept.size)}) {kept.form}: {kept.why}"
-        more = len(plan.kept) - SHOWN
-        yield from [f"    and {more} more that are not in the smallest form"] if more > 0 else []
-        yield from [f"    not all was tried: {plan.untried}; raise plan_seconds"] if plan.untried else []
-    if outcome.alternatives:
-        yield "  also tried"
-        yield from _aligned([_alternative_row(alternative) for alternative in outcome.alternatives])
-
-
-def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
-    measured = alternative.cosine is not None and alternative.sqnr is not None
-    error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if measured else ""
-    methods = ", ".join(alternative.methods)
-    return methods, format_size(alternative.size), error, one_line(alternative.verdict)
-
-
-def _outputs(outcome: Outcome) -> Iterator[str]:
-    verification = outcome.verification
-    yield f"  verification {verification.status}{proof_reason(verification)}"
-    if coverage := coverage_words(verification):
-        yield f"    {coverage}"
-    yield from (f"    {line}" for line in noise_words(verification))
-    rows = [output_row(output) for output in verification.outputs]
-    if rows:
-        yield from _aligned([OUTPUT_COLUMNS, *rows])
-    if verification.runtimes:
-        yield from _aligned([runtime_row(run) for run in verification.runtimes])
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
