@@ -108,11 +108,13 @@ def repository(tmp_path: Path) -> Repository:
     return made
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("state", STATES)
+REFUSED = [
+    (state, command) for state in STATES for command in COMMANDS if command not in ANSWERED.get(state, ())
+]
+
+
+@pytest.mark.parametrize(("state", "command"), REFUSED)
 def test_no_verdict_where_git_refuses(state: str, command: str, repository: Repository) -> None:
-    if command in ANSWERED.get(state, ()):
-        pytest.skip("git answers what this command asks")
     change, words = STATES[state]
     before = {path: path.read_bytes() for path in repository.root.iterdir() if path.is_file()}
     environment = change(repository) or {}
