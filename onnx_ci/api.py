@@ -14,9 +14,9 @@ from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import Judging, judge_selection, open_context, select_models
 from onnx_ci.gate.single import Request, compare_files, shrink_file
 from onnx_ci.methods.catalogue import method
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, Tolerance
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, PolicyFrom, Tolerance
 from onnx_ci.repo.select import Wanted
-from onnx_ci.results import Outcome, RunReport, Verification
+from onnx_ci.results import Outcome, RunReport, Verdict, Verification
 from onnx_ci.util.files import scratch_folder
 
 MethodLike = str | Mapping[str, Mapping[str, Any]]
@@ -33,7 +33,7 @@ class ShrinkResult:
     outcome: Outcome
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         return self.outcome.verdict
 
     @property
@@ -86,7 +86,9 @@ def shrink(
         )
 
     if isinstance(model, onnx.ModelProto):
-        _refuse_files(choices)
+        if any("inputs" in method(choice.name).changes for choice in choices):
+            message = "extract-npy writes files beside the model, so it needs paths"
+            raise UsageError(message, hint='shrink("in.onnx", "out.onnx")')
         with scratch_folder() as folder:
             source, target = folder / "model.onnx", folder / "shrunk.onnx"
             onnx.save(model, source)
@@ -109,12 +111,11 @@ def compare(
     libraries: Iterable[str] = (),
 ) -> Outcome:
     """Run both models; `verdict` is "ok" within the tolerance, the numbers are in `verification`."""
-    limits = _tolerance(tolerance)
     with scratch_folder() as folder:
-        paths = [_on_disk(item, folder / name) for item, name in ((first, "a.onnx"), (second, "b.onnx"))]
         return compare_files(
-            *paths,
-            tolerance=limits,
+            _on_disk(first, folder / "a.onnx"),
+            _on_disk(second, folder / "b.onnx"),
+            tolerance=_tolerance(tolerance),
             samples=tuple(samples),
             runtimes=read_runtimes(runtimes),
             libraries=read_libraries(libraries),
@@ -129,21 +130,13 @@ def check(
     everything: bool = False,
     cache: bool = True,
     runtimes: Iterable[str] = (),
-    policy_from: str = "head",
+    policy_from: PolicyFrom = "head",
 ) -> RunReport:
     """What `onnx-ci check` does, as a value; it changes nothing."""
     context = open_context(policy)
     wanted = Wanted(paths=tuple(map(str, paths)), since=since, everything=everything)
     judging = Judging(cache=cache, runtimes=read_runtimes(runtimes), policy_from=policy_from)
     return judge_selection("check", context, select_models(context, wanted), judging)
-
-
-def _refuse_files(choices: Iterable[MethodChoice]) -> None:
-    if any("inputs" in method(choice.name).changes for choice in choices):
-        raise UsageError(
-            "extract-npy writes files beside the model, so it needs paths",
-            hint='shrink("in.onnx", "out.onnx")',
-        )
 
 
 def _tolerance(given: Tolerance | Mapping[str, Any]) -> Tolerance:

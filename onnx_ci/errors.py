@@ -11,6 +11,8 @@ class OnnxCiError(Exception):
     """Something went wrong that can be explained; `exit_code` is what the command line returns."""
 
     exit_code = 4
+    file = ""  # of the policy, where the error is about a line of it
+    line = 0
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -51,6 +53,7 @@ class PolicyError(OnnxCiError):
         super().__init__(f"{file}:{line}: {message}", hint=hint)
         self.file = file
         self.line = line
+        self.problem = message  # without its place
 
 
 class EnvironmentFault(OnnxCiError):

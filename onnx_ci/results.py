@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from onnx_ci.util.advice import Audience, hint_for
 from onnx_ci.util.sizes import format_size
 
 CODES = {
@@ -56,12 +57,28 @@ BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
 
 
+Severity = Literal["error", "warning", "note"]
+Verdict = Literal[
+    "ok",
+    "shrunk",
+    "would_shrink",
+    "over_budget",
+    "outputs_changed",
+    "unverified",
+    "unreadable",
+    "ignored",
+]
+# What a report is of: a command, or a mode of the GitHub Action.
+Command = Literal["check", "fix", "build", "shrink", "compare", "commit", "comment"]
+Place = Literal["", "history", "objects", "lfs", "dvc", "folder"]  # of an original; "": it was not found
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One sentence about one model, and what to do next."""
 
     code: str
-    severity: str  # "error" | "warning" | "note"
+    severity: Severity
     message: str
     hint: str = ""
     file: str = ""  # of the policy, where it is not the rule of a model that is broken
@@ -79,7 +96,7 @@ Breach = Literal[
     "missing", "type", "shape", "unequal", "integers", "odd values", "limit", "scale", "bits", "spread"
 ]
 
-# What an output is that shows little or nothing of the weights, and what is said of it.
+# What is said of an output that shows little or nothing of the weights.
 KINDS: dict[OutputKind, str] = {
     "echo": "repeats an input",
     "constant": "is the same for every input",
@@ -266,13 +283,17 @@ class Step:
         return self.tensors > 0 or self.size_after < self.size_before
 
 
+AlternativeState = Literal["", "refused", "too_large", "within"]  # "": from a report that does not say
+
+
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
     """A candidate that was tried: its methods, its size, and what became of it."""
 
     methods: tuple[str, ...]
     size: int
-    verdict: str
+    verdict: str  # in words
+    state: AlternativeState = ""
     cosine: float | None = None  # of the worst output, where it was run
     sqnr: float | None = None
 
@@ -317,7 +338,7 @@ class OriginalState:
     """Where the original of a shrunk model is, and whether the model was run against it in this run."""
 
     sha256: str
-    place: str = ""  # "history" | "objects" | "lfs" | "dvc" | "folder"; "": it was not found
+    place: Place = ""
     where: str = ""  # what to call it there: a revision, a ref, a file
     verified: bool = False
 
@@ -327,7 +348,7 @@ class Outcome:
     """All that is known of one model after the run."""
 
     path: str
-    verdict: str
+    verdict: Verdict
     rule_pattern: str = ""
     rule_line: int = 0
     rule_file: str = ""  # the policy, and the model: both as named from the top of the repository
@@ -342,6 +363,14 @@ class Outcome:
     latency: Latency | None = None
     written: bool = False
     original: OriginalState | None = None
+
+    def told_to(self, audience: Audience) -> Outcome:
+        """The same with every hint in the words of one audience."""
+        return replace(
+            self,
+            verification=replace(self.verification, hint=hint_for(audience, self.verification.hint)),
+            findings=tuple(replace(one, hint=hint_for(audience, one.hint)) for one in self.findings),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,7 +418,7 @@ class Shard:
 class RunReport:
     """One run over all targets; findings about several models together stand here."""
 
-    command: str
+    command: Command
     outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...] = ()
     policy: str = ""
@@ -399,11 +428,15 @@ class RunReport:
     groups: tuple[GroupSize, ...] = ()  # of a shard: judged when all are together
 
     @property
+    def all_findings(self) -> list[Finding]:
+        """Those about one model, then those about several."""
+        return [*(finding for outcome in self.outcomes for finding in outcome.findings), *self.findings]
+
+    @property
     def exit_code(self) -> int:
-        everything = [*self.findings, *(f for outcome in self.outcomes for f in outcome.findings)]
-        if any(finding.code == BUG for finding in everything):
+        if any(finding.code == BUG for finding in self.all_findings):
             return 4
-        return int(any(finding.severity == "error" for finding in everything))
+        return int(any(finding.severity == "error" for finding in self.all_findings))
 
     @property
     def size_before(self) -> int:

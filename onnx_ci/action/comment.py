@@ -12,9 +12,8 @@ from pathlib import Path
 from onnx_ci.action.github import Api, Comment, Transport, head_of, pull_of
 from onnx_ci.action.inputs import DEFAULT_KEY, KEY, KEY_WORDS, Event, Inputs, write_outputs, write_summary
 from onnx_ci.errors import ApiFault, UsageError
-from onnx_ci.report import annotations as github
 from onnx_ci.report import markdown
-from onnx_ci.report.annotations import Annotation
+from onnx_ci.report.annotations import Annotation, render_github
 from onnx_ci.report.markdown import name, prose
 from onnx_ci.report.read import read_report
 from onnx_ci.results import RunReport
@@ -73,13 +72,12 @@ class Sticky:
 
     def mine(self, pull: int) -> list[Comment]:
         """Oldest first. Anyone can write the mark into a comment: it counts only where we are the author."""
-        start = mark(self.key)
-        found = [c for c in self.api.comments(pull) if c.author == self.author and _first(c.body) == start]
-        return sorted(found, key=lambda comment: comment.number)
-
-
-def _first(body: str) -> str:
-    return body.split("\n", 1)[0].rstrip()
+        comments = [
+            comment
+            for comment in self.api.comments(pull)
+            if comment.author == self.author and comment.first_line == mark(self.key)
+        ]
+        return sorted(comments, key=lambda comment: comment.number)
 
 
 def about(event: Event, environment: Mapping[str, str]) -> tuple[str, str]:
@@ -98,11 +96,11 @@ def about(event: Event, environment: Mapping[str, str]) -> tuple[str, str]:
 def _line(event: Event, run: str, environment: Mapping[str, str]) -> str:
     """The commit and the run, of which only hexadecimal digits and a number are taken."""
     commit = event.head[:12] if re.fullmatch(r"[0-9a-f]{40,64}", event.head) else ""
-    told = [f"commit <code>{commit}</code>"] if commit else []
+    parts = [f"commit <code>{commit}</code>"] if commit else []
     if re.fullmatch(r"[0-9]{1,20}", run) and event.repository:
         server = environment.get("GITHUB_SERVER_URL") or "https://github.com"
-        told.append(f"[run {run}]({server}/{event.repository}/actions/runs/{run})")
-    return f"\n<sub>{', '.join(told)}</sub>\n" if told else ""
+        parts.append(f"[run {run}]({server}/{event.repository}/actions/runs/{run})")
+    return f"\n<sub>{', '.join(parts)}</sub>\n" if parts else ""
 
 
 FOLDER = "onnx-ci-report"  # where a report is looked for when `paths` names none
@@ -114,7 +112,7 @@ FOR_FORKS = (
 FOR_OTHERS = "the job needs `permissions: {pull-requests: write}`"
 
 
-def run(inputs: Inputs, event: Event) -> int:
+def run(inputs: Inputs, event: Event) -> None:
     """Read the report that an earlier job or run left, as data that anyone may have written. Only a call that
     makes no sense is an error: whether models are well was told by the run that looked at them."""
     report = read_report(_report_file(inputs.paths))
@@ -122,8 +120,7 @@ def run(inputs: Inputs, event: Event) -> int:
     write_outputs({"comment-body": text})
     if not _written(inputs, event, text):
         write_summary(text)
-        sys.stdout.write(github.render_github(report))
-    return 0
+        sys.stdout.write(render_github(report))
 
 
 def post(inputs: Inputs, event: Event, report: RunReport, before: str = "") -> None:
@@ -195,7 +192,7 @@ def _report_file(paths: tuple[str, ...]) -> Path:
 
 
 def _notice(message: str) -> None:
-    sys.stdout.write(f"{Annotation(kind='notice', file='', line=0, title='onnx-ci', message=message)}\n")
+    sys.stdout.write(f"{Annotation(kind='notice', message=message)}\n")
 
 
 def _say(line: str) -> None:

@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from onnx_ci.action import push
 from onnx_ci.action.inputs import Event, Inputs
 from onnx_ci.action.judge import NO_CHECKOUT, judged
-from onnx_ci.action.push import (
-    REMOTE,
-    Branch,
-    branch_of,
-    catch_up,
-    credentials,
-    git_settings,
-    gone,
-    identity,
-    kept_by_lfs,
-    parents_of,
-    push,
-    refusal,
-    require_git,
-    staged_objects,
-    take,
-)
-from onnx_ci.action.tell import Told
+from onnx_ci.action.tell import ActionResult
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.project import judge_selection, open_context, select_models
 from onnx_ci.model.replace import data_of
+from onnx_ci.repo import git
 from onnx_ci.repo.changes import changed_between, changed_since_head
-from onnx_ci.repo.git import (
-    LITERAL,
-    ask_in_parts,
-    commit_of,
-    complaint_of,
-    find_root,
-    git_into,
-    git_or_none,
-    run_git,
-    try_git,
-)
 from onnx_ci.repo.select import Wanted
 from onnx_ci.results import Outcome, RunReport, gain
 from onnx_ci.util.files import scratch_folder
@@ -52,6 +27,18 @@ from onnx_ci.version import __version__
 
 OUTSIDE = "fixed in the work tree and left out of the commit, since the last commit does not have them"
 _MOST_NAMED = 10
+NO_NEW_RUN = (
+    "pushed with the workflow's own token: GitHub starts no workflow for such a push, so required checks do"
+    " not run on it; the input `token` takes another one"
+)
+
+
+def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> ActionResult:
+    root = git.find_root(here)
+    if root is None:
+        raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
+    push.require_git(root)
+    return Committing(inputs=inputs, event=event, root=root, folder=folder).run()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +67,99 @@ class Fixed:
             outcomes.append(outcome if outcome.file in self.outside else replace(outcome, findings=left))
         return replace(self.report, outcomes=tuple(outcomes))
 
-    def told(self, *notes: str) -> Told:
-        shown = ", ".join(self.outside[:_MOST_NAMED]) + (", …" if len(self.outside) > _MOST_NAMED else "")
-        left = (f"{OUTSIDE}: {shown}",) if self.outside else ()
-        return Told(report=self.report, changed=bool(self.names or self.outside), notes=(*left, *notes))
+    def result(self, *notes: str) -> ActionResult:
+        if self.outside:
+            more = ", …" if len(self.outside) > _MOST_NAMED else ""
+            notes = (f"{OUTSIDE}: {', '.join(self.outside[:_MOST_NAMED])}{more}", *notes)
+        changed = bool(self.names or self.outside)
+        return ActionResult(report=self.report, changed=changed, notes=notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committing:
+    """What stays the same however often it has to be done."""
+
+    inputs: Inputs
+    event: Event
+    root: Path
+    folder: Path  # where the report goes, and the patch
+
+    def run(self) -> ActionResult:
+        reason = push.refusal(self.event, self.root)
+        if reason:
+            return self._refused(self._fix(), reason)
+        branch = push.branch_of(self.event, self.root)
+        with push.signed_in(self.inputs.token):
+            is_gone = branch.is_gone(self.event, branch.tip())
+            if not is_gone:
+                push.take(branch)
+        if is_gone:
+            return self._refused(self._fix(), push.gone(branch.name))
+        return self._push(branch, self._commit(branch))
+
+    def _fix(self) -> Fixed:
+        before = work_tree(self.root)
+        report = judged("fix", self.inputs, self.event)
+        changed = changed_files(before, work_tree(self.root))
+        models = [outcome.file for outcome in report.outcomes if outcome.written and outcome.file in changed]
+        names, outside = of_models_in_git(self.root, changed, models)
+        base = git.commit_of(self.root, "HEAD") or ""
+        return Fixed(report=report, names=tuple(names), outside=tuple(outside), base=base)
+
+    def _commit(self, branch: push.Branch) -> Fixed:
+        """Fix, and commit what that changed, if it changed anything."""
+        fixed = self._fix()
+        if not fixed.names:
+            return fixed
+        with push.signed_in(self.inputs.token):
+            again = changed_again(branch, fixed.names)
+        if again:
+            return replace(fixed, refused=again)
+        stage(self.root, fixed.names)
+        problem = problem_with(self.root, fixed.names, fixed.report, self.inputs.policy)
+        if problem:
+            unstage(self.root, fixed.names)
+            return replace(fixed, refused=problem)
+        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.committed))
+        return replace(fixed, commit=git.commit_of(self.root, "HEAD") or "")
+
+    def _push(self, branch: push.Branch, fixed: Fixed) -> ActionResult:
+        for attempt in range(1, self.inputs.push_attempts + 1):
+            if not fixed.commit:
+                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.result()
+            with push.signed_in(self.inputs.token):
+                pushed = push.push(branch, fixed.names, self.event)
+            if pushed.done:
+                notes = () if self.inputs.own_token else (NO_NEW_RUN,)
+                done = replace(fixed, report=fixed.after_commit)
+                return replace(done.result(*notes), commit=fixed.commit)
+            if not pushed.moved:
+                return self._refused(fixed, pushed.refused)
+            if attempt < self.inputs.push_attempts:
+                fixed = self._again(branch, fixed)
+        moved = f"the branch {branch.name} has moved at each of {self.inputs.push_attempts} attempts to push"
+        return self._refused(fixed, moved)
+
+    def _again(self, branch: push.Branch, fixed: Fixed) -> Fixed:
+        """After others pushed: the same on top of theirs, or anew where they changed what it is about."""
+        with push.signed_in(self.inputs.token):
+            complaint = branch.fetch()
+        if complaint is not None:
+            return replace(
+                fixed, commit="", refused=f"the branch {branch.name} can't be fetched: {complaint}"
+            )
+        rebased = push.catch_up(branch, fixed.base, fixed.names)
+        if not rebased:
+            return self._commit(branch)
+        return replace(fixed, base=git.commit_of(self.root, branch.tracking) or "", commit=rebased)
+
+    def _refused(self, fixed: Fixed, reason: str) -> ActionResult:
+        """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
+        if not fixed.names:
+            return fixed.result()
+        keep_patch(self.root, fixed.names, fixed.base, self.folder)
+        explanation = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
+        return replace(fixed.result(), refused=explanation)
 
 
 TRAILER = "Shrunk-by"
@@ -98,11 +174,14 @@ def commit_message(first: str, report: RunReport) -> str:
     written = [outcome for outcome in report.outcomes if outcome.written]
     before = sum(o.before.size for o in written if o.before)
     after = sum(o.after.size for o in written if o.after)
-    asked = first.replace("{models}", str(len(written))).replace(
-        "{saved}", format_size(max(0, before - after))
-    )
-    told = [line for outcome in written[:_MOST_MODELS] for line in _lines(outcome)]
-    lines = [asked, "", *told, *_rest(written, before, after)]
+    saved = format_size(max(0, before - after))
+    lines = [first.replace("{models}", str(len(written))).replace("{saved}", saved), ""]
+    for outcome in written[:_MOST_MODELS]:
+        lines += _lines(outcome)
+    if len(written) > _MOST_MODELS:
+        lines.append(f"and {len(written) - _MOST_MODELS} more")
+    if len(written) > 1:
+        lines += ["", f"{len(written)} models together: {_change(before, after)}"]
     return "\n".join([*lines, "", f"{TRAILER}: onnx-ci {__version__}", ""])
 
 
@@ -110,14 +189,6 @@ def is_our_own(message: str) -> bool:
     """Whether a commit was made by us: the mark is in its last paragraph."""
     last = message.rstrip().rsplit("\n\n", 1)[-1]
     return any(line.startswith(f"{TRAILER}: onnx-ci ") for line in last.splitlines())
-
-
-def _rest(written: list[Outcome], before: int, after: int) -> Iterator[str]:
-    if len(written) > _MOST_MODELS:
-        yield f"and {len(written) - _MOST_MODELS} more"
-    if len(written) > 1:
-        yield ""
-        yield f"{len(written)} models together: {_change(before, after)}"
 
 
 def _lines(outcome: Outcome) -> Iterator[str]:
@@ -135,7 +206,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
 
 def _inert(text: str) -> str:
     """A name is shown, and calls nobody, closes nothing and skips no workflow."""
-    return _CALLS.sub(lambda found: f"{found[0]}{_APART}", one_line(text))
+    return _CALLS.sub(lambda call: f"{call[0]}{_APART}", one_line(text))
 
 
 def _change(before: int, after: int) -> str:
@@ -153,7 +224,7 @@ def stage(root: Path, names: Sequence[str]) -> None:
 
 
 def unstage(root: Path, names: Sequence[str]) -> None:
-    git_or_none(root, "reset", "--quiet", "--", *names, also=LITERAL)
+    git.git_or_none(root, "reset", "--quiet", "--", *names, also=git.LITERAL)
 
 
 def commit(root: Path, names: Sequence[str], message: str) -> None:
@@ -161,14 +232,14 @@ def commit(root: Path, names: Sequence[str], message: str) -> None:
     with scratch_folder() as folder:
         file = folder / "message"
         file.write_text(message, encoding="utf-8", errors="backslashreplace")
-        with git_settings(identity(root)):
+        with push.git_settings(push.identity(root)):
             _do(root, "commit", "--quiet", "--only", "--file", str(file), "--", *names)
 
 
 def problem_with(root: Path, names: Sequence[str], report: RunReport, policy: str) -> str:
     """Why what is staged must not be committed: a model would lack its data, or not be what was proven."""
-    kept = kept_by_lfs(root, names)
-    plain = sorted(set(kept) - set(staged_objects(root, kept)))
+    kept = push.kept_by_lfs(root, names)
+    plain = sorted(set(kept) - set(push.staged_objects(root, kept)))
     if plain:
         return f"{plain[0]} belongs to Git LFS, which is not installed here: git would add it as it is"
     models = [outcome.file for outcome in report.outcomes if outcome.written and outcome.file in names]
@@ -177,8 +248,8 @@ def problem_with(root: Path, names: Sequence[str], report: RunReport, policy: st
     context = open_context(policy or None)
     wanted = Wanted(paths=[str(root / model) for model in models], staged=True)
     staged = judge_selection("check", context, select_models(context, wanted))
-    found = (finding for outcome in staged.outcomes for finding in outcome.findings)
-    return next((f.message for f in found if f.code in _BROKEN and f.severity == "error"), "")
+    findings = (finding for outcome in staged.outcomes for finding in outcome.findings)
+    return next((f.message for f in findings if f.code in _BROKEN and f.severity == "error"), "")
 
 
 def keep_patch(root: Path, names: Sequence[str], base: str, folder: Path) -> None:
@@ -186,9 +257,9 @@ def keep_patch(root: Path, names: Sequence[str], base: str, folder: Path) -> Non
     files are kept beside it."""
     stage(root, names)
     words = ("--cached", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", base)
-    if not git_into(folder / PATCH, root, "--literal-pathspecs", "diff", *words, "--", *names):
+    if not git.git_into(folder / PATCH, root, "--literal-pathspecs", "diff", *words, "--", *names):
         raise EnvironmentFault("git could not make a patch of the changes", hint="nothing was pushed")
-    for name in kept_by_lfs(root, names):
+    for name in push.kept_by_lfs(root, names):
         target = folder / "files" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / name, target)
@@ -196,9 +267,9 @@ def keep_patch(root: Path, names: Sequence[str], base: str, folder: Path) -> Non
 
 
 def _do(root: Path, *arguments: str) -> None:
-    done, said = try_git(root, *arguments, also=LITERAL)
+    done, output = git.try_git(root, *arguments, also=git.LITERAL)
     if not done:
-        last = (said.strip().splitlines() or ["it did not say why"])[-1]
+        last = (output.strip().splitlines() or ["it did not say why"])[-1]
         raise EnvironmentFault(f"git {arguments[0]} failed: {last}", hint="nothing was pushed")
 
 
@@ -218,39 +289,42 @@ def changed_files(before: State, after: State) -> list[str]:
 def of_models_in_git(root: Path, names: Sequence[str], models: Sequence[str]) -> tuple[list[str], list[str]]:
     """The changed files that may be committed, and the models that stay out since the last commit does not
     have them: what an earlier step downloaded or built is nobody's commit, nor is its data."""
-    there = set(ask_in_parts(root, "ls-tree", "-z", "--name-only", "--full-tree", "HEAD", names=models))
-    outside = [model for model in models if model not in there]
-    kept = _data(root, there)
-    theirs = {*outside, *_data(root, outside)} - kept
-    known = set(ask_in_parts(root, "ls-tree", "-z", "--name-only", "--full-tree", "HEAD", names=names))
-    return [name for name in names if name in known | kept and name not in theirs], outside
+    committed_models = _in_last_commit(root, models)
+    outside = [model for model in models if model not in committed_models]
+    ours = _data(root, committed_models)
+    theirs = {*outside, *_data(root, outside)} - ours
+    allowed = (_in_last_commit(root, names) | ours) - theirs
+    return [name for name in names if name in allowed], outside
+
+
+def _in_last_commit(root: Path, names: Sequence[str]) -> set[str]:
+    return set(git.ask_in_parts(root, "ls-tree", "-z", "--name-only", "--full-tree", "HEAD", names=names))
 
 
 def _data(root: Path, models: Iterable[str]) -> set[str]:
-    found = set()
+    files: set[Path] = set()
     for model in models:
-        try:
-            found |= {(root / model).parent.joinpath(name) for name in data_of(root / model)}
-        except ModelError:  # changed by somebody else meanwhile: said when what is staged is looked at
-            continue
-    return {path.relative_to(root).as_posix() for path in found}
+        # What was changed by somebody else meanwhile is told when what is staged is looked at.
+        with contextlib.suppress(ModelError):
+            files |= {(root / model).parent.joinpath(name) for name in data_of(root / model)}
+    return {path.relative_to(root).as_posix() for path in files}
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 _MOST_COMMITS = 20  # commits of ours, one on top of the other
 
 
-def changed_again(branch: Branch, names: Sequence[str]) -> str:
+def changed_again(branch: push.Branch, names: Sequence[str]) -> str:
     """Why these files may not be committed; empty where they may. What others have pushed below a commit of
     ours is still to be fixed; only what our own last commits changed has to stay as it is."""
-    commit = commit_of(branch.root, "HEAD") or ""
+    commit = git.commit_of(branch.root, "HEAD") or ""
     for _ in range(_MOST_COMMITS):
         if not _is_ours(branch, commit):
             return ""
@@ -264,121 +338,19 @@ def changed_again(branch: Branch, names: Sequence[str]) -> str:
     return f"the last {_MOST_COMMITS} commits are our own"
 
 
-def _is_ours(branch: Branch, commit: str) -> bool:
+def _is_ours(branch: push.Branch, commit: str) -> bool:
     """By the mark and by the author: a squashed pull request has our mark too, and is somebody else's."""
-    found = run_git(branch.root, "log", "-1", "--format=%ae%n%B", commit)
-    address, _, message = found.partition("\n")
-    with git_settings(identity(branch.root)):
-        ours = git_or_none(branch.root, "var", "GIT_AUTHOR_IDENT") or ""
+    address, _, message = git.run_git(branch.root, "log", "-1", "--format=%ae%n%B", commit).partition("\n")
+    with push.git_settings(push.identity(branch.root)):
+        ours = git.git_or_none(branch.root, "var", "GIT_AUTHOR_IDENT") or ""
     return is_our_own(message) and f"<{address}>" in ours
 
 
-def _parent(branch: Branch, commit: str) -> str:
+def _parent(branch: push.Branch, commit: str) -> str:
     """The commit before, fetched where the clone ends here; empty where there is none to be had."""
-    parent = next(iter(parents_of(branch.root, commit)), "")
-    if parent and commit_of(branch.root, parent) is None:
-        complaint_of(
-            branch.root, "fetch", "--quiet", "--no-tags", f"--deepen={_MOST_COMMITS}", REMOTE, branch.ref
+    parent = next(iter(push.parents_of(branch.root, commit)), "")
+    if parent and git.commit_of(branch.root, parent) is None:
+        git.complaint_of(
+            branch.root, "fetch", "--quiet", "--no-tags", f"--deepen={_MOST_COMMITS}", push.REMOTE, branch.ref
         )
-    return (commit_of(branch.root, parent) or "") if parent else ""
-
-
-NO_NEW_RUN = (
-    "pushed with the workflow's own token: GitHub starts no workflow for such a push, so required checks do"
-    " not run on it; the input `token` takes another one"
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Committing:
-    """What stays the same however often it has to be done."""
-
-    inputs: Inputs
-    event: Event
-    root: Path
-    folder: Path  # where the report goes, and the patch
-
-    def run(self) -> Told:
-        reason = refusal(self.event, self.root)
-        if reason:
-            return self._refused(self._fix(), reason)
-        branch = branch_of(self.event, self.root)
-        with git_settings(credentials(self.inputs.token)):
-            is_gone = branch.is_gone(self.event, branch.tip())
-            if not is_gone:
-                take(branch)
-        if is_gone:
-            return self._refused(self._fix(), gone(branch.name))
-        return self._push(branch, self._commit(branch))
-
-    def _fix(self) -> Fixed:
-        before = work_tree(self.root)
-        report = judged("fix", self.inputs, self.event)
-        changed = changed_files(before, work_tree(self.root))
-        models = [outcome.file for outcome in report.outcomes if outcome.written and outcome.file in changed]
-        names, outside = of_models_in_git(self.root, changed, models)
-        base = commit_of(self.root, "HEAD") or ""
-        return Fixed(report=report, names=tuple(names), outside=tuple(outside), base=base)
-
-    def _commit(self, branch: Branch) -> Fixed:
-        """Fix, and commit what that changed, if it changed anything."""
-        fixed = self._fix()
-        if not fixed.names:
-            return fixed
-        with git_settings(credentials(self.inputs.token)):
-            again = changed_again(branch, fixed.names)
-        if again:
-            return replace(fixed, refused=again)
-        stage(self.root, fixed.names)
-        problem = problem_with(self.root, fixed.names, fixed.report, self.inputs.policy)
-        if problem:
-            unstage(self.root, fixed.names)
-            return replace(fixed, refused=problem)
-        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.committed))
-        return replace(fixed, commit=commit_of(self.root, "HEAD") or "")
-
-    def _push(self, branch: Branch, fixed: Fixed) -> Told:
-        for attempt in range(1, self.inputs.push_attempts + 1):
-            if not fixed.commit:
-                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.told()
-            with git_settings(credentials(self.inputs.token)):
-                pushed = push(branch, fixed.names, self.event)
-            if pushed.done:
-                notes = () if self.inputs.own_token else (NO_NEW_RUN,)
-                done = replace(fixed, report=fixed.after_commit)
-                return replace(done.told(*notes), commit=fixed.commit)
-            if not pushed.moved:
-                return self._refused(fixed, pushed.refused)
-            if attempt < self.inputs.push_attempts:
-                fixed = self._again(branch, fixed)
-        moved = f"the branch {branch.name} has moved at each of {self.inputs.push_attempts} attempts to push"
-        return self._refused(fixed, moved)
-
-    def _again(self, branch: Branch, fixed: Fixed) -> Fixed:
-        """After others pushed: the same on top of theirs, or anew where they changed what it is about."""
-        with git_settings(credentials(self.inputs.token)):
-            complaint = branch.fetch()
-        if complaint is not None:
-            return replace(
-                fixed, commit="", refused=f"the branch {branch.name} can't be fetched: {complaint}"
-            )
-        rebased = catch_up(branch, fixed.base, fixed.names)
-        if not rebased:
-            return self._commit(branch)
-        return replace(fixed, base=commit_of(self.root, branch.tracking) or "", commit=rebased)
-
-    def _refused(self, fixed: Fixed, reason: str) -> Told:
-        """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
-        if not fixed.names:
-            return fixed.told()
-        keep_patch(self.root, fixed.names, fixed.base, self.folder)
-        told = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
-        return replace(fixed.told(), refused=told)
-
-
-def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> Told:
-    root = find_root(here)
-    if root is None:
-        raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
-    require_git(root)
-    return Committing(inputs=inputs, event=event, root=root, folder=folder).run()
+    return (git.commit_of(branch.root, parent) or "") if parent else ""

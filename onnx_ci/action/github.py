@@ -1,4 +1,4 @@
-"""The few calls to GitHub's API that are made, and nothing of what they are for."""
+"""The few calls to GitHub's API that are made, and which pull request a run was of."""
 
 from __future__ import annotations
 
@@ -18,41 +18,6 @@ from onnx_ci.version import __version__
 
 MOST_TRIES = 4
 LONGEST_WAIT = 60.0
-
-
-@dataclass(kw_only=True)
-class Patience:
-    """One for each call. What creates something is repeated only where GitHub surely did not do it yet."""
-
-    method: str
-    sleep: Callable[[float], None]
-    tries: int = 0
-
-    def wait_or_raise(self, fault: ApiFault) -> None:
-        self.tries += 1
-        repeatable = fault.passing and (self.method != "POST" or fault.limited)
-        seconds = waiting(fault, self.tries)
-        if not repeatable or self.tries >= MOST_TRIES:
-            raise fault
-        if seconds > LONGEST_WAIT:
-            raise ApiFault(
-                f"{fault.message}; it asks to come back in {seconds:.0f} s, which is not waited for",
-                status=fault.status,
-            )
-        self.sleep(seconds)
-
-
-def waiting(fault: ApiFault, tries: int) -> float:
-    """What GitHub asks for, or else 1, 2, 4 seconds."""
-    asked = fault.headers.get("retry-after", "")
-    if asked.isdecimal():
-        return float(asked[:9])
-    renewed = fault.headers.get("x-ratelimit-reset", "")
-    if fault.headers.get("x-ratelimit-remaining") == "0" and renewed.isdecimal():
-        return max(1.0, float(renewed[:12]) - time.time())
-    return float(2 ** (tries - 1))
-
-
 LARGEST_ANSWER = 40 << 20  # a page of 100 comments, each as long as GitHub allows, is 26 MiB
 SECONDS_A_CALL = 30
 MOST_MOVES = 3
@@ -97,24 +62,34 @@ class Transport:
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
         """Faults that pass are waited for, as long as that is short; a refusal is an ApiFault at once."""
         address = path if "://" in path else self.base.rstrip("/") + path
-        if origin(address) != origin(self.base):
-            raise ApiFault("GitHub's answer leads to another host, which the token is not for")
-        patience = Patience(method=method, sleep=self.sleep)
+        tries = 0
         while True:
+            tries += 1
             try:
                 return self._followed(method, address, body)
             except ApiFault as fault:
-                patience.wait_or_raise(fault)
+                self._wait_or_raise(method, fault, tries)
+
+    def _wait_or_raise(self, method: str, fault: ApiFault, tries: int) -> None:
+        """What creates something is repeated only where GitHub surely did not do it yet."""
+        repeatable = fault.passing and (method != "POST" or fault.limited)
+        if not repeatable or tries >= MOST_TRIES:
+            raise fault
+        seconds = waiting(fault, tries)
+        if seconds > LONGEST_WAIT:
+            asked = f"it asks to come back in {seconds:.0f} s, which is not waited for"
+            raise ApiFault(f"{fault.message}; {asked}", status=fault.status)
+        self.sleep(seconds)
 
     def _followed(self, method: str, address: str, body: Mapping[str, object] | None) -> Answer:
         """A repository that was renamed answers with its new address: the same call is made there."""
         for _ in range(MOST_MOVES + 1):
+            if origin(address) != origin(self.base):
+                raise ApiFault("GitHub's answer leads to another host, which the token is not for")
             answer = self._once(method, address, body)
             if answer.status not in MOVED:
                 return answer
             address = urljoin(address, answer.headers.get("location", ""))
-            if origin(address) != origin(self.base):
-                raise ApiFault("GitHub's answer leads to another host, which the token is not for")
         raise ApiFault(f"GitHub's answer leads on to another address more than {MOST_MOVES} times")
 
     def _once(self, method: str, address: str, body: Mapping[str, object] | None) -> Answer:
@@ -139,6 +114,17 @@ class Transport:
         if answer.status >= 400:
             raise refusal(answer)
         return answer
+
+
+def waiting(fault: ApiFault, tries: int) -> float:
+    """What GitHub asks for, or else 1, 2, 4 seconds."""
+    asked = fault.headers.get("retry-after", "")
+    if asked.isdecimal():
+        return float(asked[:9])
+    renewed = fault.headers.get("x-ratelimit-reset", "")
+    if fault.headers.get("x-ratelimit-remaining") == "0" and renewed.isdecimal():
+        return max(1.0, float(renewed[:12]) - time.time())
+    return float(2 ** (tries - 1))
 
 
 def _opened(request: urllib.request.Request) -> Any:
@@ -205,8 +191,8 @@ def refusal(answer: Answer) -> ApiFault:
 
 def _said(answer: Answer) -> str:
     try:
-        said = json.loads(answer.body)
-        return f": {str(said['message'])[:200]!r}"
+        document = json.loads(answer.body)
+        return f": {str(document['message'])[:200]!r}"
     except (ValueError, RecursionError, KeyError, TypeError):
         return ""
 
@@ -221,6 +207,10 @@ class Comment:
     number: int
     body: str
     author: str
+
+    @property
+    def first_line(self) -> str:
+        return self.body.split("\n", 1)[0].rstrip()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +235,7 @@ class Api:
             raise UsageError(f"{self.repository!r} is no repository", hint="GITHUB_REPOSITORY is OWNER/NAME")
 
     def comments(self, pull: int) -> list[Comment]:
-        return [_comment(found) for found in self._pages(f"/issues/{pull:d}/comments", {})]
+        return list(map(_comment, self._pages(f"/issues/{pull:d}/comments", {})))
 
     def create_comment(self, pull: int, body: str) -> Comment:
         answer = self._call("POST", f"/issues/{pull:d}/comments", {"body": body})
@@ -257,13 +247,13 @@ class Api:
     def pulls_of_branch(self, owner: str, branch: str) -> list[Pull]:
         """Open ones. The only way that finds those of forks: their commits are not in this repository."""
         query = {"state": "open", "head": f"{owner}:{branch}"}
-        return [_pull(found) for found in self._pages("/pulls", query)]
+        return list(map(_pull, self._pages("/pulls", query)))
 
     def pulls_of_commit(self, sha: str) -> list[Pull]:
         if not re.fullmatch(r"[0-9a-f]{40,64}", sha):
             raise UsageError(f"{sha!r} is no commit")
         try:
-            return [_pull(found) for found in self._pages(f"/commits/{sha}/pulls", {})]
+            return list(map(_pull, self._pages(f"/commits/{sha}/pulls", {})))
         except ApiFault as fault:
             if fault.status in (404, 422):  # no such commit here: it is a fork's
                 return []
@@ -296,51 +286,52 @@ class Api:
 
     def _pages(self, path: str, query: dict[str, str]) -> list[Any]:
         """Everything, page by page; the address of the next page is GitHub's, and has to be on its host."""
-        found: list[Any] = []
-        asked = urlencode({**query, "per_page": PAGE}, errors="replace")  # no name holds half a character
-        address = f"/repos/{self.repository}{path}?{asked}"
+        items: list[Any] = []
+        words = urlencode({**query, "per_page": PAGE}, errors="replace")  # no name holds half a character
+        address = f"/repos/{self.repository}{path}?{words}"
         for _ in range(MOST_PAGES):
             answer = self.transport.call("GET", address)
             page = answer.json()
             if not isinstance(page, list):
                 raise ApiFault("GitHub's answer is not the list that was asked for", status=answer.status)
-            found.extend(page)
+            items.extend(page)
             following = NEXT.search(answer.headers.get("link", ""))
             if not following:
-                return found
+                return items
             address = following[1]
         raise ApiFault(f"GitHub's list has more than {MOST_PAGES} pages of {PAGE}")
 
 
-def _comment(found: Any) -> Comment:
-    author = found.get("user") if isinstance(found, dict) else None  # None: the account is gone
-    return Comment(
-        number=_number(found, "id"),
-        body=found.get("body") or "",
-        author=_text(author, "login") if author else "",
-    )
+def _comment(answer: Any) -> Comment:
+    author = _at(answer, "user")  # None: the account is gone
+    login = _text(author, "login") if author else ""
+    return Comment(number=_number(answer, "id"), body=_at(answer, "body") or "", author=login)
 
 
-def _pull(found: Any) -> Pull:
-    head = found.get("head") if isinstance(found, dict) else None
-    repository = head.get("repo") if isinstance(head, dict) else None
+def _pull(answer: Any) -> Pull:
+    head = _at(answer, "head")
+    repository = _at(head, "repo")
     return Pull(
-        number=_number(found, "number"),
+        number=_number(answer, "number"),
         sha=_text(head, "sha"),
         repository=_number(repository, "id") if repository else 0,
-        is_open=_text(found, "state") == "open",
+        is_open=_text(answer, "state") == "open",
     )
 
 
-def _number(found: Any, name: str) -> int:
-    value = found.get(name) if isinstance(found, dict) else None
-    if not isinstance(value, int) or isinstance(value, bool):
+def _at(answer: Any, name: str) -> Any:
+    return answer.get(name) if isinstance(answer, dict) else None
+
+
+def _number(answer: Any, name: str) -> int:
+    value = _at(answer, name)
+    if type(value) is not int:
         raise ApiFault(f"GitHub's answer has no number {name!r}")
     return value
 
 
-def _text(found: Any, name: str) -> str:
-    value = found.get(name) if isinstance(found, dict) else None
+def _text(answer: Any, name: str) -> str:
+    value = _at(answer, name)
     if not isinstance(value, str):
         raise ApiFault(f"GitHub's answer has no text {name!r}")
     return value
@@ -375,26 +366,19 @@ def head_of(event: Mapping[str, Any]) -> Head | None:
 
 def pull_of(api: Api, head: Head) -> tuple[int, str]:
     """The number of the one open pull request that has this very commit as its head; or 0, and why not."""
-    found = _matching(api.pulls_of_branch(head.owner, head.branch), head)
-    found = found or _matching(api.pulls_of_commit(head.sha), head)
-    if len(found) > 1:
-        found = [number for number in found if number in head.pulls] or found
-    if len(found) == 1:
-        return found[0], ""
-    if found:
-        return (
-            0,
-            f"{len(found)} open pull requests have this head, and it can't be told which the run was for",
-        )
+    numbers = _matching(api.pulls_of_branch(head.owner, head.branch), head)
+    numbers = numbers or _matching(api.pulls_of_commit(head.sha), head)
+    if len(numbers) > 1:
+        numbers = numbers & {*head.pulls} or numbers
+    if len(numbers) == 1:
+        return numbers.pop(), ""
+    if numbers:
+        have = f"{len(numbers)} open pull requests have this head"
+        return 0, f"{have}, and it can't be told which the run was for"
     return 0, f"no open pull request has {head.sha[:12]} as its head: it was closed, or has moved on since"
 
 
-def _matching(pulls: list[Pull], head: Head) -> list[int]:
+def _matching(pulls: list[Pull], head: Head) -> set[int]:
     """Others may have a branch of this name, or this commit: the repository has to be the same too."""
-    return sorted(
-        {
-            pull.number
-            for pull in pulls
-            if pull.is_open and pull.sha == head.sha and pull.repository == head.repository != 0
-        }
-    )
+    same = (pull for pull in pulls if (pull.sha, pull.repository) == (head.sha, head.repository))
+    return {pull.number for pull in same if pull.is_open and pull.repository}

@@ -1,4 +1,4 @@
-"""The inputs of the action, read from the environment and checked: a wrong one is named in the error."""
+"""What the runner gives the action and takes from it: inputs, the event, outputs and the summary."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from onnx_ci.errors import EnvironmentFault, UsageError
+from onnx_ci.policy.schema import PolicyFrom
 from onnx_ci.util.scalars import FLAG, Scalar, choice, from_text, whole
 
-MODES = ("check", "fix", "commit", "comment")
-LEVELS = ("error", "warning", "never")
-POLICIES = ("head", "base")
+Mode = Literal["check", "fix", "commit", "comment"]
+FailOn = Literal["error", "warning", "never"]
+MODES, LEVELS, POLICIES = map(get_args, (Mode, FailOn, PolicyFrom))
 DEFAULT_KEY = "default"
 MESSAGE = "Shrink ONNX models"
 KEY = re.compile(r"[A-Za-z0-9](?:[ ._-]?[A-Za-z0-9]){0,49}")  # of a comment
@@ -29,13 +30,13 @@ _EXTRA = re.compile(r"[a-z0-9][a-z0-9-]*")
 class Inputs:
     """What the workflow asked for, one field an input."""
 
-    mode: str = "check"
+    mode: Mode = "check"
     policy: str = ""
-    policy_from: str = "head"
+    policy_from: PolicyFrom = "head"
     paths: tuple[str, ...] = ()
     since: str = ""
     all: bool = False
-    fail_on: str = "error"
+    fail_on: FailOn = "error"
     comment: str = ""  # the key of the sticky comment; empty: none
     commit_message: str = MESSAGE
     push_attempts: int = 3
@@ -46,38 +47,62 @@ class Inputs:
     extras: tuple[str, ...] = ()
 
 
+_SCALARS = {
+    "mode": choice(MODES),
+    "policy_from": choice(POLICIES),
+    "all": FLAG,
+    "fail_on": choice(LEVELS),
+    "push_attempts": whole(1, _MOST_ATTEMPTS),
+    "cache": FLAG,
+}
+
+
 def read_inputs(environment: Mapping[str, str]) -> Inputs:
     """`INPUT_FAIL_ON` is the input `fail-on`; one that is empty or missing has its default."""
-    given = _Given(environment)
-    inputs = Inputs(
-        mode=given.scalar("mode", choice(MODES), MODES[0]),
-        policy=given.text("policy"),
-        policy_from=given.scalar("policy-from", choice(POLICIES), POLICIES[0]),
-        paths=given.lines("paths"),
-        since=given.text("since"),
-        all=given.scalar("all", FLAG, False),
-        fail_on=given.scalar("fail-on", choice(LEVELS), LEVELS[0]),
-        comment=given.key("comment"),
-        commit_message=given.text("commit-message") or MESSAGE,
-        push_attempts=given.scalar("push-attempts", whole(1, _MOST_ATTEMPTS), 3),
-        token=given.text("token"),
-        own_token=given.text("token") not in ("", environment.get("ONNX_CI_JOB_TOKEN", "")),
-        python_version=given.text("python-version"),
-        cache=given.scalar("cache", FLAG, True),
-        extras=read_extras(given.text("extras")),
-    )
+    values: dict[str, Any] = {}
+    for name in (item.name for item in fields(Inputs)):
+        text = _given(environment, name)
+        if not text:
+            continue
+        if name in _SCALARS:
+            values[name] = _scalar(name.replace("_", "-"), text, _SCALARS[name])
+        elif name == "paths":  # one a line: a name may have spaces in it
+            values[name] = tuple(line.strip() for line in text.splitlines() if line.strip())
+        elif name == "comment":
+            values[name] = comment_key(environment)
+        elif name == "extras":
+            values[name] = read_extras(text)
+        else:
+            values[name] = text
+    own_token = values.get("token", "") not in ("", environment.get("ONNX_CI_JOB_TOKEN", ""))
+    inputs = Inputs(**{**values, "own_token": own_token})
     _refuse_two_selections(inputs)
     return inputs
 
 
+def _given(environment: Mapping[str, str], name: str) -> str:
+    return environment.get(f"INPUT_{name.upper()}", "").strip()
+
+
+def _scalar(name: str, text: str, scalar: Scalar) -> Any:
+    value = from_text(text)
+    if not scalar.fits(value):
+        raise wrong(name, text, scalar.expected)
+    return value
+
+
 def comment_key(environment: Mapping[str, str]) -> str:
-    """The input `comment` alone, where another one is wrong."""
-    return _Given(environment).key("comment")
+    """The input `comment`: `true` is the usual comment; any other word is the key of one of its own."""
+    text = _given(environment, "comment")
+    key = {"": "", "false": "", "true": DEFAULT_KEY}.get(text.lower(), text)
+    if key and not KEY.fullmatch(key):
+        raise wrong("comment", text[:60], KEY_WORDS)
+    return key
 
 
 def read_extras(text: str) -> tuple[str, ...]:
     """Names of optional dependencies, separated by commas or white space."""
-    names = tuple(dict.fromkeys(re.split(r"[\s,]+", text.strip()))) if text.strip() else ()
+    names = tuple(dict.fromkeys(filter(None, re.split(r"[\s,]+", text))))
     for name in names:
         if not _EXTRA.fullmatch(name):
             raise wrong("extras", name, "names such as: simplify, compression")
@@ -85,37 +110,8 @@ def read_extras(text: str) -> tuple[str, ...]:
 
 
 def wrong(name: str, found: str, expected: str) -> UsageError:
-    return UsageError(
-        f"input {name!r}: found {found!r}, expected {expected}", hint=f"in the workflow: {name}: …"
-    )
-
-
-class _Given:
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.environment = environment
-
-    def text(self, name: str) -> str:
-        return self.environment.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip()
-
-    def lines(self, name: str) -> tuple[str, ...]:
-        """One a line: a name may have spaces in it."""
-        found = self.environment.get(f"INPUT_{name.upper().replace('-', '_')}", "").splitlines()
-        return tuple(line.strip() for line in found if line.strip())
-
-    def scalar(self, name: str, scalar: Scalar, default: Any) -> Any:
-        text = self.text(name)
-        value = from_text(text)
-        if text and not scalar.fits(value):
-            raise wrong(name, text, scalar.expected)
-        return value if text else default
-
-    def key(self, name: str) -> str:
-        """`true` is the usual comment; any other word is the key of one of its own."""
-        found = self.text(name)
-        key = {"": "", "false": "", "true": DEFAULT_KEY}.get(found.lower(), found)
-        if key and not KEY.fullmatch(key):
-            raise wrong(name, found[:60], KEY_WORDS)
-        return key
+    message = f"input {name!r}: found {found!r}, expected {expected}"
+    return UsageError(message, hint=f"in the workflow: {name}: …")
 
 
 def _refuse_two_selections(inputs: Inputs) -> None:
@@ -145,14 +141,14 @@ class Event:
 
     def at(self, *keys: str) -> Any:
         """A value deep in the payload; None where something on the way is missing."""
-        found: Any = self.payload
+        value: Any = self.payload
         for key in keys:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
 
     def text(self, *keys: str) -> str:
-        found = self.at(*keys)
-        return found if isinstance(found, str) else ""
+        value = self.at(*keys)
+        return value if isinstance(value, str) else ""
 
     @property
     def is_pull(self) -> bool:
@@ -224,10 +220,10 @@ def _payload(path: str) -> Mapping[str, Any]:
     if not path:
         return {}
     try:
-        found = json.loads(Path(path).read_bytes())
+        payload = json.loads(Path(path).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise EnvironmentFault(f"the event can't be read from GITHUB_EVENT_PATH: {error}") from None
-    return found if isinstance(found, dict) else {}
+    return payload if isinstance(payload, dict) else {}
 
 
 SUMMARY_LIMIT = 1 << 20  # bytes; GitHub drops a summary that is larger
@@ -236,7 +232,7 @@ _CUT = "\n\n… cut here: the whole report is in the artifact.\n"
 
 def write_outputs(values: Mapping[str, str]) -> None:
     """Each value between delimiters nobody can guess: a value with line ends can't add outputs of its own."""
-    _append("GITHUB_OUTPUT", "".join(_output(name, value) for name, value in values.items()))
+    append_to("GITHUB_OUTPUT", "".join(_output(name, value) for name, value in values.items()))
 
 
 def _output(name: str, value: str) -> str:
@@ -248,7 +244,7 @@ def write_summary(markdown: str) -> None:
     """Added to what the step has said already, within the limit for all of it."""
     path = os.environ.get("GITHUB_STEP_SUMMARY", "")
     there = Path(path).stat().st_size if path and Path(path).exists() else 0
-    _append("GITHUB_STEP_SUMMARY", cut(markdown, SUMMARY_LIMIT - there))
+    append_to("GITHUB_STEP_SUMMARY", cut(markdown, SUMMARY_LIMIT - there))
 
 
 def cut(text: str, most: int) -> str:
@@ -260,7 +256,8 @@ def cut(text: str, most: int) -> str:
     return kept[: kept.rfind(b"\n") + 1].decode() + _CUT if most > len(_CUT) else ""
 
 
-def _append(variable: str, text: str) -> None:
+def append_to(variable: str, text: str) -> None:
+    """Add to the file that an environment variable names; nothing where there is no such variable."""
     path = os.environ.get(variable)
     if path and text:
         with Path(path).open("a", encoding="utf-8", errors="backslashreplace", newline="\n") as file:

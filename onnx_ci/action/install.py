@@ -12,10 +12,10 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from onnx_ci.action.inputs import Event, Inputs, write_outputs, wrong
+from onnx_ci.action.inputs import Event, Inputs, append_to, write_outputs, wrong
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.util.files import HeldFolder, scratch_folder, sweep_folders
 from onnx_ci.version import __version__
@@ -28,10 +28,10 @@ _LAUNCHER = '#!/bin/sh\nexec "$(dirname "$0")/../{python}" -I -m onnx_ci "$@"\n'
 _LAUNCHER_WINDOWS = '@"%~dp0..\\Scripts\\python.exe" -I -m onnx_ci %*\r\n'
 
 
-def prepare(inputs: Inputs, event: Event, environment: Mapping[str, str]) -> None:
+def prepare(inputs: Inputs, event: Event) -> None:
     """Tell the next steps where the environment belongs, whether it is there, and what to cache how."""
     key = _key(inputs.extras)
-    folder = _tools(environment) / key
+    folder = _tools() / key
     cached = inputs.cache and event.trusts_cache
     light = inputs.mode == "comment"  # needs no model library, so nothing is installed
     write_outputs(
@@ -41,7 +41,7 @@ def prepare(inputs: Inputs, event: Event, environment: Mapping[str, str]) -> Non
             "key": key,
             "install": str(not light and not is_complete(folder)).lower(),
             "cache": str(cached and not light).lower(),
-            "results": str(results_folder(environment)),
+            "results": str(results_folder()),
             "results-key": f"onnx-ci-results-{key.removeprefix('onnx-ci-')}",
         }
     )
@@ -51,29 +51,29 @@ def prepare(inputs: Inputs, event: Event, environment: Mapping[str, str]) -> Non
         )
 
 
-def install(inputs: Inputs, environment: Mapping[str, str]) -> None:
+def install(inputs: Inputs) -> None:
     """Make the environment aside and put it in place in one step: other jobs may do the same now."""
-    folder = _tools(environment) / _key(inputs.extras)
+    folder = _tools() / _key(inputs.extras)
     if not is_complete(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         sweep_folders(folder.parent, _NEW)
         scratch = HeldFolder(folder.parent, _NEW)
         try:
-            made = scratch.path / "env"
-            _fill(made, inputs.extras)
+            new = scratch.path / "env"
+            _fill(new, inputs.extras)
             shutil.rmtree(folder, ignore_errors=True)
-            _take_place(made, folder)
+            _take_place(new, folder)
         finally:
             scratch.remove()
     os.utime(folder / MARKER)
     _forget_unused(folder.parent)
-    _add_to_path(folder, environment)
+    append_to("GITHUB_PATH", f"{folder / 'command'}\n")
 
 
-def results_folder(environment: Mapping[str, str]) -> Path:
+def results_folder() -> Path:
     """Gone after the job: what is in it came from this job or from the cache of this repository."""
-    given = environment.get("ONNX_CI_CACHE")
-    temporary = environment.get("RUNNER_TEMP") or tempfile.gettempdir()
+    given = os.environ.get("ONNX_CI_CACHE")
+    temporary = os.environ.get("RUNNER_TEMP") or tempfile.gettempdir()
     return Path(given).absolute() if given else Path(temporary) / "onnx-ci" / "results"
 
 
@@ -81,9 +81,9 @@ def is_complete(folder: Path) -> bool:
     """Whether everything was installed, and the Python it was made with is still there."""
     if not (folder / MARKER).is_file():
         return False
-    tried = [str(_python(folder)), "-I", "-c", "import onnx_ci"]
+    command = [str(_python(folder)), "-I", "-c", "import onnx_ci"]
     try:
-        return subprocess.run(tried, check=False, capture_output=True).returncode == 0
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
     except OSError:
         return False
 
@@ -98,7 +98,9 @@ def _key(extras: Sequence[str]) -> str:
 
 def _source() -> str:
     digest = hashlib.sha256()
-    package = (file for file in (HOME / "onnx_ci").rglob("*.*") if file.suffix in (".py", ".css", ".cmake"))
+    package = (
+        file for file in (HOME / "onnx_ci").rglob("*.*") if file.suffix in (".py", ".css", ".json", ".cmake")
+    )
     files = [HOME / "pyproject.toml", *sorted(package)]
     for file in files:
         digest.update(f"{file.relative_to(HOME).as_posix()}\0".encode())
@@ -106,10 +108,10 @@ def _source() -> str:
     return digest.hexdigest()
 
 
-def _tools(environment: Mapping[str, str]) -> Path:
+def _tools() -> Path:
     """The runner's folder for tools, which stays on machines of one's own; or a temporary one."""
     for name in ("RUNNER_TOOL_CACHE", "RUNNER_TEMP"):
-        folder = environment.get(name)
+        folder = os.environ.get(name)
         if folder and _is_writable(Path(folder)):
             return Path(folder) / "onnx-ci"
     return Path(tempfile.gettempdir()) / "onnx-ci"
@@ -132,7 +134,8 @@ def _fill(folder: Path, extras: Sequence[str]) -> None:
     wanted = f"{HOME}[{','.join(extras)}]" if extras else str(HOME)
     python = str(_python(folder))
     uv = shutil.which("uv")
-    if not (uv and _goes_well([uv, "pip", "install", "--quiet", "--python", python, wanted])):
+    with_uv = [str(uv), "pip", "install", "--quiet", "--python", python, wanted]
+    if uv is None or _started(with_uv).returncode:
         quiet = ("--quiet", "--disable-pip-version-check", "--no-compile", "--no-input")
         pip = [sys.executable, "-I", "-m", "pip", "--python", python, "install", *quiet, wanted]
         _run(pip, "install onnx-ci with pip")
@@ -147,16 +150,12 @@ def _known_extras() -> list[str]:
     return re.findall(r"^([a-z0-9-]+) = \[", section, re.MULTILINE)
 
 
-def _goes_well(command: Sequence[str]) -> bool:
-    return _started(command).returncode == 0
-
-
 def _run(command: Sequence[str], purpose: str) -> None:
     done = _started(command)
     if done.returncode:
-        said = done.stderr.strip() or done.stdout.strip()
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise EnvironmentFault(
-            f"could not {purpose}: {said.splitlines()[-1] if said else f'it ended with {done.returncode}'}",
+            f"could not {purpose}: {lines[-1] if lines else f'it ended with {done.returncode}'}",
             hint="the runner needs Python 3.10 or later with pip 22.3 or later, or uv, and a package index",
         )
 
@@ -167,9 +166,9 @@ def _started(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=empty, check=False, capture_output=True, text=True)
 
 
-def _take_place(made: Path, folder: Path) -> None:
+def _take_place(new: Path, folder: Path) -> None:
     try:
-        made.rename(folder)
+        new.rename(folder)
     except OSError:
         if not is_complete(folder):  # another job was faster, and then it is
             raise
@@ -192,10 +191,3 @@ def _write_launcher(folder: Path) -> None:
     python = _python(folder).relative_to(folder).as_posix()
     script.write_text(_LAUNCHER.format(python=python), encoding="utf-8", newline="\n")
     script.chmod(0o755)
-
-
-def _add_to_path(folder: Path, environment: Mapping[str, str]) -> None:
-    path = environment.get("GITHUB_PATH")
-    if path:
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(f"{folder / 'command'}\n")

@@ -7,45 +7,32 @@ from dataclasses import replace
 from pathlib import Path
 
 from onnx_ci.action.inputs import Event, Inputs
-from onnx_ci.action.push import checked_out, credentials, git_settings, parents_of
+from onnx_ci.action.push import checked_out, parents_of, signed_in
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import Context, Judging, judge_selection, open_context, select_models
 from onnx_ci.repo.changes import merge_base
 from onnx_ci.repo.git import commit_of
 from onnx_ci.repo.select import Selection, Wanted
-from onnx_ci.results import Finding, RunReport
+from onnx_ci.results import Command, RunReport
 
 NO_CHECKOUT = (
     "check it out in an earlier step (uses: actions/checkout), or name models in the input paths; with"
     " `path` of the checkout it is in a folder below: name its policy in the input policy"
 )
-LFS = "set `lfs: true` of actions/checkout in the workflow"
 
 
-def judged(command: str, inputs: Inputs, event: Event) -> RunReport:
+def judged(command: Command, inputs: Inputs, event: Event) -> RunReport:
     """What `onnx-ci check` or `fix` would find; the token is there only where something may be fetched."""
     context = open_context(inputs.policy or None)
-    with git_settings(credentials(inputs.token)):
+    with signed_in(inputs.token):
         selection = _selection(context, inputs, event)
     if event.name == "push" and not inputs.since:
         context.base = ""  # what is pushed was reviewed before, or needs no review
     judging = Judging(cache=inputs.cache, policy_from=inputs.policy_from)
     fetches = context.checked.policy().lfs.missing == "fetch"
-    with git_settings(credentials(inputs.token) if fetches else ()):
-        return _told_of_lfs(judge_selection(command, context, selection, judging))
-
-
-def _told_of_lfs(report: RunReport) -> RunReport:
-    """Where models are pointers, the checkout is what can be changed here."""
-    outcomes = []
-    for outcome in report.outcomes:
-        found = [replace(f, hint=f"{LFS}; or {f.hint}") if _is_lfs(f) else f for f in outcome.findings]
-        outcomes.append(replace(outcome, findings=tuple(found)))
-    return replace(report, outcomes=tuple(outcomes))
-
-
-def _is_lfs(finding: Finding) -> bool:
-    return finding.code == "OCI007" and "git lfs pull" in finding.hint
+    with signed_in(inputs.token if fetches else ""):
+        report = judge_selection(command, context, selection, judging)
+    return replace(report, outcomes=tuple(outcome.told_to("workflow") for outcome in report.outcomes))
 
 
 def _selection(context: Context, inputs: Inputs, event: Event) -> Selection:
@@ -71,9 +58,9 @@ def refuse_other_checkout(event: Event, root: Path) -> None:
     if not re.fullmatch(r"[0-9a-f]{40,64}", head) or _has(event, head, root):
         return
     here = (commit_of(root, "HEAD") or "nothing")[:12]
-    found = checked_out(root) or "no branch"
+    branch = checked_out(root) or "no branch"
     raise UsageError(
-        f"the commit {head[:12]} of the pull request is not in what is checked out ({here}, {found}),"
+        f"the commit {head[:12]} of the pull request is not in what is checked out ({here}, {branch}),"
         " so its models can't be judged",
         hint="on `pull_request`, leave `ref` of actions/checkout away, or set it to ${{ github.head_ref }};"
         " `pull_request_target` checks out the branch that the pull request is to go to: use `pull_request`",
@@ -82,10 +69,10 @@ def refuse_other_checkout(event: Event, root: Path) -> None:
 
 def _has(event: Event, head: str, root: Path) -> bool:
     at = commit_of(root, "HEAD")
-    known = [head, event.text("pull_request", "merge_commit_sha")]
+    accepted = [head, event.text("pull_request", "merge_commit_sha")]
     if event.name != "pull_request_target":  # there it is the commit of the base
-        known.append(event.sha)
-    if at in known or head in parents_of(root):
+        accepted.append(event.sha)
+    if at in accepted or head in parents_of(root):
         return True
     if not event.is_fork and checked_out(root) == event.branch:  # pushed to since, perhaps by force
         return True

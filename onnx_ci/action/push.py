@@ -1,4 +1,4 @@
-"""The branch that a commit goes to: the one that is checked out, or the one the event is about."""
+"""The branch that a commit goes to, how git is set up to reach it, and pushing to it."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Branch:
 
     def tip(self) -> str | None:
         """Where the remote has it at this moment; empty: it has none of that name; None: it did not say."""
-        found = git_or_none(self.root, "ls-remote", REMOTE, self.ref)
-        return None if found is None else found.partition("\t")[0].strip()
+        listing = git_or_none(self.root, "ls-remote", REMOTE, self.ref)
+        return None if listing is None else listing.partition("\t")[0].strip()
 
     def is_gone(self, event: Event, tip: str | None) -> bool:
         """Whether the remote had it, and has it no more. One that was made in this job is only new."""
-        known = self.name == event.branch or commit_of(self.root, self.tracking) is not None
-        return known and tip == ""
+        was_there = self.name == event.branch or commit_of(self.root, self.tracking) is not None
+        return was_there and tip == ""
 
 
 def gone(name: str) -> str:
@@ -115,9 +115,9 @@ def take(branch: Branch) -> None:
 
 def kept_by_lfs(root: Path, names: Sequence[str]) -> list[str]:
     """The files that .gitattributes gives to Git LFS; those that are gone need nothing."""
-    found = ask_in_parts(root, "check-attr", "-z", "filter", names=names)
-    told = zip(found[::3], found[2::3], strict=True)
-    return [name for name, value in told if value == "lfs" and (root / name).exists()]
+    fields = ask_in_parts(root, "check-attr", "-z", "filter", names=names)
+    filters = zip(fields[::3], fields[2::3], strict=True)
+    return [name for name, value in filters if value == "lfs" and (root / name).exists()]
 
 
 def staged_objects(root: Path, names: Sequence[str]) -> dict[str, str]:
@@ -129,8 +129,12 @@ def staged_objects(root: Path, names: Sequence[str]) -> dict[str, str]:
         texts = {name: tree.read(entry) for name, entry in entries.items() if tree.size(entry) <= LARGEST}
     finally:
         tree.close()
-    found = {name: read_pointer(text) for name, text in texts.items()}
-    return {name: p.digest for name, p in found.items() if p is not None and p.keeper == "Git LFS"}
+    pointers = {name: read_pointer(text) for name, text in texts.items()}
+    return {
+        name: pointer.digest
+        for name, pointer in pointers.items()
+        if pointer is not None and pointer.keeper == "Git LFS"
+    }
 
 
 def send(root: Path, names: Sequence[str]) -> str | None:
@@ -173,39 +177,39 @@ def push(branch: Branch, names: Sequence[str], event: Event) -> Pushed:
     if complaint is not None:
         return Pushed(refused=f"Git LFS could not send the models: {_short(complaint)}")
     expected = () if tip is None else (f"--force-with-lease={branch.ref}:{tip}",)
-    done, said = try_git(branch.root, "push", "--porcelain", *expected, REMOTE, f"HEAD:{branch.ref}")
-    return Pushed(done=True) if done else read_refusal(branch.name, said)
+    done, output = try_git(branch.root, "push", "--porcelain", *expected, REMOTE, f"HEAD:{branch.ref}")
+    return Pushed(done=True) if done else read_refusal(branch.name, output)
 
 
 def _is_below(branch: Branch, tip: str) -> bool:
     """Whether our commit has the tip below it: with a lease git itself would not ask."""
-    known = commit_of(branch.root, tip) is not None
-    return known and ask_git(branch.root, "merge-base", "--is-ancestor", tip, "HEAD") is not None
+    is_here = commit_of(branch.root, tip) is not None
+    return is_here and ask_git(branch.root, "merge-base", "--is-ancestor", tip, "HEAD") is not None
 
 
-def read_refusal(name: str, said: str) -> Pushed:
+def read_refusal(name: str, output: str) -> Pushed:
     """What GitHub, or git, says about a push that did not go through."""
-    if _PROTECTED.search(said):
+    if _PROTECTED.search(output):
         why = f"the branch {name} is protected, and this token may not push to it"
-        return Pushed(refused=f"{why} ({_remote(said)})")
-    if re.search("hook declined", said):
-        return Pushed(refused=f"the repository does not take this push ({_remote(said)})")
-    if _MOVED.search(said):
+        return Pushed(refused=f"{why} ({_remote(output)})")
+    if re.search("hook declined", output):
+        return Pushed(refused=f"the repository does not take this push ({_remote(output)})")
+    if _MOVED.search(output):
         return Pushed(moved=True)
-    if _DENIED.search(said):
+    if _DENIED.search(output):
         why = "the token may not write to this repository: the job needs `permissions: contents: write`"
-        return Pushed(refused=f"{why} ({_remote(said)})")
-    return Pushed(refused=f"git push failed: {_remote(said)}")
+        return Pushed(refused=f"{why} ({_remote(output)})")
+    return Pushed(refused=f"git push failed: {_remote(output)}")
 
 
-def _remote(said: str) -> str:
+def _remote(output: str) -> str:
     """The line that says most: an error of the other side, or else git's own."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    told = [line for line in lines if re.match(r"remote: .*\w", line)] or [
-        line for line in lines if line.startswith(("fatal:", "error:", "!"))
-    ]
-    errors = [line for line in told if "error" in line.lower()] or told or lines or ["it did not say why"]
-    return _short(errors[0])
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    remote = [line for line in lines if re.match(r"remote: .*\w", line)]
+    local = [line for line in lines if line.startswith(("fatal:", "error:", "!"))]
+    likely = remote or local
+    errors = [line for line in likely if "error" in line.lower()]
+    return _short((errors or likely or lines or ["it did not say why"])[0])
 
 
 def _short(text: str) -> str:
@@ -246,12 +250,18 @@ def credentials(token: str) -> Settings:
     return ((key, ""), (key, f"AUTHORIZATION: basic {secret}"))
 
 
+def signed_in(token: str) -> contextlib.AbstractContextManager[None]:
+    """Git may use the token, if there is one."""
+    return git_settings(credentials(token))
+
+
 def require_git(root: Path) -> None:
     """Older ones do not look for settings in the environment, and would push without the token."""
-    found = re.search(r"(\d+)\.(\d+)", run_git(root, "version"))
-    if found and (int(found[1]), int(found[2])) < LEAST_GIT:
+    version = re.search(r"(\d+)\.(\d+)", run_git(root, "version"))
+    if version and (int(version[1]), int(version[2])) < LEAST_GIT:
         raise EnvironmentFault(
-            f"this runner has git {found[0]}, and mode commit needs 2.31 or later", hint="install a newer git"
+            f"this runner has git {version[0]}, and mode commit needs 2.31 or later",
+            hint="install a newer git",
         )
 
 

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from onnx_ci.action.commit import run_commit
+from onnx_ci.action import comment, install
 from onnx_ci.action.inputs import Event, Inputs, read_event, read_inputs, write_outputs
-from onnx_ci.action.judge import judged, refuse_other_checkout
-from onnx_ci.action.push import credentials, git_settings, lfs_filter, ownership
-from onnx_ci.action.tell import Told, report_folder, tell
+from onnx_ci.action.tell import ActionResult, report_folder, tell, tell_of
 from onnx_ci.cli.main import guarded
-from onnx_ci.errors import OnnxCiError, PolicyError, UsageError
+from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.repo.git import find_root
+from onnx_ci.report.annotations import Annotation
+from onnx_ci.util.text import one_line
 
 STEPS = ("prepare", "install", "run")
 
@@ -38,69 +38,57 @@ def _step(arguments: list[str]) -> int:
     inputs, event = read_inputs(os.environ), read_event(os.environ)
     for name in ("INPUT_TOKEN", "ONNX_CI_JOB_TOKEN"):  # nobody we start needs them
         os.environ.pop(name, None)
-    if arguments[0] == "run":
-        return _run(inputs, event)
-    from onnx_ci.action import install
-
     if arguments[0] == "prepare":
-        install.prepare(inputs, event, os.environ)
+        install.prepare(inputs, event)
+    elif arguments[0] == "install":
+        install.install(inputs)
+    elif inputs.mode == "comment":
+        comment.run(inputs, event)
+        write_outputs({"exit-code": "0", "verdict": "0"})
     else:
-        install.install(inputs, os.environ)
-    return 0
-
-
-def _run(inputs: Inputs, event: Event) -> int:
-    if inputs.mode == "comment":
-        from onnx_ci.action import comment
-
-        code = comment.run(inputs, event)
-        write_outputs({"exit-code": str(code), "verdict": str(code)})
-        return 0
-
-    run_mode(inputs, event)
+        run_mode(inputs, event)
     return 0
 
 
 def _complain(error: OnnxCiError, arguments: list[str], given: dict[str, str]) -> None:
     """First in the log, which always works; then wherever else somebody may look."""
 
-    def told() -> int:
-        from onnx_ci.action.tell import tell_of
-
+    def report() -> int:
         tell_of(error, " ".join(arguments), given)
         return 0
 
     annotate(error)
-    guarded(told, annotate)
+    guarded(report, annotate)
 
 
 def annotate(error: OnnxCiError) -> None:
     """As an annotation, on the line of the policy where it is about that."""
-    from onnx_ci.report.annotations import Annotation
-    from onnx_ci.util.text import one_line
-
-    file, line = (error.file, error.line) if isinstance(error, PolicyError) else ("", 0)
     message = "\n".join(filter(None, [error.message, error.hint]))
-    shown = Annotation(kind="error", file=file, line=line, title="onnx-ci", message=message)
-    sys.stdout.write(f"{shown}\n")
+    annotation = Annotation(kind="error", message=message, file=error.file, line=error.line)
+    sys.stdout.write(f"{annotation}\n")
     sys.stderr.write(f"onnx-ci: {one_line(error.message)}\n")
 
 
 def run_mode(inputs: Inputs, event: Event) -> None:
+    """Modes `check`, `fix` and `commit`. What they load is there only after the step `install`."""
+    from onnx_ci.action.commit import run_commit
+    from onnx_ci.action.judge import judged, refuse_other_checkout
+    from onnx_ci.action.push import git_settings, lfs_filter, ownership, signed_in
+
     _give_cache_a_key(event)
     inputs = _in_its_repository(inputs)
     here, folder = Path.cwd(), report_folder()
     root = find_root(here) or here
     with git_settings(ownership(root)), git_settings(lfs_filter(root)):
         if find_root(here) is not None:
-            with git_settings(credentials(inputs.token)):
+            with signed_in(inputs.token):
                 refuse_other_checkout(event, root)
         if inputs.mode == "commit":
-            told = run_commit(inputs, event, here, folder)
+            result = run_commit(inputs, event, here, folder)
         else:
             report = judged(inputs.mode, inputs, event)
-            told = Told(report=report, changed=any(outcome.written for outcome in report.outcomes))
-    tell(told, inputs, event, folder)
+            result = ActionResult(report=report, changed=any(outcome.written for outcome in report.outcomes))
+    tell(result, inputs, event, folder)
 
 
 def _in_its_repository(inputs: Inputs) -> Inputs:

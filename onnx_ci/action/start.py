@@ -12,8 +12,8 @@ PASSED_ON = "ONNX_CI_TOKENS_FROM"  # the number of a pipe
 
 def start() -> int:
     if sys.version_info < LEAST:  # whoever has an older one is to be told, not shown a traceback
-        found = ".".join(map(str, sys.version_info[:3]))
-        message = "this runner's python3 is Python %s, and onnx-ci needs 3.10 or later;" % found  # noqa: UP031
+        version = ".".join(map(str, sys.version_info[:3]))
+        message = "this runner's python3 is Python %s, and onnx-ci needs 3.10 or later;" % version  # noqa: UP031
         sys.stdout.write(
             "::error title=onnx-ci::" + message + " set the input python-version, such as '3.12'\n"
         )

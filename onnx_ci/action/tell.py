@@ -17,6 +17,7 @@ from onnx_ci.action.inputs import (
     DEFAULT_KEY,
     Event,
     Inputs,
+    Mode,
     comment_key,
     read_event,
     read_inputs,
@@ -24,20 +25,17 @@ from onnx_ci.action.inputs import (
     write_summary,
 )
 from onnx_ci.cli.output import write_to
-from onnx_ci.errors import OnnxCiError, PolicyError, UsageError
-from onnx_ci.gate.cache import SUFFIX
-from onnx_ci.gate.cache import folder as outcomes_folder
-from onnx_ci.report import annotations as github
+from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.report import html, json, markdown
-from onnx_ci.report.annotations import Annotation
+from onnx_ci.report.annotations import Annotation, render_github
 from onnx_ci.report.markdown import prose
-from onnx_ci.results import COULD_NOT, Finding, RunReport
+from onnx_ci.results import COULD_NOT, Command, Finding, RunReport
 
 JSON, HTML, MARKDOWN = "report.json", "report.html", "report.md"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class ActionResult:
     """What there is to tell. `refused` says why nothing was committed although something was to be."""
 
     report: RunReport
@@ -51,16 +49,16 @@ class Told:
         return self.report.exit_code or int(bool(self.refused))
 
 
-def tell(told: Told, inputs: Inputs, event: Event, folder: Path) -> None:
-    report = replace(told.report, notes=(*told.report.notes, *told.notes))
-    body = _refusal(told) + markdown.render_run(report, markdown.COMMENT - len(_refusal(told).encode()))
+def tell(result: ActionResult, inputs: Inputs, event: Event, folder: Path) -> None:
+    report = replace(result.report, notes=(*result.report.notes, *result.notes))
+    body = _refusal(result) + markdown.render_run(report, markdown.COMMENT - len(_refusal(result).encode()))
     write_files(report, body, folder)
-    write_to(github.render_github(report), "")
-    _annotate(told)
-    write_summary(_refusal(told) + markdown.render_run(report, markdown.SUMMARY))
-    write_outputs(_outputs(told, inputs, folder, body))
+    write_to(render_github(report), "")
+    _annotate(result)
+    write_summary(_refusal(result) + markdown.render_run(report, markdown.SUMMARY))
+    write_outputs(_outputs(result, inputs, folder, body))
     if inputs.comment:
-        comment.post(inputs, event, report, before=_refusal(told))
+        comment.post(inputs, event, report, before=_refusal(result))
 
 
 def write_files(report: RunReport, body: str, folder: Path) -> str:
@@ -78,29 +76,28 @@ def report_folder() -> Path:
     return Path(tempfile.mkdtemp(dir=home, prefix="report-"))
 
 
-def _refusal(told: Told) -> str:
-    return f"> **Not committed:** {prose(told.refused)}\n\n" if told.refused else ""
+def _refusal(result: ActionResult) -> str:
+    return f"> **Not committed:** {prose(result.refused)}\n\n" if result.refused else ""
 
 
-def _annotate(told: Told) -> None:
-    lines = [("error", told.refused)] if told.refused else []
-    lines += [("notice", note) for note in told.notes]
-    for kind, message in lines:
-        shown = Annotation(kind=kind, file="", line=0, title="onnx-ci", message=message)
-        sys.stdout.write(f"{shown}\n")
+def _annotate(result: ActionResult) -> None:
+    if result.refused:
+        sys.stdout.write(f"{Annotation(kind='error', message=result.refused)}\n")
+    for note in result.notes:
+        sys.stdout.write(f"{Annotation(kind='notice', message=note)}\n")
     sys.stdout.flush()
 
 
-def _outputs(told: Told, inputs: Inputs, folder: Path, body: str) -> dict[str, str]:
-    code = told.exit_code or int(inputs.fail_on == "warning" and _warns(told.report))
+def _outputs(result: ActionResult, inputs: Inputs, folder: Path, body: str) -> dict[str, str]:
+    code = result.exit_code or int(inputs.fail_on == "warning" and _warns(result.report))
     return {
         "exit-code": str(code),
         "verdict": "0" if inputs.fail_on == "never" and code == 1 else str(code),
-        "changed": str(told.changed).lower(),
-        "committed": str(bool(told.commit)).lower(),
-        "commit-sha": told.commit,
-        "bytes-before": str(told.report.size_before),
-        "bytes-after": str(told.report.size_after),
+        "changed": str(result.changed).lower(),
+        "committed": str(bool(result.commit)).lower(),
+        "commit-sha": result.commit,
+        "bytes-before": str(result.report.size_before),
+        "bytes-after": str(result.report.size_after),
         "report": str(folder / JSON),
         "folder": str(folder),
         "artifact": artifact_name(inputs.mode),
@@ -110,11 +107,10 @@ def _outputs(told: Told, inputs: Inputs, folder: Path, body: str) -> dict[str, s
 
 
 def _warns(report: RunReport) -> bool:
-    everything = [*report.findings, *(f for outcome in report.outcomes for f in outcome.findings)]
-    return any(finding.severity == "warning" for finding in everything)
+    return any(finding.severity == "warning" for finding in report.all_findings)
 
 
-def artifact_name(mode: str) -> str:
+def artifact_name(mode: Mode) -> str:
     """Unlike that of any other job of the workflow; what an artifact may not be called is left out."""
     job = re.sub(r"[^A-Za-z0-9_.-]", "-", os.environ.get("GITHUB_JOB", ""))
     index = os.environ.get("ONNX_CI_JOB_INDEX", "")
@@ -124,8 +120,10 @@ def artifact_name(mode: str) -> str:
 
 def _results_digest() -> str:
     """What is in the cache of results: it is saved under this name, and not again while nothing is added."""
+    from onnx_ci.gate import cache
+
     try:
-        names = sorted(path.name for path in outcomes_folder().iterdir() if path.suffix == SUFFIX)
+        names = sorted(path.name for path in cache.folder().iterdir() if path.suffix == cache.SUFFIX)
     except (OSError, RuntimeError):
         names = []
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""
@@ -145,12 +143,16 @@ def tell_of(error: OnnxCiError, step: str, environment: Mapping[str, str]) -> No
         comment.post(inputs, event, report)
 
 
-def _report(error: OnnxCiError, command: str) -> RunReport:
-    file, line = (error.file, error.line) if isinstance(error, PolicyError) else ("", 0)
-    found = Finding(
-        code=COULD_NOT, severity="error", message=error.message, hint=error.hint, file=file, line=line
+def _report(error: OnnxCiError, command: Command) -> RunReport:
+    finding = Finding(
+        code=COULD_NOT,
+        severity="error",
+        message=error.message,
+        hint=error.hint,
+        file=error.file,
+        line=error.line,
     )
-    return RunReport(command=command, outcomes=(), findings=(found,))
+    return RunReport(command=command, outcomes=(), findings=(finding,))
 
 
 def _inputs(environment: Mapping[str, str]) -> Inputs:

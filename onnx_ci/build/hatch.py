@@ -33,14 +33,14 @@ class OnnxCiBuildHook(BuildHookInterface[BuilderConfig]):
             options = Options(self.config, WHERE, "policy", "models", "sdist")
             if version == "editable" or not (self.target_name == "wheel" or options.sdist):
                 return
-            found = self._files(build_data)
+            files = self._files(build_data)
             self._staging = new_folder()
-            packed, report = packed_for(options, Path(self.root), found, self._staging)
+            packed, report = packed_for(options, Path(self.root), files, self._staging)
         except OnnxCiError as error:
             self.app.abort(f"onnx-ci: {complaint(error.message, error.hint)}")
         else:
             self.app.display_info(report.rstrip())
-            self._include(packed, found, build_data)
+            self._include(packed, files, build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         if hasattr(self, "_staging"):
@@ -51,21 +51,21 @@ class OnnxCiBuildHook(BuildHookInterface[BuilderConfig]):
         their path there, what is included by force by the path it is included as."""
         config, builder = self.build_config, self.build_config.builder
         with config.set_build_data(build_data):  # with what earlier hooks have made
-            found = {file.relative_path: file.path for file in builder.recurse_selected_project_files()}
+            files = {file.relative_path: file.path for file in builder.recurse_selected_project_files()}
             for source, target in config.get_force_include().items():
                 for file in builder.recurse_forced_files({source: target}):
-                    found[str(Path(target, os.path.relpath(file.path, source)))] = file.path
-        return {Path(title).as_posix(): Path(path) for title, path in found.items()}
+                    files[str(Path(target, os.path.relpath(file.path, source)))] = file.path
+        return {Path(title).as_posix(): Path(path) for title, path in files.items()}
 
-    def _include(self, packed: Packed, found: dict[str, Path], build_data: dict[str, Any]) -> None:
+    def _include(self, packed: Packed, files: dict[str, Path], build_data: dict[str, Any]) -> None:
         forced = build_data["force_include"]
-        replaced = {found[title] for title in {*packed.files, *packed.dropped} if title in found}
+        replaced = {files[title] for title in {*packed.files, *packed.dropped} if title in files}
         for inclusions in (forced, self.build_config.force_include):
             for source in [name for name in inclusions if Path(self.root, name) in replaced]:
                 del inclusions[source]
         forced.update({str(file): title for title, file in packed.files.items()})
         for number, (title, file) in enumerate(packed.kept.items()):
-            if title not in found:
+            if title not in files:
                 forced[self._copy(file, f"kept-{number}")] = title
         # Paths that are taken: a build fills them by force, and here with nothing.
         taken = map(self.build_config.get_distribution_path, packed.dropped)

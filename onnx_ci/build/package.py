@@ -1,4 +1,4 @@
-"""What the hooks of Python build systems have in common: options, the policy, and how a build is stopped."""
+"""Models in builds: those of a Python package for the hooks, and a single one by its rule for `shrink`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from filecmp import cmp
+from functools import cache
 from pathlib import Path, PurePosixPath
 from time import perf_counter
 from typing import Any
@@ -51,11 +52,11 @@ class Packed:
             _refuse_other(name, file, self.kept)
             self.kept[name] = file
 
-    def checked(self, found: Mapping[str, Path]) -> Packed:
+    def checked(self, package_files: Mapping[str, Path]) -> Packed:
         """All in all: nobody's data is dropped, and none is another's, given what else is in the package."""
         self.dropped -= {*self.files, *self.kept}
         for name, file in self.kept.items():
-            _refuse_other(name, file, found)
+            _refuse_other(name, file, package_files)
         return self
 
 
@@ -112,8 +113,8 @@ def pack(
             packed.keep(title, source)
     for title, source in others.items():
         packed.keep(title, source)
-    report = RunReport(command="build", outcomes=outcomes)
-    return packed, replace(report, seconds=round(perf_counter() - began, 3))
+    report = RunReport(command="build", outcomes=outcomes, seconds=round(perf_counter() - began, 3))
+    return packed, report
 
 
 def _shared(models: Mapping[str, Path]) -> list[PurePosixPath]:
@@ -149,9 +150,9 @@ class Options:
         self.models: tuple[str, ...] = tuple(table.get("models", ()))
         self.sdist: bool = table.get("sdist", False)
 
-    def chosen(self, found: Mapping[str, Path], root: Path) -> dict[str, Path]:
+    def chosen(self, files: Mapping[str, Path], root: Path) -> dict[str, Path]:
         """The models among a package's files, by their path in it."""
-        models = models_of(found)
+        models = models_of(files)
         if not self.models:
             return models
         wanted: set[str] = set()
@@ -164,24 +165,33 @@ class Options:
         return {title: path for title, path in models.items() if title in wanted}
 
 
-def models_of(found: Mapping[str, Path]) -> dict[str, Path]:
-    return {title: path for title, path in found.items() if path.suffix.lower() == ".onnx"}
+def models_of(files: Mapping[str, Path]) -> dict[str, Path]:
+    return {title: path for title, path in files.items() if path.suffix.lower() == ".onnx"}
 
 
 def _below(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
 
 
-def packed_for(options: Options, root: Path, found: Mapping[str, Path], staging: Path) -> tuple[Packed, str]:
+def packed_for(options: Options, root: Path, files: Mapping[str, Path], staging: Path) -> tuple[Packed, str]:
     """The package's models as they ship, and the report; stops the build where a rule is broken."""
-    found = {title: path.parent.resolve() / path.name for title, path in found.items()}
-    models = options.chosen(found, root.resolve())
+    files = {title: path.parent.resolve() / path.name for title, path in files.items()}
+    models = options.chosen(files, root.resolve())
     context = open_context(options.policy, root)
     if not models:
         _need_policy(context.policy_path, options, root)
         return Packed(), f"{options.where}: there is no model in this package\n"
-    others = {title: path for title, path in models_of(found).items() if title not in models}
-    packed, report = pack(models, others, _Plans(context, options).of, staging)
+    others = {title: path for title, path in models_of(files).items() if title not in models}
+
+    @cache
+    def plan_under(policy: Path) -> Plan:
+        return build_plan(context_for(context, policy), shown_from=context.folder)
+
+    def plan_of(model: Path) -> Plan:
+        """Under the policy that rules the model: the one that was named, or the nearest upward."""
+        return plan_under(_need_policy(policy_for(context, model.parent), options, model.parent))
+
+    packed, report = pack(models, others, plan_of, staging)
     text = render_run(replace(report, policy=context.checked.file), Style())
     if report.exit_code:
         raise BuildStopped(text)
@@ -189,28 +199,10 @@ def packed_for(options: Options, root: Path, found: Mapping[str, Path], staging:
         raise BuildStopped(
             f"{options.where}: no model of the package has a rule, so nothing was checked\n{text}"
         )
-    return packed.checked(found), text
+    return packed.checked(files), text
 
 
-class _Plans:
-    """For each model a run under the policy that rules it: the one that was named, or the nearest upward."""
-
-    def __init__(self, context: Context, options: Options) -> None:
-        self.context = context
-        self.options = options
-        self.known: dict[Path, Plan] = {}
-
-    def of(self, model: Path) -> Plan:
-        policy = _need_policy(policy_for(self.context, model.parent), self.options, model.parent)
-        if policy not in self.known:
-            context = context_for(self.context, policy)
-            self.known[policy] = build_plan(context, (model,), shown_from=self.context.folder)
-        return self.known[policy]
-
-
-def build_plan(
-    context: Context, models: tuple[Path, ...], *, shown_from: Path | None = None, cache: bool = True
-) -> Plan:
+def build_plan(context: Context, *, shown_from: Path | None = None, cache: bool = True) -> Plan:
     """A run for a build: of the files that are there, nothing to compare growth with, and no groups."""
     sources = Sources(context.root, repository=context.repository)
     return Plan(
@@ -219,7 +211,7 @@ def build_plan(
         folder=context.folder,
         shown_from=shown_from or context.folder,
         root=context.root,
-        models=models,
+        models=(),
         everything=tuple,
         sources=sources,
         baseline=Baseline(sources, ""),
@@ -233,8 +225,8 @@ def needed_by(options: Options, root: Path, files: Iterable[Path]) -> list[Path]
     root = root.resolve()
     context = open_context(options.policy, root)
     models = [path.resolve() for path in files if path.suffix.lower() == ".onnx"]
-    found = dict.fromkeys([context.policy_path, *(policy_for(context, model.parent) for model in models)])
-    policies = [path for path in found if path is not None]
+    paths = dict.fromkeys([context.policy_path, *(policy_for(context, model.parent) for model in models)])
+    policies = [path for path in paths if path is not None]
     named = [file for path in policies for file in _named(context_for(context, path))]
     return [
         path.relative_to(root) for path in dict.fromkeys([*policies, *named]) if path.is_relative_to(root)
@@ -247,16 +239,16 @@ def _named(context: Context) -> list[Path]:
     return [*sample_files(patterns, context.folder), *(path for path in libraries if path.is_file())]
 
 
-def _need_policy(found: Path | None, options: Options, folder: Path) -> Path:
+def _need_policy(policy: Path | None, options: Options, folder: Path) -> Path:
     """A package without its policy would be built by other rules than the repository is checked by."""
-    if found is None:
+    if policy is None:
         top = find_root(folder)
         above = f" or above it, up to {one_line(str(top))}, the top of the repository" if top else ""
         raise UsageError(
             f"{options.where}: there is no .onnx-ci.yaml in {one_line(str(folder))}{above}",
             hint="`onnx-ci init` writes one; in a source distribution it has to be included",
         )
-    return found
+    return policy
 
 
 class ByRule:
@@ -291,7 +283,7 @@ class ByRule:
         for file in orphaned_data(self.target):
             if file.name not in shared:
                 file.unlink(missing_ok=True)
-        plan = build_plan(self.context, (self.source,), cache=cache)
+        plan = build_plan(self.context, cache=cache)
         (outcome,) = judge_each([shipped(plan, self.source, self.target, shared)])
         report = RunReport(command="build", outcomes=(outcome,), policy=plan.policy.file)
         if not report.exit_code:

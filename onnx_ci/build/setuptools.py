@@ -38,10 +38,10 @@ def finalize_distribution_options(dist: Distribution) -> None:
     if table is None:
         _warn_of_typo(tables)
         return
-    for name, added in (("build_py", ShrinkModels), ("sdist", TakePolicy)):
-        known: type[Any] = dist.get_command_class(name)
-        if not issubclass(known, added):
-            dist.cmdclass[name] = type(name, (added, known), {"onnx_ci_table": table})
+    for name, mixin in (("build_py", ShrinkModels), ("sdist", TakePolicy)):
+        command: type[Any] = dist.get_command_class(name)
+        if not issubclass(command, mixin):
+            dist.cmdclass[name] = type(name, (mixin, command), {"onnx_ci_table": table})
 
 
 def _warn_of_typo(tables: dict[str, Any]) -> None:
@@ -65,11 +65,11 @@ class ShrinkModels:
         with scratch_folder() as staging, _errors_of_setuptools():
             options, folder = _options(self), BuildFolder(Path(self.build_lib))
             super().run()  # type: ignore[misc]
-            found = dict(_data_files(self))
+            files = dict(_data_files(self))
             with contextlib.ExitStack() as failed:
-                failed.callback(folder.remove, models_of(found))
-                found.update(folder.made(found))
-                packed, report = packed_for(options, Path.cwd(), found, Path(staging))
+                failed.callback(folder.remove, models_of(files))
+                files.update(folder.made(files))
+                packed, report = packed_for(options, Path.cwd(), files, Path(staging))
                 folder.put(packed)
                 failed.pop_all()
             print(report.rstrip())  # noqa: T201 - beside what setuptools prints
@@ -83,8 +83,8 @@ class TakePolicy:
 
         with _errors_of_setuptools():
             needed = needed_by(_options(self), Path.cwd(), [Path.cwd() / name for name in files])
-        known = {Path(name) for name in files}
-        more = [os.fspath(path) for path in needed if path not in known]
+        listed = {Path(name) for name in files}
+        more = [os.fspath(path) for path in needed if path not in listed]
         super().make_release_tree(base_dir, [*files, *more])  # type: ignore[misc]
 
 
@@ -129,8 +129,8 @@ class BuildFolder:
     def _files(self) -> dict[str, tuple[int, int, int]]:
         """Models and what may be their data, with what changes when a file is written."""
         likely = [path for path in sorted(self.path.rglob("*")) if path.name.lower().endswith(LIKELY)]
-        found = {path.relative_to(self.path).as_posix(): path.stat() for path in likely if path.is_file()}
-        return {title: (stat.st_ino, stat.st_mtime_ns, stat.st_size) for title, stat in found.items()}
+        states = {path.relative_to(self.path).as_posix(): path.stat() for path in likely if path.is_file()}
+        return {title: (stat.st_ino, stat.st_mtime_ns, stat.st_size) for title, stat in states.items()}
 
     def made(self, known: Collection[str]) -> dict[str, Path]:
         """Models that a command wrote here, without sources; refuses those of an earlier build."""

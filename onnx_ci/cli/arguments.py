@@ -1,35 +1,49 @@
-"""Small languages of the command line: methods, tolerances and budgets as text."""
+"""Values of options as text: methods, tolerances, budgets, versions, sizes of dims; the rule of a model."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from onnx_ci.errors import PolicyError, UsageError
+from onnx_ci.gate.project import Context, context_for, policy_for, relative
 from onnx_ci.methods.catalogue import METHODS, Catalogue, method
 from onnx_ci.methods.options import kinds
 from onnx_ci.policy.fields import is_release
-from onnx_ci.policy.schema import MethodChoice, Scalar, Tolerance
+from onnx_ci.policy.load import parse_policy, rule_for
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Rule, Scalar, Tolerance
 from onnx_ci.util.scalars import FILE_NAME, NAMES, from_text
 from onnx_ci.util.sizes import parse_size
 from onnx_ci.util.text import did_you_mean
 
-EXAMPLE_TOLERANCE = "for example: --tolerance cosine=0.999,max_abs=1e-2"
+EXAMPLES = {
+    "--tolerance": "cosine=0.999,max_abs=1e-2",
+    "--runtime": "1.20,1.23.2",
+    "--library": "ops/libmyops.so",
+    "--samples": "inputs/sample.npz",
+    "--budget": "25MB",
+    "--dims": "batch=1",
+}
+
+
+def _wrong(option: str, message: str) -> UsageError:
+    return UsageError(f"{option}: {message}", hint=f"for example: {option} {EXAMPLES[option]}")
 
 
 def read_methods(text: str) -> tuple[MethodChoice, ...]:
     """`dedupe,int8-weights:min_elements=4096` as the policy would have it."""
-    return tuple(_method(part.strip()) for part in text.split(",") if part.strip())
+    return tuple(map(_method, _parts(text)))
 
 
 def _method(text: str) -> MethodChoice:
     name, *settings = text.split(":")
-    names = [known.name for known in METHODS]
+    names = [each.name for each in METHODS]
     if name not in names:
-        raise UsageError(
-            f"there is no method {name!r}, {did_you_mean(name, names)}", hint=f"methods: {', '.join(names)}"
-        )
+        message = f"there is no method {name!r}, {did_you_mean(name, names)}"
+        raise UsageError(message, hint=f"methods: {', '.join(names)}")
     options = _options(settings, name)
     try:
         method(name).read_options(options)
@@ -40,57 +54,45 @@ def _method(text: str) -> MethodChoice:
 
 def _options(settings: list[str], name: str) -> dict[str, Scalar]:
     """Each option=value; one that takes a list is given several times, or its items are joined by `+`."""
-    known = kinds(method(name).option_class)
+    option_kinds = kinds(method(name).option_class)
     options: dict[str, Scalar] = {}
     for text in settings:
         key, separator, value = text.partition("=")
         if not separator:
             raise UsageError(f"{name}: expected option=value, found {text!r}")
-        if known.get(key) is NAMES:
+        if option_kinds.get(key) is NAMES:
             earlier = options.get(key)
             options[key] = [*(earlier if isinstance(earlier, list) else []), *value.split("+")]
         else:
-            options[key] = value if known.get(key) is FILE_NAME else from_text(value)
+            options[key] = value if option_kinds.get(key) is FILE_NAME else from_text(value)
     return options
 
 
 def read_tolerance(text: str) -> Tolerance:
     """`cosine=0.999,max_abs=1e-2,exact` as the policy would have it, checked by the policy's own rules."""
-    known = [item.name for item in fields(Tolerance)]
-    found: dict[str, str] = {}
-    for part in filter(None, map(str.strip, text.split(","))):
+    names = [field.name for field in fields(Tolerance)]
+    limits: dict[str, str] = {}
+    for part in _parts(text):
         name, _, value = part.partition("=")
-        if name not in known:
-            raise UsageError(
-                f"there is no tolerance {name!r}, {did_you_mean(name, known)}", hint=EXAMPLE_TOLERANCE
-            )
-        found[name] = value.strip() or "true"
-    if not found:
-        raise UsageError("the tolerance is empty", hint=EXAMPLE_TOLERANCE)
-    return _by_the_policy(found)
-
-
-def _by_the_policy(values: dict[str, str]) -> Tolerance:
-    from onnx_ci.policy.load import parse_policy
-
-    lines = "".join(f"      {name}: {value}\n" for name, value in values.items())
+        if name not in names:
+            raise _wrong("--tolerance", f"there is no tolerance {name!r}, {did_you_mean(name, names)}")
+        limits[name] = value.strip() or "true"
+    if not limits:
+        raise _wrong("--tolerance", "the tolerance is empty")
+    lines = "".join(f"      {name}: {value}\n" for name, value in limits.items())
     policy = f"version: 1\nmodels:\n  - path: model.onnx\n    tolerance:\n{lines}"
     try:
         return parse_policy(policy, file="--tolerance", methods=Catalogue()).rules[0].tolerance
     except PolicyError as error:
-        message = error.message.split(": ", 1)[1]
-        raise UsageError(f"--tolerance: {message}", hint=EXAMPLE_TOLERANCE) from None
+        raise _wrong("--tolerance", error.problem) from None
 
 
 def read_runtimes(given: Iterable[str]) -> tuple[str, ...]:
     """Versions of onnxruntime, several joined by commas."""
-    versions = [part.strip() for text in given for part in text.split(",") if part.strip()]
+    versions = [version for text in given for version in _parts(text)]
     for version in versions:
         if not is_release(version):
-            raise UsageError(
-                f"--runtime: {version!r} is not a version of onnxruntime",
-                hint="for example: --runtime 1.20,1.23.2",
-            )
+            raise _wrong("--runtime", f"{version!r} is not a version of onnxruntime")
     return tuple(dict.fromkeys(versions))
 
 
@@ -99,9 +101,7 @@ def read_libraries(given: Iterable[str]) -> tuple[str, ...]:
     files = tuple(map(str, given))
     for file in files:
         if not Path(file).is_file():
-            raise UsageError(
-                f"--library: there is no file {file!r}", hint="for example: --library ops/libmyops.so"
-            )
+            raise _wrong("--library", f"there is no file {file!r}")
     return files
 
 
@@ -112,27 +112,47 @@ def read_samples(given: Iterable[str]) -> tuple[str, ...]:
         path = Path(sample).absolute()
         top = Path(path.anchor)
         if not path.exists() and not any(top.glob(str(path.relative_to(top)))):
-            raise UsageError(
-                f"--samples: there is no file {sample!r}", hint="for example: --samples inputs/sample.npz"
-            )
+            raise _wrong("--samples", f"there is no file {sample!r}")
     return samples
+
+
+def read_proof_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what `shrink` and `compare` are told about how two models are compared."""
+    return {
+        "tolerance": read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
+        "samples": read_samples(options.samples),
+        "dims": read_dims(options.dims or ""),
+        "runtimes": read_runtimes(options.runtimes),
+        "libraries": read_libraries(options.libraries),
+    }
 
 
 def read_budget(text: str) -> int:
     try:
         return parse_size(text)
     except ValueError as error:
-        raise UsageError(f"--budget: {error}", hint="for example: --budget 25MB") from None
+        raise _wrong("--budget", str(error)) from None
 
 
 def read_dims(text: str) -> dict[str, int]:
     """`batch=1,sequence=64` as the policy would have it."""
-    found = {}
-    for part in filter(None, map(str.strip, text.split(","))):
+    sizes = {}
+    for part in _parts(text):
         name, _, size = part.rpartition("=")
         if not name or not size.isdecimal() or len(size) > 9:
-            raise UsageError(
-                f"--dims: expected NAME=SIZE, found {part!r}", hint="for example: --dims batch=1"
-            )
-        found[name] = int(size)
-    return found
+            raise _wrong("--dims", f"expected NAME=SIZE, found {part!r}")
+        sizes[name] = int(size)
+    return sizes
+
+
+def _parts(text: str) -> list[str]:
+    """Return what stands between commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def rule_of(context: Context, model: Path) -> Rule | None:
+    """Return the rule that holds for a model in the policy nearest to it."""
+    nearest = context_for(context, policy_for(context, model.parent))
+    if not model.is_relative_to(nearest.folder):
+        return None
+    return rule_for(nearest.policy, relative(model, nearest.folder))

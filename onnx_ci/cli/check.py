@@ -1,32 +1,25 @@
-"""`onnx-ci check`: look, report, change nothing."""
+"""`onnx-ci check` and `onnx-ci fix`: judge the models of a repository by their policies."""
 
 from __future__ import annotations
 
 import argparse
 
 from onnx_ci.cli.output import (
-    add_cache_argument,
+    ProgressLine,
     add_format_arguments,
-    add_runtime_argument,
+    add_shared_arguments,
+    whole_number,
     write_run,
     write_to,
 )
 from onnx_ci.errors import UsageError
-from onnx_ci.gate.project import (
-    Context,
-    Judging,
-    judge_selection,
-    open_context,
-    select_models,
-)
+from onnx_ci.gate.project import Context, Judging, judge_selection, open_context, select_models
 from onnx_ci.repo.select import Selection, Wanted
+from onnx_ci.util.text import one_line
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
-    pass
-
-
-_MOST_JOBS = 256
+    from onnx_ci.results import Command
 
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,12 +33,13 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         default="head",
         help="in a pull request or with --since: whose policy decides (default head: the one that is here)",
     )
-    parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="models at a time (default 1)")
+    parser.add_argument(
+        "--jobs", type=whole_number(1, 256), default=1, metavar="N", help="models at a time (default 1)"
+    )
     parser.add_argument(
         "--shard", metavar="I/N", help="only the I-th of N parts (onnx-ci plan makes them, merge joins them)"
     )
-    add_runtime_argument(parser)
-    add_cache_argument(parser)
+    add_shared_arguments(parser, "--runtime", "--no-cache")
     add_format_arguments(parser)
 
 
@@ -62,7 +56,7 @@ def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hook", action="store_true", help="with --staged: the PATHs, and everything else that is staged"
     )
-    parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
+    add_shared_arguments(parser, "--policy")
 
 
 def _ref(text: str) -> str:
@@ -71,15 +65,13 @@ def _ref(text: str) -> str:
     return text
 
 
-def _jobs(text: str) -> int:
-    if not text.isdecimal() or len(text) > 3 or not 1 <= int(text) <= _MOST_JOBS:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {_MOST_JOBS}, found {text!r}")
-    return int(text)
-
-
-def run_gate(command: str, options: argparse.Namespace) -> int:
+def run_gate(command: Command, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
-    runtimes = _runtimes(options)
+    runtimes: tuple[str, ...] = ()
+    if options.runtimes:
+        from onnx_ci.cli.arguments import read_runtimes
+
+        runtimes = read_runtimes(options.runtimes)
     whole = selection = select_asked(context, options)
     shard = None
     if options.shard is not None:
@@ -88,45 +80,23 @@ def run_gate(command: str, options: argparse.Namespace) -> int:
         selection, shard = part_of(context, whole, options.shard)
     if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
-        _say_notes(*context.notes, selection.note)
+        notes = filter(None, [*context.notes, selection.note])
+        write_to("".join(f"{one_line(note)}\n" for note in notes), "")
         return 0
-    from onnx_ci.cli.progress import ProgressLine
-
-    progress = ProgressLine()
-    judging = Judging(
-        jobs=options.jobs,
-        only_new=options.only_new,
-        cache=options.cache,
-        runtimes=runtimes,
-        shard=shard,
-        whole=whole,
-        policy_from=options.policy_from,
-        progress=progress,
-    )
-    try:
+    with ProgressLine() as progress:
+        judging = Judging(
+            jobs=options.jobs,
+            only_new=options.only_new,
+            cache=options.cache,
+            runtimes=runtimes,
+            shard=shard,
+            whole=whole,
+            policy_from=options.policy_from,
+            progress=progress,
+        )
         report = judge_selection(command, context, selection, judging)
-    finally:
-        progress.clear()
     write_run(report, options)
     return report.exit_code
-
-
-def _runtimes(options: argparse.Namespace) -> tuple[str, ...]:
-    if not options.runtimes:
-        return ()
-    from onnx_ci.cli.arguments import read_runtimes
-
-    return read_runtimes(options.runtimes)
-
-
-def _say_notes(*notes: str) -> None:
-    """File names are in them."""
-    lines = [note for note in notes if note]
-    if not all(line.isprintable() and "##" not in line for line in lines):
-        from onnx_ci.util.text import one_line
-
-        lines = list(map(one_line, lines))
-    write_to("".join(f"{line}\n" for line in lines), "")
 
 
 def select_asked(context: Context, options: argparse.Namespace) -> Selection:

@@ -1,4 +1,4 @@
-"""`onnx-ci compare`: two models side by side."""
+"""`onnx-ci compare`: run two models side by side; `onnx-ci samples`: write inputs for a model."""
 
 from __future__ import annotations
 
@@ -9,49 +9,41 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.cli.arguments import read_dims, read_libraries, read_runtimes, read_samples, read_tolerance
-from onnx_ci.cli.output import add_format_arguments, add_library_argument, add_runtime_argument, write_outcome
+from onnx_ci.cli.arguments import read_dims, read_proof_options, rule_of
+from onnx_ci.cli.output import (
+    add_format_arguments,
+    add_shared_arguments,
+    existing_path,
+    whole_number,
+    write_outcome,
+)
 from onnx_ci.errors import UsageError
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, InputSpec
+from onnx_ci.gate.project import open_context
+from onnx_ci.gate.single import check_dims, compare_files, make_samples
+from onnx_ci.inputs.samples import entries, sample_paths_for, write_npz
+from onnx_ci.model.model import called
+from onnx_ci.policy.schema import InputSpec
+from onnx_ci.sandbox.exchange import type_name
+from onnx_ci.util.text import one_line
 
 
 def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", metavar="A", help="the model to compare with")
     parser.add_argument("second", metavar="B", help="the model that is compared")
-    parser.add_argument(
-        "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
-    )
-    parser.add_argument("--dims", metavar="D", help="sizes of symbolic dims: batch=1,sequence=64")
-    parser.add_argument("--tolerance", metavar="T", help="cosine=0.999,max_abs=1e-2 (default: cosine=0.999)")
-    add_library_argument(parser)
-    add_runtime_argument(parser)
+    add_shared_arguments(parser, "--samples", "--dims", "--tolerance", "--library", "--runtime")
     add_format_arguments(parser)
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    for name in (options.first, options.second):
-        if not Path(name).exists():
-            raise UsageError(f"there is no file {name!r}", hint="usage: onnx-ci compare A B")
-    from onnx_ci.cli.shrink import in_flags
-    from onnx_ci.gate.single import compare_files
-
-    tolerance = read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE
-    outcome = compare_files(
-        Path(options.first),
-        Path(options.second),
-        tolerance=tolerance,
-        samples=read_samples(options.samples),
-        dims=read_dims(options.dims or ""),
-        runtimes=read_runtimes(options.runtimes),
-        libraries=read_libraries(options.libraries),
-    )
-    outcome = in_flags(outcome, options.samples)
+    first, second = (existing_path(name, "compare A B") for name in (options.first, options.second))
+    proof_options = read_proof_options(options)
+    with called({Path(name).absolute(): name for name in options.samples}):
+        outcome = compare_files(first, second, **proof_options).told_to("flags")
     write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")
 
 
 _SHOWN = 3  # branches not taken that are named
-USAGE = "usage: onnx-ci samples MODEL --output F.npz"
 
 
 def add_samples_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,45 +54,36 @@ def add_samples_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="F.npz",
         help="the first sample; further ones go to F-1.npz, F-2.npz, … beside it",
     )
-    parser.add_argument("--count", type=_natural, metavar="N", help="how many (default: the rule's, or 2)")
+    number = whole_number(0, 999_999_999)
+    parser.add_argument("--count", type=number, metavar="N", help="how many (default: the rule's, or 2)")
     parser.add_argument(
-        "--seed", type=_natural, metavar="S", help="for other values (default: the rule's, or 0)"
+        "--seed", type=number, metavar="S", help="for other values (default: the rule's, or 0)"
     )
-    parser.add_argument("--dims", metavar="D", help="sizes of symbolic dims: batch=1,sequence=64")
+    add_shared_arguments(parser, "--dims")
     parser.add_argument(
         "--policy", metavar="FILE", help="use the inputs of its rule (default: .onnx-ci.yaml, found upward)"
     )
     parser.add_argument("--force", action="store_true", help="write over files that are there")
 
 
-def _natural(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0, found {text!r}")
-    return int(text)
-
-
 def run_samples(options: argparse.Namespace) -> int:
-    model, target = Path(options.model), Path(options.output)
-    if not model.is_file():
-        raise UsageError(f"there is no file {options.model!r}", hint=USAGE)
+    model = existing_path(options.model, "samples MODEL --output F.npz", Path.is_file)
+    target = Path(options.output)
     if target.suffix != ".npz":
         raise UsageError(f"{options.output!r} is no .npz file", hint=f"for example: {target}.npz")
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {str(target.parent)!r}", hint="make it first")
     spec = _spec(options, model)
-    from onnx_ci.gate.single import check_dims, make_samples
-
     check_dims(model, read_dims(options.dims or ""))
-    made = make_samples(model, spec)
-    from onnx_ci.inputs.samples import sample_paths_for, write_npz
-    from onnx_ci.util.text import one_line
-
-    paths = sample_paths_for(target, len(made.samples))
-    _refuse(paths, force=options.force)
-    for path, sample in zip(paths, made.samples, strict=True):
+    inputs = make_samples(model, spec)
+    paths = sample_paths_for(target, len(inputs.samples))
+    existing = [str(path) for path in paths if path.exists()]
+    if existing and not options.force:
+        raise UsageError(f"{', '.join(existing)}: there already", hint="name another file, or add --force")
+    for path, sample in zip(paths, inputs.samples, strict=True):
         write_npz(path, sample)
-        sys.stdout.write(f"{path}\n" + "".join(f"  {line}\n" for line in _described(sample, made.reasons)))
-    for line in _untaken(made.untaken):
+        sys.stdout.write(f"{path}\n" + "".join(f"  {line}\n" for line in _described(sample, inputs.reasons)))
+    for line in _untaken(inputs.untaken):
         sys.stdout.write(one_line(line) + "\n")
     return 0
 
@@ -112,14 +95,7 @@ def _untaken(sides: Sequence[str]) -> Iterator[str]:
 
 
 def _spec(options: argparse.Namespace, model: Path) -> InputSpec:
-    from onnx_ci.gate.project import context_for, open_context, policy_for
-    from onnx_ci.policy.load import rule_for
-
-    context = open_context(options.policy)
-    near = model.parent.resolve() / model.name
-    context = context_for(context, policy_for(context, near.parent))
-    inside = near.is_relative_to(context.folder)
-    rule = rule_for(context.policy, near.relative_to(context.folder).as_posix()) if inside else None
+    rule = rule_of(open_context(options.policy), model.parent.resolve() / model.name)
     spec = replace(rule.inputs if rule is not None else InputSpec(), samples=())
     if options.count is not None:
         spec = replace(spec, count=max(1, options.count))
@@ -128,17 +104,7 @@ def _spec(options: argparse.Namespace, model: Path) -> InputSpec:
     return replace(spec, dims={**spec.dims, **read_dims(options.dims or "")})
 
 
-def _refuse(paths: Sequence[Path], *, force: bool) -> None:
-    there = [str(path) for path in paths if path.exists()]
-    if there and not force:
-        raise UsageError(f"{', '.join(there)}: there already", hint="name another file, or add --force")
-
-
 def _described(sample: dict[str, Any], reasons: dict[str, str]) -> Iterator[str]:
-    from onnx_ci.inputs.samples import entries
-    from onnx_ci.sandbox.exchange import type_name
-    from onnx_ci.util.text import one_line
-
     for name, value in sample.items():
         for label, array in entries({name: value}):
             dims = "x".join(map(str, array.shape)) or "one number"

@@ -1,4 +1,4 @@
-"""`onnx-ci restore`: external data back into one file, or the model as it was before it was shrunk."""
+"""A model in another form: `onnx-ci restore`, `onnx-ci embed`, and `onnx-ci cmake-dir` for builds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from onnx_ci.cli.output import existing_path
 from onnx_ci.errors import UsageError
 from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size
@@ -28,9 +29,7 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_restore(options: argparse.Namespace) -> int:
-    source = Path(options.source)
-    if not source.exists():
-        raise UsageError(f"there is no file {options.source!r}", hint="usage: onnx-ci restore MODEL OUT")
+    source = existing_path(options.source, "restore MODEL OUT")
     if options.target is None and not options.original:
         raise UsageError(
             "OUT is missing: the file to write", hint="to have the model before it was shrunk: --original"
@@ -57,8 +56,8 @@ def _restore_original(source: Path, target: Path) -> int:
     here = find_root(Path.cwd())
     state, size = restore_original(source, target, repository_of(source.resolve().parent, here))
     place = f"{PLACES[state.place]} ({one_line(state.where)})"
-    told = f"{format_size(size)}, as it was before it was shrunk, from {place}"
-    sys.stdout.write(f"{one_line(str(target))}: {told}\n")
+    description = f"{format_size(size)}, as it was before it was shrunk, from {place}"
+    sys.stdout.write(f"{one_line(str(target))}: {description}\n")
     return 0
 
 
@@ -84,9 +83,7 @@ def add_embed_arguments(parser: argparse.ArgumentParser) -> None:
 def run_embed(options: argparse.Namespace) -> int:
     from onnx_ci.model.replace import data_of
 
-    model, target = Path(options.model), Path(options.target)
-    if not model.is_file():
-        raise UsageError(f"there is no file {options.model!r}", hint="usage: onnx-ci embed MODEL OUT.c")
+    model, target = existing_path(options.model, "embed MODEL OUT.c", Path.is_file), Path(options.target)
     if target.suffix != ".c":
         raise UsageError(f"{options.target!r} is no C file", hint=f"for example: {target.with_suffix('.c')}")
     symbol = options.symbol or re.sub(r"\W|^(?=\d)", "_", model.name, flags=re.ASCII)
@@ -125,10 +122,6 @@ def _defined(symbol: str, header: str, model: Path) -> Iterator[str]:
 def _write(path: Path, lines: Iterable[str]) -> None:
     with atomic_write(path) as temporary, temporary.open("w", encoding="ascii", newline="\n") as file:
         file.writelines(lines)
-
-
-def add_cmake_dir_arguments(parser: argparse.ArgumentParser) -> None:
-    del parser
 
 
 def run_cmake_dir(_: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,12 +41,12 @@ def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_demo(options: argparse.Namespace) -> int:
     style = Style.of(sys.stdout)
-    with _folder(options.folder) as folder, _working_in(folder):
+    with _folder(options.folder) as folder:
         _say(style, f"A scratch repository with one model, in {folder}")
         _make_repository(folder)
         _say(style, "The policy, .onnx-ci.yaml:")
         sys.stdout.write(POLICY)
-        codes = [_step(style, command, "--all") for command in ("check", "fix", "check")]
+        codes = [_step(style, folder, command) for command in ("check", "fix", "check")]
     sys.stdout.write(f"\n{NEXT}")
     if codes != [1, 0, 0]:
         raise EnvironmentFault(f"the demo should have ended with exit codes 1, 0, 0 and gave {codes}")
@@ -59,9 +58,10 @@ def _say(style: Style, text: str) -> None:
     sys.stdout.flush()
 
 
-def _step(style: Style, *arguments: str) -> int:
-    _say(style, f"$ onnx-ci {' '.join(arguments)}")
-    code = subprocess.run([sys.executable, "-m", "onnx_ci", *arguments], check=False).returncode
+def _step(style: Style, folder: Path, command: str) -> int:
+    _say(style, f"$ onnx-ci {command} --all")
+    program = [sys.executable, "-m", "onnx_ci"]
+    code = subprocess.run([*program, command, "--all"], cwd=folder, check=False).returncode
     sys.stdout.write(f"exit code {code}\n")
     return code
 
@@ -81,35 +81,15 @@ def _folder(wanted: str | None) -> Iterator[Path]:
     yield path.resolve()
 
 
-@contextlib.contextmanager
-def _working_in(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 def _make_repository(folder: Path) -> None:
-
     (folder / ".onnx-ci.yaml").write_text(POLICY, encoding="utf-8")
     (folder / "models").mkdir()
     write_demo_model(folder / "models" / "encoder.onnx")
-    author = (
-        "-c",
-        "user.name=onnx-ci demo",
-        "-c",
-        "user.email=demo@example.com",
-        "-c",
-        "commit.gpgsign=false",
-    )
-    for arguments in (
-        ["init", "--quiet"],
-        ["add", "."],
-        [*author, "commit", "--quiet", "-m", "a bloated model"],
-    ):
-        run_git(folder, *arguments)
+    run_git(folder, "init", "--quiet")
+    for setting in ("user.name=onnx-ci demo", "user.email=demo@example.com", "commit.gpgsign=false"):
+        run_git(folder, "config", *setting.split("=", 1))
+    run_git(folder, "add", ".")
+    run_git(folder, "commit", "--quiet", "-m", "a bloated model")
 
 
 VOCABULARY, WIDTH, INNER, LAYERS = 2000, 64, 256, 12

@@ -1,4 +1,4 @@
-"""`onnx-ci info`: what the bytes of a model are."""
+"""Commands that only look: `onnx-ci info`, `onnx-ci files` and `onnx-ci explain`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnx_ci.cli.output import PLAIN, add_cache_argument, add_format_arguments, write_each
+from onnx_ci.cli.arguments import rule_of
+from onnx_ci.cli.output import PLAIN, add_format_arguments, add_shared_arguments, existing_path, write_each
 from onnx_ci.errors import ModelError, UsageError
-from onnx_ci.gate.project import (
-    Context,
-    Judging,
-    context_for,
-    judge_selection,
-    open_context,
-    policy_for,
-    select_models,
-)
-from onnx_ci.policy.load import matching_rules, rule_for
+from onnx_ci.gate import project
+from onnx_ci.gate.project import Context, Judging, relative
+from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.select import Wanted
 from onnx_ci.util.sizes import format_percent, format_size
@@ -40,20 +34,21 @@ def add_info_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_info(options: argparse.Namespace) -> int:
-    path = Path(options.model)
-    if not path.exists():
-        raise UsageError(f"there is no file {options.model!r}", hint="usage: onnx-ci info MODEL")
+    path = existing_path(options.model, "info MODEL")
     from onnx_ci.model.measure import inspect_model
     from onnx_ci.report.html import render_info
     from onnx_ci.report.json import dumps
 
     info = inspect_model(path, options.model)
-    write_each(
-        options.formats,
-        lambda style: "\n".join(_text(info, style)) + "\n",
-        json=lambda: dumps(asdict(info)),
-        html=lambda: render_info(info),
-    )
+
+    def rendered(name: str, style: Style) -> str:
+        if name == "json":
+            return dumps(asdict(info))
+        if name == "html":
+            return render_info(info)
+        return "\n".join(_text(info, style)) + "\n"
+
+    write_each(options.formats, rendered)
     return 0
 
 
@@ -97,15 +92,15 @@ def add_files_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="models, their data files, or folders")
     parser.add_argument("--all", action="store_true", help="of every model")
     parser.add_argument("--null", action="store_true", help="end each name with a NUL, for tar and xargs")
-    parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
+    add_shared_arguments(parser, "--policy")
 
 
 def run_files(options: argparse.Namespace) -> int:
     """All or nothing: nobody is to pack half a model because the list broke off."""
     if bool(options.paths) == options.all:
         raise UsageError("expected PATH or --all, and not both", hint="for example: onnx-ci files --all")
-    context = open_context(options.policy)
-    selection = select_models(context, Wanted(paths=options.paths, everything=options.all))
+    context = project.open_context(options.policy)
+    selection = project.select_models(context, Wanted(paths=options.paths, everything=options.all))
     if options.paths and selection.note:
         raise UsageError(selection.note)
     files = dict.fromkeys(file for model in selection.models for file in _files(context, model))
@@ -126,7 +121,8 @@ def _files(context: Context, model: Path) -> list[Path]:
         with open_model(model, root=context.root) as opened:
             names, there = data_files(opened.proto), set(opened_files(opened))
     except ModelError:
-        if not _is_ignored(context, model):
+        rule = rule_of(context, model)
+        if rule is None or not rule.ignore:
             raise
         return [model]
     for name in names:
@@ -138,52 +134,35 @@ def _files(context: Context, model: Path) -> list[Path]:
     return [model, *(model.parent / name for name in names)]
 
 
-def _is_ignored(context: Context, model: Path) -> bool:
-    ruled = context_for(context, policy_for(context, model.parent))
-    inside = model.is_relative_to(ruled.folder)
-    rule = rule_for(ruled.policy, model.relative_to(ruled.folder).as_posix()) if inside else None
-    return rule is not None and rule.ignore
-
-
 def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="a model")
-    parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
-    add_cache_argument(parser)
+    add_shared_arguments(parser, "--policy", "--no-cache")
 
 
 def run_explain(options: argparse.Namespace) -> int:
-    context = open_context(options.policy)
-    selection = select_models(context, Wanted(paths=(options.path,)))
+    context = project.open_context(options.policy)
+    selection = project.select_models(context, Wanted(paths=(options.path,)))
     style = Style.of(sys.stdout)
     for path in selection.models:
-        _write(style.paint(one_line(_name(context, path)), "bold"))
-        for line in _rules(context_for(context, policy_for(context, path.parent)), path):
-            _write(line)
+        sys.stdout.write(style.paint(one_line(relative(path, context.folder)), "bold") + "\n")
+        for line in _rules(project.context_for(context, project.policy_for(context, path.parent)), path):
+            sys.stdout.write(f"{line}\n")
     from onnx_ci.report.text import render_outcome, verdict_word
 
-    report = judge_selection("check", context, selection, Judging(cache=options.cache))
+    report = project.judge_selection("check", context, selection, Judging(cache=options.cache))
     for outcome in report.outcomes:
-        _write("")
-        sys.stdout.write(render_outcome(outcome, style, title=f"what a check says: {verdict_word(outcome)}"))
+        title = f"what a check says: {verdict_word(outcome)}"
+        sys.stdout.write("\n" + render_outcome(outcome, style, title=title))
     return 0
-
-
-def _write(line: str) -> None:
-    sys.stdout.write(line + "\n")
-
-
-def _name(context: Context, path: Path) -> str:
-    inside = path.is_relative_to(context.folder)
-    return path.relative_to(context.folder).as_posix() if inside else str(path)
 
 
 def _rules(context: Context, path: Path) -> Iterator[str]:
     file = context.policy.file
-    rules = matching_rules(context.policy, _name(context, path))
+    rules = matching_rules(context.policy, relative(path, context.folder))
     if not rules:
-        said = {"error": "which is an error", "warning": "which is a warning"}
-        meant = said.get(context.policy.unmatched, "and that is allowed")
-        yield f"  no rule of {file} matches it, so it is not checked, {meant} (unmatched)"
+        meanings = {"error": "which is an error", "warning": "which is a warning"}
+        meaning = meanings.get(context.policy.unmatched, "and that is allowed")
+        yield f"  no rule of {file} matches it, so it is not checked, {meaning} (unmatched)"
         return
     for rule in rules[:-1]:
         yield f"  {file}:{rule.line}: {rule.pattern!r} matches too, but a later rule wins"

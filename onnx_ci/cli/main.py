@@ -91,42 +91,26 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
-# Where a command is found that has no module of its own name. A module is loaded when its command is called.
-_MODULES = {
-    "fix": "check",
-    "samples": "compare",
-    "restore": "convert",
-    "embed": "convert",
-    "cmake-dir": "convert",
-    "info": "inspect",
-    "files": "inspect",
-    "explain": "inspect",
-    "init": "policy",
-    "ratchet": "policy",
-    "methods": "policy",
-    "schema": "policy",
-    "plan": "shards",
-    "merge": "shards",
-}
+# Each command with the module that has it, which is loaded when the command is called, and what it does.
 COMMANDS = {
-    "check": "look at changed models, change nothing; exit 1 if a rule is broken",
-    "fix": "shrink models in place, each only after its outputs were verified",
-    "shrink": "shrink one model to a new file, without a policy or by its rule",
-    "restore": "external data back into one file; --original: the model before it was shrunk",
-    "embed": "write a model as a C array",
-    "compare": "run two models side by side: outputs, size, parameters, latency",
-    "samples": "write the inputs that would be made up for a model, to start from",
-    "info": "what the bytes of a model are: tensors, types, duplicates",
-    "files": "list every file that belongs to models: themselves and all their data",
-    "init": "write a policy from the models found",
-    "ratchet": "lower budgets to what the models weigh now; never raise one",
-    "plan": "spread a run over several CI jobs",
-    "merge": "make one report and one verdict of several JSON reports",
-    "explain": "which rule holds for a model, why, and what would be done",
-    "methods": "list the methods and their options",
-    "schema": "print the JSON schema of the policy file",
-    "cmake-dir": "print the folder of the CMake module",
-    "demo": "see it work on a small bloated model in a scratch repository",
+    "check": ("check", "look at changed models, change nothing; exit 1 if a rule is broken"),
+    "fix": ("check", "shrink models in place, each only after its outputs were verified"),
+    "shrink": ("shrink", "shrink one model to a new file, without a policy or by its rule"),
+    "restore": ("convert", "external data back into one file; --original: the model before it was shrunk"),
+    "embed": ("convert", "write a model as a C array"),
+    "compare": ("compare", "run two models side by side: outputs, size, parameters, latency"),
+    "samples": ("compare", "write the inputs that would be made up for a model, to start from"),
+    "info": ("inspect", "what the bytes of a model are: tensors, types, duplicates"),
+    "files": ("inspect", "list every file that belongs to models: themselves and all their data"),
+    "init": ("policy", "write a policy from the models found"),
+    "ratchet": ("policy", "lower budgets to what the models weigh now; never raise one"),
+    "plan": ("shards", "spread a run over several CI jobs"),
+    "merge": ("shards", "make one report and one verdict of several JSON reports"),
+    "explain": ("inspect", "which rule holds for a model, why, and what would be done"),
+    "methods": ("policy", "list the methods and their options"),
+    "schema": ("policy", "print the JSON schema of the policy file"),
+    "cmake-dir": ("convert", "print the folder of the CMake module"),
+    "demo": ("demo", "see it work on a small bloated model in a scratch repository"),
 }
 
 
@@ -148,19 +132,22 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name = arguments[0]
     if name not in COMMANDS:
-        raise UsageError(*_unknown(name))
+        raise UsageError(_no_such_command(name))
     import argparse
 
-    module = importlib.import_module(f"onnx_ci.cli.{_MODULES.get(name, name)}")
+    module_name, summary = COMMANDS[name]
+    module = importlib.import_module(f"onnx_ci.cli.{module_name}")
     command = name.replace("-", "_")
     parser = argparse.ArgumentParser(
         prog=f"onnx-ci {name}",
-        description=COMMANDS[name],
+        description=summary,
         allow_abbrev=False,
         # A width of its own: asking for the terminal's loads shutil and five compressors.
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
     )
-    getattr(module, f"add_{command}_arguments")(parser)
+    add_arguments = getattr(module, f"add_{command}_arguments", None)
+    if add_arguments:
+        add_arguments(parser)
     try:
         options = parser.parse_args(arguments[1:])
     except SystemExit as done:
@@ -168,30 +155,26 @@ def _dispatch(arguments: list[str]) -> int:
     return int(getattr(module, f"run_{command}")(options))
 
 
-def _unknown(name: str) -> tuple[str]:
-    import difflib
+def _no_such_command(name: str) -> str:
+    from onnx_ci.util.text import nearest
 
-    near = difflib.get_close_matches(name, COMMANDS, 1)
-    guess = f"; did you mean {near[0]!r}?" if near else ""
-    return (f"there is no command {name!r}{guess}\n  commands: {', '.join(COMMANDS)}",)
+    likely = nearest(name, COMMANDS)
+    guess = f"; did you mean {likely!r}?" if likely else ""
+    return f"there is no command {name!r}{guess}\n  commands: {', '.join(COMMANDS)}"
 
 
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
-    return "\n".join(
-        [
-            "onnx-ci keeps the ONNX models in a repository small and correct.",
-            "",
-            "usage: onnx-ci COMMAND [options]   (onnx-ci COMMAND --help tells more)",
-            "",
-            *lines,
-            "",
-            "exit: 0 all well, 1 a rule is broken, 2 usage or policy, 3 environment, 4 a bug in onnx-ci;",
-            "130, 143, 129: stopped by Ctrl-C, SIGTERM, SIGHUP",
-            "",
-        ]
-    )
+    commands = "".join(f"  {name:<{width}}  {summary}\n" for name, (_, summary) in COMMANDS.items())
+    return f"""\
+onnx-ci keeps the ONNX models in a repository small and correct.
+
+usage: onnx-ci COMMAND [options]   (onnx-ci COMMAND --help tells more)
+
+{commands}
+exit: 0 all well, 1 a rule is broken, 2 usage or policy, 3 environment, 4 a bug in onnx-ci;
+130, 143, 129: stopped by Ctrl-C, SIGTERM, SIGHUP
+"""
 
 
 def _complain(error: OnnxCiError) -> None:

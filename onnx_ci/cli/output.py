@@ -1,22 +1,24 @@
-"""Reports of a command: the formats that were asked for, each to where it was asked for."""
+"""What commands share: options, the files they are given, and writing reports in the formats asked for."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
-from onnx_ci.errors import EnvironmentFault
+from onnx_ci.errors import EnvironmentFault, UsageError
+from onnx_ci.util.scalars import whole
+from onnx_ci.util.text import Style, one_line
 
 TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
 if TYPE_CHECKING:
     from typing import Any
 
     from onnx_ci.results import Outcome, RunReport
-    from onnx_ci.util.text import Style
 
 
 FORMATS = ("text", "json", "github", "markdown", "sarif", "junit", "gitlab", "html")
@@ -52,7 +54,7 @@ def add_format_arguments(parser: argparse.ArgumentParser, formats: Sequence[str]
     if "markdown" in formats:
         parser.add_argument(
             "--markdown-limit",
-            type=_length,
+            type=whole_number(1_000),
             default=65_536,
             metavar="N",
             help="bytes of --format markdown at most: less important parts are left out"
@@ -60,109 +62,102 @@ def add_format_arguments(parser: argparse.ArgumentParser, formats: Sequence[str]
         )
 
 
-def _length(text: str) -> int:
-    if not text.isdigit() or int(text) < 1_000:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1000, found {text!r}")
-    return int(text)
+# Options that several commands take.
+SHARED: dict[str, dict[str, Any]] = {
+    "--policy": {"metavar": "FILE", "help": "policy file (default: .onnx-ci.yaml, found upward)"},
+    "--no-cache": {
+        "dest": "cache",
+        "action": "store_false",
+        "help": "work on every model, also on those whose outcome is known from an earlier run",
+    },
+    "--runtime": {
+        "dest": "runtimes",
+        "action": "append",
+        "default": [],
+        "metavar": "V",
+        "help": "verify in these versions of onnxruntime as well, each installed for itself: 1.20,1.23.2",
+    },
+    "--library": {
+        "dest": "libraries",
+        "action": "append",
+        "default": [],
+        "metavar": "F",
+        "help": "a shared library with the custom operators of the model; it is loaded, so trust it",
+    },
+    "--samples": {
+        "action": "append",
+        "default": [],
+        "metavar": "F",
+        "help": "inputs: .npz, .npy, folders",
+    },
+    "--dims": {"metavar": "D", "help": "sizes of symbolic dims: batch=1,sequence=64"},
+    "--tolerance": {"metavar": "T", "help": "cosine=0.999,max_abs=1e-2 (default: cosine=0.999)"},
+}
 
 
-def add_cache_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--no-cache",
-        dest="cache",
-        action="store_false",
-        help="work on every model, also on those whose outcome is known from an earlier run",
-    )
+def add_shared_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
+    for name in names:
+        parser.add_argument(name, **SHARED[name])
 
 
-def add_runtime_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--runtime",
-        dest="runtimes",
-        action="append",
-        default=[],
-        metavar="V",
-        help="verify in these versions of onnxruntime as well, each installed for itself: 1.20,1.23.2",
-    )
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return what reads the value of an option that is a whole number within bounds."""
+    number = whole(least, most)
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or len(text) > 18 or not number.fits(int(text)):
+            raise argparse.ArgumentTypeError(f"expected {number.expected}, found {text!r}")
+        return int(text)
+
+    return read
 
 
-def add_library_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--library",
-        dest="libraries",
-        action="append",
-        default=[],
-        metavar="F",
-        help="a shared library with the custom operators of the model; it is loaded, so trust it",
-    )
+def existing_path(name: str, usage: str, is_there: Callable[[Path], bool] = Path.exists) -> Path:
+    """Return the path of a file that a command was given; `usage` is how the command is called."""
+    path = Path(name)
+    if not is_there(path):
+        raise UsageError(f"there is no file {name!r}", hint=f"usage: onnx-ci {usage}")
+    return path
 
 
 def write_run(report: RunReport, options: argparse.Namespace) -> None:
-    def text(style: Style) -> str:
-        from onnx_ci.report.text import render_run
-
-        return render_run(report, style)
-
-    write_each(options.formats, text, **_renderers(report, options))
+    write_each(options.formats, lambda name, style: _rendered(report, name, style, options))
 
 
 def write_outcome(outcome: Outcome, options: argparse.Namespace, *, title: str) -> None:
-    """One model without a policy: what is made for a run shows it as a run of one."""
+    """Write the report on one model without a policy; formats made for a run show it as a run of one."""
+    from onnx_ci.report import html, json, text
     from onnx_ci.results import RunReport
 
-    def json() -> str:
-        from onnx_ci.report.json import render_outcome
+    def rendered(name: str, style: Style) -> str:
+        if name == "text":
+            return text.render_outcome(outcome, style, title=title)
+        if name == "json":
+            return json.render_outcome(outcome)
+        if name == "html":
+            return html.render_outcome(outcome, title=title)
+        return _rendered(RunReport(command="shrink", outcomes=(outcome,)), name, style, options)
 
-        return render_outcome(outcome)
-
-    def html() -> str:
-        from onnx_ci.report.html import render_outcome
-
-        return render_outcome(outcome, title=title)
-
-    def text(style: Style) -> str:
-        from onnx_ci.report.text import render_outcome
-
-        return render_outcome(outcome, style, title=title)
-
-    alone = RunReport(command="shrink", outcomes=(outcome,))
-    write_each(options.formats, text, **{**_renderers(alone, options), "json": json, "html": html})
+    write_each(options.formats, rendered)
 
 
-def _renderers(report: RunReport, options: argparse.Namespace) -> dict[str, Callable[[], str]]:
-    """Each format is a module of report, loaded when it is asked for."""
+def _rendered(report: RunReport, name: str, style: Style, options: argparse.Namespace) -> str:
+    """Load the module of a format when it is asked for."""
+    import importlib
 
-    def rendered(name: str) -> str:
-        import importlib
-
-        if name in ("github", "gitlab", "junit"):
-            render = getattr(importlib.import_module("onnx_ci.report.annotations"), f"render_{name}")
-        else:
-            render = importlib.import_module(f"onnx_ci.report.{name}").render_run
-        return str(render(report, options.markdown_limit) if name == "markdown" else render(report))
-
-    return {name: partial(rendered, name) for name in FORMATS if name != "text"}
+    if name in ("github", "gitlab", "junit"):
+        render = getattr(importlib.import_module("onnx_ci.report.annotations"), f"render_{name}")
+    else:
+        render = importlib.import_module(f"onnx_ci.report.{name}").render_run
+    more = {"text": (style,), "markdown": (options.markdown_limit,)}
+    return str(render(report, *more.get(name, ())))
 
 
-def write_each(
-    formats: Sequence[Sequence[str]], text: Callable[[Style], str], **others: Callable[[], str]
-) -> None:
-    """Every format that was asked for, to where it was asked for; text where nothing was said."""
-    from onnx_ci.util.text import Style
-
+def write_each(formats: Sequence[Sequence[str]], rendered: Callable[[str, Style], str]) -> None:
+    """Write every format that was asked for to where it was asked for; text where nothing was said."""
     for name, target in formats or [("text", "")]:
         style = Style() if target else Style.of(sys.stdout)
-        write_to(others[name]() if name in others else text(style), target)
-
-
-def _print(content: str) -> None:
-    try:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content.encode(errors="backslashreplace"))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; the verdict stands all the same.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        write_to(rendered(name, style), target)
 
 
 def write_to(content: str, target: str) -> None:
@@ -176,3 +171,45 @@ def write_to(content: str, target: str) -> None:
         raise EnvironmentFault(
             f"the report could not be written to {target!r}: {error.strerror}", hint="check the folder"
         ) from None
+
+
+def _print(content: str) -> None:
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content.encode(errors="backslashreplace"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; the verdict stands all the same.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+WIDTH = 20  # of the bar
+QUIET_SECONDS = 0.5  # short work needs no bar
+
+
+class ProgressLine:
+    """Shows on standard error what is being done, while a person watches; leaves no trace."""
+
+    def __init__(self) -> None:
+        self.enabled = sys.stderr.isatty()
+        self.began = time.monotonic()
+        self.lock = threading.Lock()
+        self.drawn = False
+
+    def __call__(self, done: int, total: int, name: str, doing: str) -> None:
+        if not self.enabled or time.monotonic() - self.began < QUIET_SECONDS:
+            return
+        filled = WIDTH * done // max(total, 1)
+        bar = "#" * filled + "-" * (WIDTH - filled)
+        with self.lock:
+            sys.stderr.write(f"\r\x1b[K[{bar}] {done}/{total} {one_line(name)}: {one_line(doing)}"[:200])
+            sys.stderr.flush()
+            self.drawn = True
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

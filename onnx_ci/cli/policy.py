@@ -1,14 +1,15 @@
-"""`onnx-ci init`: write a policy from the models that are there."""
+"""Commands about the policy: `onnx-ci init`, `ratchet`, `methods` and `schema`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
 
+from onnx_ci.cli.output import add_shared_arguments
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.project import Context, open_context, policy_for
 from onnx_ci.methods.catalogue import METHODS, Catalogue, Method
@@ -37,25 +38,27 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
 def run_init(options: argparse.Namespace) -> int:
     repository = find_root(Path.cwd())
     folder = repository or Path.cwd()
-    target = folder / FILE_NAMES[0]
-    existing = next((folder / name for name in FILE_NAMES if (folder / name).exists()), None)
-    if existing is not None and not options.force:
+    existing = [folder / name for name in FILE_NAMES if (folder / name).exists()]
+    if existing and not options.force:
         instead = "onnx-ci ratchet" if options.ratchet else "onnx-ci init --force"
-        raise UsageError(f"{existing.name} is already there", hint=f"edit it, or run: {instead}")
-    found = all_models(folder, repository)
+        raise UsageError(f"{existing[0].name} is already there", hint=f"edit it, or run: {instead}")
+    target = existing[0] if existing else folder / FILE_NAMES[0]
     with Sources(folder) as sources:  # of what is not here, the size that its pointer names
-        models = [(path.relative_to(folder).as_posix(), sources.of(path).size) for path in found]
+        models = [
+            (path.relative_to(folder).as_posix(), sources.of(path).size)
+            for path in all_models(folder, repository)
+        ]
     try:
-        (existing or target).write_text(starter_policy(models, exact=options.ratchet), encoding="utf-8")
+        target.write_text(starter_policy(models, exact=options.ratchet), encoding="utf-8")
     except OSError as error:
         raise EnvironmentFault(f"{target.name} could not be written: {error.strerror}") from None
-    sys.stdout.write(f"wrote {(existing or target).name} for {len(models)} models\n")
+    sys.stdout.write(f"wrote {target.name} for {len(models)} models\n")
     sys.stdout.write("next: read it, then run: onnx-ci check --all\n")
     return 0
 
 
 def add_ratchet_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--policy", metavar="FILE", help="policy file (default: .onnx-ci.yaml, found upward)")
+    add_shared_arguments(parser, "--policy")
 
 
 def run_ratchet(options: argparse.Namespace) -> int:
@@ -110,15 +113,12 @@ class Present:
     def __init__(self, context: Context, sources: Sources) -> None:
         self.sources = sources
         self.policy: Policy = context.policy
-        found = (
-            path for path in all_models(context.folder, context.repository) if self._is_ruled(context, path)
-        )
-        self.models = {path.relative_to(context.folder).as_posix(): path for path in found}
+        self.models = {
+            path.relative_to(context.folder).as_posix(): path
+            for path in all_models(context.folder, context.repository)
+            if policy_for(context, path.parent) == context.policy_path
+        }
         self.measured = cache(self._measured)
-
-    @staticmethod
-    def _is_ruled(context: Context, path: Path) -> bool:
-        return policy_for(context, path.parent) == context.policy_path
 
     def uncovered(self) -> list[tuple[str, int]]:
         """Models that no rule matches, with what they weigh: nothing would stop them from growing."""
@@ -133,17 +133,15 @@ class Present:
             return self._together(key, [self.models[name] for name in members])
         rule = self.policy.rules[number]
         names = [name for name in self.models if rule_for(self.policy, name) is rule and not rule.ignore]
-        values = [self.measured(key, self.models[name]) for name in names]
-        known = [value for value in values if value is not None]
-        return max(known, default=0) if len(known) == len(values) else None
+        values = _all_known(self.measured(key, self.models[name]) for name in names)
+        return None if values is None else max(values, default=0)
 
     def _together(self, key: str, members: list[Path]) -> int | None:
         if key == "params":
             return None
         parts = {part.path: part for path in members for part in self.sources.of(path).parts}
-        sizes = [_size(key, part) for part in parts.values()]
-        known = [size for size in sizes if size is not None]
-        return sum(known) if len(known) == len(sizes) else None
+        sizes = _all_known(_size(key, part) for part in parts.values())
+        return None if sizes is None else sum(sizes)
 
     def _measured(self, key: str, path: Path) -> int | None:
         if key != "params":
@@ -155,6 +153,12 @@ class Present:
             return parameters(read_skeleton(source.path))
         except ModelError:
             return None
+
+
+def _all_known(values: Iterable[int | None]) -> list[int] | None:
+    """None where one of them is not known."""
+    numbers = list(values)
+    return None if None in numbers else [number for number in numbers if number is not None]
 
 
 def _size(key: str, part: Part) -> int | None:
@@ -195,10 +199,6 @@ def _described(method: Method) -> dict[str, object]:
 
 def _options(method: Method) -> dict[str, object]:
     return {item.name: item.default for item in fields(method.option_class) if item.default is not MISSING}
-
-
-def add_schema_arguments(parser: argparse.ArgumentParser) -> None:
-    del parser
 
 
 def run_schema(_: argparse.Namespace) -> int:

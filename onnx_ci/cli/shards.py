@@ -1,4 +1,4 @@
-"""`onnx-ci plan`: spread a run over several CI jobs."""
+"""`onnx-ci plan`: spread a run over several CI jobs; `onnx-ci merge`: join their reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnx_ci.cli.check import add_selection_arguments, select_asked
-from onnx_ci.cli.output import add_format_arguments, write_each, write_run
+from onnx_ci.cli.output import add_format_arguments, whole_number, write_each, write_run
 from onnx_ci.gate.project import open_context, relative
 from onnx_ci.report.text import counted
 from onnx_ci.util.sizes import format_size
@@ -23,17 +23,12 @@ FORMATS = ("text", "json", "github-matrix")
 
 
 def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--shards", type=_count, required=True, metavar="N", help="at most so many jobs")
-    add_selection_arguments(parser)
-    add_format_arguments(parser, FORMATS)
-
-
-def _count(text: str) -> int:
     from onnx_ci.gate.shards import MOST
 
-    if not text.isdigit() or not 1 <= int(text) <= MOST:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {MOST}, found {text!r}")
-    return int(text)
+    number = whole_number(1, MOST)
+    parser.add_argument("--shards", type=number, required=True, metavar="N", help="at most so many jobs")
+    add_selection_arguments(parser)
+    add_format_arguments(parser, FORMATS)
 
 
 def run_plan(options: argparse.Namespace) -> int:
@@ -47,14 +42,12 @@ def run_plan(options: argparse.Namespace) -> int:
         parts = Parts(context, selection, max(1, filled))
     shards = [_described(parts, index, context.root) for index in range(1, parts.count + 1)]
     matrix = {"include": [{"shard": shard["shard"]} for shard in shards]}
-    write_each(
-        options.formats,
-        lambda _: "".join(f"{line}\n" for line in _text(shards)),
-        **{
-            "json": lambda: json.dumps({"version": 1, "shards": shards}, indent=2) + "\n",
-            "github-matrix": lambda: json.dumps(matrix, separators=(",", ":")) + "\n",
-        },
-    )
+    texts = {
+        "text": "\n".join(_text(shards)),
+        "json": json.dumps({"version": 1, "shards": shards}, indent=2),
+        "github-matrix": json.dumps(matrix, separators=(",", ":")),
+    }
+    write_each(options.formats, lambda name, _: f"{texts[name]}\n")
     return 0
 
 

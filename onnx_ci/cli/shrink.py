@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from onnx_ci.cli.arguments import (
-    read_budget,
-    read_dims,
-    read_libraries,
-    read_methods,
-    read_runtimes,
-    read_samples,
-    read_tolerance,
-)
+from onnx_ci.cli.arguments import read_budget, read_methods, read_proof_options
 from onnx_ci.cli.output import (
-    add_cache_argument,
+    ProgressLine,
     add_format_arguments,
-    add_library_argument,
-    add_runtime_argument,
+    add_shared_arguments,
+    existing_path,
     write_outcome,
     write_run,
 )
 from onnx_ci.errors import EnvironmentFault, ModelError, OnnxCiError, UsageError
-from onnx_ci.gate.single import Request
+from onnx_ci.gate.single import Request, home_of, inputs_from, shrink_file
+from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.model.load import own_data
+from onnx_ci.model.model import called
 from onnx_ci.model.replace import data_of
 from onnx_ci.model.store import BackgroundHash
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS
-from onnx_ci.results import Outcome
+from onnx_ci.policy.schema import PLAN_SECONDS
 from onnx_ci.util.files import atomic_write
 
 
@@ -55,11 +46,7 @@ def add_shrink_arguments(parser: argparse.ArgumentParser) -> None:
         " (default: the exact ones; with --budget those that encode weights too)",
     )
     parser.add_argument("--budget", metavar="SIZE", help="no more loss than this size needs: 25MB")
-    parser.add_argument("--tolerance", metavar="T", help="cosine=0.999,max_abs=1e-2 (default: cosine=0.999)")
-    parser.add_argument(
-        "--samples", action="append", default=[], metavar="F", help="inputs: .npz, .npy, folders"
-    )
-    parser.add_argument("--dims", metavar="D", help="sizes of symbolic dims: batch=1,sequence=64")
+    add_shared_arguments(parser, "--tolerance", "--samples", "--dims")
     parser.add_argument(
         "--plan-seconds",
         type=_seconds,
@@ -67,10 +54,9 @@ def add_shrink_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
     )
-    add_library_argument(parser)
-    add_runtime_argument(parser)
+    add_shared_arguments(parser, "--library", "--runtime")
     parser.add_argument("--no-verify", action="store_true", help="write without running the models")
-    add_cache_argument(parser)
+    add_shared_arguments(parser, "--no-cache")
     add_format_arguments(parser)
 
 
@@ -85,9 +71,7 @@ def _seconds(text: str) -> float:
 
 
 def run_shrink(options: argparse.Namespace) -> int:
-    source, target = Path(options.source), Path(options.target)
-    if not source.exists():
-        raise UsageError(f"there is no file {options.source!r}", hint="usage: onnx-ci shrink IN OUT")
+    source, target = existing_path(options.source, "shrink IN OUT"), Path(options.target)
     _check_other_files(options, source, target)
     return _by_rule(options, source, target) if options.policy else _as_asked(options, source, target)
 
@@ -104,33 +88,28 @@ def _check_other_files(options: argparse.Namespace, source: Path, target: Path) 
 
 def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
     if options.no_verify and options.runtimes:
-        told = "--no-verify and --runtime can't be given together: nothing would be run in them"
-        raise UsageError(told, hint="leave one of them out")
+        message = "--no-verify and --runtime can't be given together: nothing would be run in them"
+        raise UsageError(message, hint="leave one of them out")
     request = Request(
         source=source,
         target=target,
         methods=read_methods(options.methods),
         budget=read_budget(options.budget) if options.budget else None,
-        tolerance=read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
-        samples=read_samples(options.samples),
-        dims=read_dims(options.dims or ""),
         verify=not options.no_verify,
         plan_seconds=options.plan_seconds,
         cache=options.cache,
-        runtimes=read_runtimes(options.runtimes),
-        libraries=read_libraries(options.libraries),
+        **read_proof_options(options),
     )
     # Hashing a large file takes as long as loading all the rest: let them run side by side.
     hashing = BackgroundHash(source) if request.identify else None
-
-    outcome = in_flags(_shrink(request, hashing), options.samples)
+    names = {Path(name).absolute(): name for name in request.samples}
+    with called(names), ProgressLine() as progress:
+        outcome = shrink_file(request, lambda doing: progress(0, 1, str(source), doing), hashing)
+        outcome = outcome.told_to("flags")
     write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
     if any(finding.severity == "error" for finding in outcome.findings):
         return 1
     if options.depfile:
-        from onnx_ci.gate.single import home_of, inputs_from
-        from onnx_ci.inputs.sample_paths import sample_files
-
         samples = sample_files(inputs_from(options.samples).samples, home_of(source))
         _write_depfile(options, [*samples, *map(Path, options.libraries)])
     return 0
@@ -140,8 +119,8 @@ def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
     both = {"runtimes": "runtime", "libraries": "library"}
     for name in ("methods", "budget", "tolerance", "samples", "dims", "no_verify", *both):
         if getattr(options, name):
-            told = f"--{both.get(name, name).replace('_', '-')} and --policy can't be given together"
-            raise UsageError(told, hint="say it in the rule, or leave --policy out")
+            message = f"--{both.get(name, name).replace('_', '-')} and --policy can't be given together"
+            raise UsageError(message, hint="say it in the rule, or leave --policy out")
     from onnx_ci.build.package import ByRule
 
     work = ByRule(source, target, options.policy)
@@ -157,9 +136,6 @@ def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
 
 def _write_depfile(options: argparse.Namespace, more: Sequence[Path]) -> None:
     """Names as they were given: relative ones are relative to here, where the build runs."""
-
-    from onnx_ci.model.replace import data_of
-
     source = Path(options.source)
     data = [source.parent / name for name in data_of(source)]
     try:
@@ -169,27 +145,16 @@ def _write_depfile(options: argparse.Namespace, more: Sequence[Path]) -> None:
         raise
 
 
-def _shrink(request: Request, hashing: BackgroundHash | None) -> Outcome:
-    from onnx_ci.cli.progress import ProgressLine
-    from onnx_ci.gate.single import shrink_file
-
-    progress = ProgressLine()
-    try:
-        return shrink_file(request, lambda doing: progress(0, 1, str(request.source), doing), hashing)
-    finally:
-        progress.clear()
-
-
 def refuse_same(written: Mapping[str, Path], source: Path, target: Path, policy: Path | None) -> None:
     """`written` are the other files to write, by the option that names each."""
     needed = {"the model": source, **{f"data of {source}": file for file in _data(source)}}
     if policy is not None:
         needed["the policy"] = policy
         _refuse("OUT", target, {"the policy": policy})
-    made = {"OUT": target, "the data of OUT": target.with_name(own_data(target))}
+    output = {"OUT": target, "the data of OUT": target.with_name(own_data(target))}
     earlier: dict[str, Path] = {}
     for option, path in written.items():
-        _refuse(option, path, {**needed, **made, **earlier})
+        _refuse(option, path, {**needed, **output, **earlier})
         earlier[f"the file of {option}"] = path
 
 
@@ -232,48 +197,11 @@ def check_depfile(depfile: Path, *named: str | Path) -> None:
 def _escaped(path: str) -> str:
     _, rest = os.path.splitdrive(path)
     if odd := sorted(set(rest) & UNWRITABLE):
-        told = " and ".join(UNWRITABLE_NAMES.get(character, repr(character)) for character in odd)
+        names = " and ".join(UNWRITABLE_NAMES.get(character, repr(character)) for character in odd)
         raise UsageError(
-            f"{path!r} has {told} in it, which Make would read otherwise in a dependency file",
+            f"{path!r} has {names} in it, which Make would read otherwise in a dependency file",
             hint="give the file or its folder another name, or leave --depfile out",
         )
     for character, written in (("$", "$$"), ("#", "\\#"), (" ", "\\ ")):
         path = path.replace(character, written)
     return path
-
-
-# Each is said in one place of the gate; what is no flag stays as it is, for a policy has it.
-_FLAGS = (
-    (r"inputs: \{samples: \[\.\.\.\]\}", "--samples F.npz"),
-    (r"inputs: \{dims: \{NAME: SIZE\}\}", "--dims NAME=SIZE"),
-    (r"inputs\.samples\b", "--samples"),
-    (r"tolerance: \{(\w+): ([^,{}]+)\}", r"--tolerance \1=\2"),
-    (r" in the rule \(for example methods: \[([\w-]+), ([\w-]+), ([\w-]+)\]\)", r" (--methods \1,\2,\3)"),
-    (r",? or accept this content with an override", ""),
-    (r"loosen the tolerance", "loosen the --tolerance"),
-    (r"raise the budget", "raise the --budget"),
-)
-
-
-def in_flags(outcome: Outcome, samples: Iterable[str]) -> Outcome:
-    """The outcome as `compare` and `shrink` tell it: flags in hints, samples called as they were."""
-    given = tuple(samples)
-    found = outcome.verification
-    verification = replace(found, reason=_as_given(found.reason, given), hint=_flagged(found.hint))
-    findings = (
-        replace(finding, message=_as_given(finding.message, given), hint=_flagged(finding.hint))
-        for finding in outcome.findings
-    )
-    return replace(outcome, verification=verification, findings=tuple(findings))
-
-
-def _flagged(hint: str) -> str:
-    for words, flag in _FLAGS:
-        hint = re.sub(words, flag, hint)
-    return hint
-
-
-def _as_given(text: str, samples: Iterable[str]) -> str:
-    for sample in samples:
-        text = text.replace(str(Path(sample).absolute()), sample)
-    return text

@@ -33,6 +33,7 @@ from onnx_ci.model.store import BackgroundHash, file_sha256, file_state
 from onnx_ci.policy.schema import Rule
 from onnx_ci.results import Measure, Step
 from onnx_ci.sandbox.versions import Libraries
+from onnx_ci.util.advice import Hint
 from onnx_ci.util.files import cache_home, create, remove_dead, state_home, sweep_files, temporary_name
 from onnx_ci.util.sizes import parse_size
 from onnx_ci.version import __version__
@@ -152,8 +153,14 @@ def plain(value: Any, *, leave_out: Collection[str] = ()) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return asdict(value, dict_factory=_with_hints)
+    if isinstance(value, Hint):
+        return {"policy": str(value), **vars(value)}
     return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
+def _with_hints(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in items}
 
 
 def read(kind: type[Kind], values: dict[str, Any], **given: Any) -> Kind:
@@ -171,6 +178,8 @@ def _read(hint: Any, value: Any) -> Any:
         kinds = get_args(hint)
         every = repeat(kinds[0]) if kinds[-1] is Ellipsis else kinds
         return tuple(_read(kind, item) for kind, item in zip(every, value, strict=False))
+    if hint is str and isinstance(value, dict):
+        return Hint(**value)
     return read(hint, value) if is_dataclass(hint) and isinstance(hint, type) else value
 
 

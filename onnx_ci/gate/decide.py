@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from onnx_ci.policy.schema import Override, Rule
-from onnx_ci.results import Alternative, Finding, Latency, Measure, Verification, gain
+from onnx_ci.results import Alternative, Finding, Latency, Measure, Severity, Verdict, Verification, gain
+from onnx_ci.util.advice import GIVE_SAMPLES, LOOSEN_TOLERANCE, OR_OVERRIDE, RAISE_BUDGET, allow_stronger
 from onnx_ci.util.sizes import format_percent, format_size
 
 # What a limit is called, and the finding it leads to when it is broken.
 LIMIT_CODES = {"growth": "OCI002", "params": "OCI014", "latency": "OCI010"}
 
 
-DEFAULT_HINT = "loosen the tolerance, or allow milder methods"
+DEFAULT_HINT = LOOSEN_TOLERANCE + ", or allow milder methods"
 REFUSED_HINTS = {
     "OCI010": "allow more time (budget: {latency: ...}), or milder methods",
     "OCI013": "give the model more room: limits: {seconds: ..., memory: ...}",
@@ -62,7 +63,7 @@ def over_limits(measure: Measure, limits: Mapping[str, int]) -> dict[str, int]:
     return {name: value for name, value in found.items() if value is not None and value > limits[name]}
 
 
-def decide(facts: Facts) -> tuple[str, tuple[Finding, ...]]:
+def decide(facts: Facts) -> tuple[Verdict, tuple[Finding, ...]]:
     """The verdict, and a finding for everything the user has to know."""
     verdict, findings = _decide(facts)
     if facts.rule.severity == "warning":
@@ -72,7 +73,7 @@ def decide(facts: Facts) -> tuple[str, tuple[Finding, ...]]:
     return verdict, tuple(findings)
 
 
-def _decide(facts: Facts) -> tuple[str, list[Finding]]:
+def _decide(facts: Facts) -> tuple[Verdict, list[Finding]]:
     broken = over_limits(facts.after or facts.before, facts.limits)
     stale = [facts.stale] if facts.stale else []
     if broken:
@@ -139,11 +140,9 @@ def _largest(facts: Facts) -> str:
 def _budget_hint(facts: Facts) -> str:
     approximate = any(choice.name.endswith(("-weights", "-int8")) for choice in facts.rule.methods)
     if not approximate and facts.verification.status != "failed":
-        return (
-            "allow a stronger method in the rule (for example methods: [dedupe, drop-unused, int8-weights]),"
-            " raise the budget, or accept this content with an override"
-        )
-    return "raise the budget, loosen the tolerance, or accept this content with an override"
+        stronger = allow_stronger("dedupe", "drop-unused", "int8-weights")
+        return stronger + ", " + RAISE_BUDGET + OR_OVERRIDE
+    return RAISE_BUDGET + ", " + LOOSEN_TOLERANCE + OR_OVERRIDE
 
 
 def _would_shrink(facts: Facts, after: Measure) -> Finding:
@@ -164,7 +163,7 @@ def _would_shrink(facts: Facts, after: Measure) -> Finding:
     )
 
 
-def _left_out(facts: Facts, severity: str) -> Iterator[Finding]:
+def _left_out(facts: Facts, severity: Severity) -> Iterator[Finding]:
     """Say which candidates were refused for their outputs."""
     if facts.verification.status == "failed":
         yield Finding(
@@ -191,7 +190,7 @@ def _unverified(facts: Facts) -> Finding:
         code=facts.verification.code,
         severity="error",
         message=f"{facts.name}: {what}: {facts.verification.reason}",
-        hint=facts.verification.hint or "give inputs that run it: inputs: {samples: [...]}",
+        hint=facts.verification.hint or "give inputs that run it: " + GIVE_SAMPLES,
     )
 
 

@@ -30,9 +30,12 @@ from onnx_ci.results import (
     Outcome,
     Planned,
     Proof,
+    Severity,
     Step,
+    Verdict,
     Verification,
 )
+from onnx_ci.util.advice import GIVE_SAMPLES
 from onnx_ci.util.sizes import format_percent
 from onnx_ci.util.text import shell_word
 
@@ -74,7 +77,7 @@ def about_unseen(job: Job, plan: Planned | None) -> Iterator[Finding]:
             severity="note",
             message=f"{job.name}: {count} tensor{'s'[: count != 1]} left as they are, since no output moves"
             f" whatever is done to them: {names}",
-            hint="give inputs that reach them: inputs: {samples: [...]}",
+            hint="give inputs that reach them: " + GIVE_SAMPLES,
         )
 
 
@@ -131,7 +134,7 @@ def about_fusions(name: str, verification: Verification) -> Iterator[Finding]:
             f" ({found.repeated_values:,} values): {_counts(found.repeated)}"
         )
     if parts:
-        severity = "warning" if found.lost or found.instead else "note"
+        severity: Severity = "warning" if found.lost or found.instead else "note"
         message = f"{name}: {'; '.join(parts)}"
         yield Finding(code="OCI030", severity=severity, message=message, hint=FUSIONS_HINT)
 
@@ -198,7 +201,7 @@ class Gate(Workbench):
         )
         return self._write(choice, done)
 
-    def about_lineage(self, verdict: str) -> tuple[Finding, ...]:
+    def about_lineage(self, verdict: Verdict) -> tuple[Finding, ...]:
         return self.lineage.findings(self.job.name, over=verdict == "over_budget")
 
     def _write(self, choice: Choice, outcome: Outcome) -> Outcome:

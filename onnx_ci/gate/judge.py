@@ -21,6 +21,7 @@ from onnx_ci.policy.load import override_for
 from onnx_ci.policy.schema import Override, Rule
 from onnx_ci.repo.content import ENDING, Part, Source
 from onnx_ci.results import NOT_RUN, Finding, Measure, Outcome
+from onnx_ci.util.advice import fetch_from_lfs
 from onnx_ci.util.files import scratch_folder
 from onnx_ci.util.text import shell_path
 
@@ -143,5 +144,7 @@ def how_to_get(path: Path, keeper: str, *, fetching: bool) -> str:
         return f"run: dvc pull {shell_path(path.with_name(path.name + ENDING))}"
     call = f"git lfs pull --include {shell_path(path)}"
     if fetching:
-        return f"it could not be fetched; try: {call}"
-    return f"run: {call}; or let onnx-ci fetch what it needs: lfs: {{missing: fetch}} in the policy"
+        return fetch_from_lfs(f"it could not be fetched; try: {call}")
+    return fetch_from_lfs(
+        f"run: {call}; or let onnx-ci fetch what it needs: lfs: {{missing: fetch}} in the policy"
+    )

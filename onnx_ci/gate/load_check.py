@@ -18,7 +18,8 @@ from onnx_ci.model.model import Model, clear_values
 from onnx_ci.model.proto import ModelProto
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import Finding, Verification
+from onnx_ci.results import Finding, Severity, Verdict, Verification
+from onnx_ci.util.advice import GIVE_SAMPLES
 
 if TYPE_CHECKING:
     from onnx_ci.sandbox.runner import RunFailed, Runner
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 # "loaded": no inputs were found that run it. "elsewhere": this onnxruntime lacks what it needs, others may
 # have it. "broken": no onnxruntime would take it. "ran out": it crashed, or went past its limits.
 State = Literal["ran", "loaded", "elsewhere", "broken", "ran out"]
-NOT_RUN = {
+NOT_RUN: dict[State, tuple[str, Severity, str]] = {
     "loaded": ("OCI053", "warning", "onnxruntime loads it, but it was not run: "),
     "elsewhere": ("OCI053", "warning", "could not be loaded here: "),
     "broken": ("OCI053", "error", ""),
@@ -65,7 +66,9 @@ class Moved:
 Fact = TypeVar("Fact", Ran, Moved)
 
 
-def load_check(bench: Workbench, verification: Verification, verdict: str) -> tuple[str, tuple[Finding, ...]]:
+def load_check(
+    bench: Workbench, verification: Verification, verdict: Verdict
+) -> tuple[Verdict, tuple[Finding, ...]]:
     """The verdict with what running the model adds to it. A proof has run the original already."""
     rule = bench.job.rule
     if bench.runner is None or bench.job.policy is None or not rule.load_check:
@@ -190,13 +193,14 @@ def _about(bench: Workbench, ran: Ran) -> Iterator[Finding]:
             code="OCI054",
             severity="error" if ran.all_lost else "warning",
             message=f"{name}: {what} NaN or infinite, on {kind}",
-            hint="its weights may be damaged: export it again; where it needs other inputs,"
-            f" inputs: {{samples: [...]}}; {TURN_OFF}",
+            hint="its weights may be damaged: export it again; where it needs other inputs, "
+            + GIVE_SAMPLES
+            + f"; {TURN_OFF}",
         )
     elif ran.state != "ran":
         code, severity, what = NOT_RUN[ran.state]
         message = f"{name}: {what}{ran.said}"
-        yield Finding(code=code, severity=severity, message=message, hint=f"{ran.hint}; {TURN_OFF}")
+        yield Finding(code=code, severity=severity, message=message, hint=ran.hint + f"; {TURN_OFF}")
 
 
 def _about_move(bench: Workbench) -> Iterator[Finding]:

@@ -133,6 +133,7 @@ class Planner:
             methods=self._names(tried.mix),
             size=self._size(tried.mix),
             verdict="within tolerance" if tried.holds else f"refused: {tried.problem}",
+            state="within" if tried.holds else "refused",
             cosine=tried.cosine,
             sqnr=tried.sqnr,
         )

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from onnx_ci.gate.policy_changes import PolicyChanges
+    from onnx_ci.policy.schema import PolicyFrom
     from onnx_ci.repo.content import Source
-    from onnx_ci.results import RunReport, Shard
+    from onnx_ci.results import Command, RunReport, Shard
 
     Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
     from onnx_ci.gate.policy_changes import BasePolicies
@@ -124,7 +125,7 @@ class Judging:
         runtimes: Sequence[str] = (),
         shard: Shard | None = None,
         whole: Selection | None = None,
-        policy_from: str = "head",
+        policy_from: PolicyFrom = "head",
         progress: Progress = lambda *_: None,
     ) -> None:
         self.jobs = jobs  # models at a time
@@ -133,7 +134,7 @@ class Judging:
         self.runtimes = tuple(runtimes)  # beside those of the rules
         self.shard = shard  # which part of the run this is, if it is not all of it
         self.whole = whole  # and what it is a part of
-        self.policy_from = policy_from  # "head": the policies that are here; "base": those of the base
+        self.policy_from = policy_from
         self.progress = progress
 
 
@@ -179,7 +180,7 @@ def _find_base(context: Context, wanted: Wanted, selection: Selection) -> None:
 
 
 def judge_selection(
-    command: str, context: Context, selection: Selection, how: Judging | None = None
+    command: Command, context: Context, selection: Selection, how: Judging | None = None
 ) -> RunReport:
     """Judge what was selected, each model by its own policy; with nothing selected the report is empty."""
     from onnx_ci.results import RunReport

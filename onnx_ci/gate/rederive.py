@@ -17,7 +17,7 @@ from onnx_ci.model.receipt import Receipt
 from onnx_ci.model.save import write_model
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.repo.original import Original, find_original
-from onnx_ci.results import NOT_RUN, Finding, OriginalState, Outcome, Proof, Verification
+from onnx_ci.results import NOT_RUN, Finding, OriginalState, Outcome, Proof, Severity, Verdict, Verification
 from onnx_ci.util.sizes import format_size
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class AnewGate(Gate):
         with ExitStack() as self.opened:
             return super().run(outcome)
 
-    def about_lineage(self, verdict: str) -> tuple[Finding, ...]:
+    def about_lineage(self, verdict: Verdict) -> tuple[Finding, ...]:
         if self.notes is not None:
             return self.notes
         receipt = self.lineage.outdated
@@ -277,7 +277,7 @@ class AnewGate(Gate):
     def _then_fix(self, staged: Staged | None) -> str:
         return f" && onnx-ci fix {self.job.call}" if staged else ""
 
-    def _finding(self, severity: str, message: str, hint: str = "") -> Finding:
+    def _finding(self, severity: Severity, message: str, hint: str = "") -> Finding:
         message = f"{self.job.name}: {message}"
         return Finding(code="OCI011", severity=severity, message=message, hint=hint)
 

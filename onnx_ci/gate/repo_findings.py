@@ -183,7 +183,7 @@ class Standing:
 
     def apply(self, outcome: Outcome) -> Outcome:
         findings = (*outcome.findings, *self._about_content(outcome), *self._renamed(outcome))
-        done = replace(outcome, findings=tuple(map(self._in_users_words, findings)))
+        done = replace(outcome, findings=findings)
         if self.only_new or self.job.rule.only_new:
             done = self._as_it_was(done)
         return self._after(done) if self.fixing else done
@@ -193,10 +193,6 @@ class Standing:
         to_do = after_a_fix(self.job.name, self.source, self.sources) if self.wrote else ()
         after = outcome.after if outcome.written else None
         return replace(outcome, after=after, findings=(*outcome.findings, *to_do))
-
-    def _in_users_words(self, finding: Finding) -> Finding:
-        words = self.sources.in_users_words
-        return replace(finding, message=words(finding.message), hint=words(finding.hint))
 
     def _about_content(self, outcome: Outcome) -> Iterator[Finding]:
         left = self.fixing and not self.source.in_place and outcome.verdict == "would_shrink"

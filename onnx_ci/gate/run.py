@@ -28,7 +28,7 @@ from onnx_ci.repo.git import commit_of, has_commits, repository_of
 from onnx_ci.repo.original import keep_original
 from onnx_ci.repo.select import Owns, Selection, model_named, models_below
 from onnx_ci.repo.tree import Tree
-from onnx_ci.results import BUG, Finding, Outcome, RunReport
+from onnx_ci.results import BUG, Command, Finding, Outcome, RunReport, Severity
 from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
 from onnx_ci.sandbox.process import ended_children, memory_for
 from onnx_ci.sandbox.runner import Runner
@@ -43,7 +43,7 @@ Progress = Callable[[int, int, str, str], None]  # models done, models in all, n
 class Plan:
     """One run: the models, the rules, and where everything is."""
 
-    command: str  # "check" | "fix" | "build"
+    command: Command
     policy: Policy
     folder: Path  # patterns are relative to it
     shown_from: Path  # names in messages are relative to it
@@ -495,7 +495,7 @@ def _with_base_verdicts(
     return replace(report, outcomes=tuple(outcomes))
 
 
-def _under_the_base(finding: Finding, severity: str) -> tuple[str, Finding]:
+def _under_the_base(finding: Finding, severity: Severity) -> tuple[str, Finding]:
     """The code that it has there, and what is said here."""
     message = f"under the policy of the base: {finding.message} ({finding.code})"
     return finding.code, Finding(code="OCI045", severity=severity, message=message, hint=finding.hint)

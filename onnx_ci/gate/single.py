@@ -31,7 +31,7 @@ from onnx_ci.policy.schema import (
     Rule,
     Tolerance,
 )
-from onnx_ci.results import Finding, Outcome
+from onnx_ci.results import Finding, Outcome, Verdict
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import atomic_write, scratch_folder
 from onnx_ci.verify.prove import Prover
@@ -279,7 +279,7 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
         message=f"{outcome.path}: {found.reason}",
         hint=found.hint,
     )
-    verdict = "outputs_changed" if found.status == "failed" else "unverified"
+    verdict: Verdict = "outputs_changed" if found.status == "failed" else "unverified"
     return replace(outcome, verdict=verdict, verification=found, findings=(finding,))
 
 

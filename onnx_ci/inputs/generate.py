@@ -16,7 +16,16 @@ from onnx_ci.errors import ModelError
 from onnx_ci.inputs import dims, names, patterns
 from onnx_ci.inputs.dims import STEPS, Axis, SizeChoice, ranked, shapes_for
 from onnx_ci.inputs.goals import Goal, Goals
-from onnx_ci.inputs.graph import GIVE_SAMPLES, Input, Op, Shape, UseDef, element_count, fed_inputs, read_input
+from onnx_ci.inputs.graph import (
+    GIVE_YOURSELF,
+    Input,
+    Op,
+    Shape,
+    UseDef,
+    element_count,
+    fed_inputs,
+    read_input,
+)
 from onnx_ci.inputs.operators import KEEPS_COUNT, operator
 from onnx_ci.inputs.roles import Role, roles_of
 from onnx_ci.inputs.shapes import SampleShapes, constant_shape
@@ -24,6 +33,7 @@ from onnx_ci.inputs.values import Sample, cast, draw, make_value
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sandbox.exchange import Value, is_float, is_text
 from onnx_ci.sandbox.runner import Feeds
+from onnx_ci.util.advice import SET_DIMS
 from onnx_ci.util.sizes import format_size
 
 _LARGEST_SAMPLE = 2**30  # bytes of all inputs together
@@ -210,7 +220,7 @@ def _too_large(inputs: Sequence[Input], shapes: Mapping[str, Shape]) -> ModelErr
     return ModelError(
         f"input {name!r} of shape {'x'.join(map(str, shapes[name]))} is too large to make up"
         f" (one sample may take {format_size(_LARGEST_SAMPLE)}, this one takes {format_size(total)})",
-        hint="set smaller sizes: inputs: {dims: {NAME: SIZE}}, or " + GIVE_SAMPLES,
+        hint="set smaller sizes: " + SET_DIMS + ", or " + GIVE_YOURSELF,
         code="OCI005",
     )
 

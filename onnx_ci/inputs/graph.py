@@ -18,13 +18,14 @@ from onnx_ci.model.graph import SHORT_CONSTANTS
 from onnx_ci.model.interface import show_type
 from onnx_ci.model.proto import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 from onnx_ci.sandbox.exchange import numpy_dtype
+from onnx_ci.util.advice import GIVE_SAMPLES
 
 Shape = tuple[int, ...]
 Dims = tuple[int | None, ...]  # None where a size is not known
 Dim = int | str | None  # a size, a symbol, or nothing known
 Wrap = Literal["optional", "sequence", "map"]
 
-GIVE_SAMPLES = "give its inputs yourself: inputs: {samples: [...]}"
+GIVE_YOURSELF = "give its inputs yourself: " + GIVE_SAMPLES
 MAP_ENTRIES = 4  # of a map whose keys are not known
 _ANONYMOUS = {"", "?", "None", "-1"}
 _SHOWN = 8  # names of open dims in a message
@@ -101,7 +102,7 @@ def read_input(value: ValueInfoProto) -> Input:
     return Input(name=value.name, dtype=dtype, dims=dims, wraps=wraps, keys=keys)
 
 
-def _unfit(value: ValueInfoProto, what: str, hint: str = GIVE_SAMPLES) -> ModelError:
+def _unfit(value: ValueInfoProto, what: str, hint: str = GIVE_YOURSELF) -> ModelError:
     return ModelError(f"input {value.name!r} {what}", hint=hint, code="OCI005")
 
 

@@ -19,7 +19,9 @@ from onnx import OptionalProto, SequenceProto, TensorProto, TypeProto, ValueInfo
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.graph import dims_of, fed_inputs
 from onnx_ci.model.interface import show_type
+from onnx_ci.model.model import users_name
 from onnx_ci.sandbox.exchange import Array, exotic_name, is_text, numpy_dtype, type_name
+from onnx_ci.util.advice import CHECK_SAMPLES
 from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size
 
@@ -37,7 +39,7 @@ def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) ->
     if not paths:
         where = "" if _is_top(home) else f" in {home}"
         wanted = ", ".join(repr(_shown(home / pattern, home)) for pattern in patterns)
-        raise _error(f"no sample matches {wanted}{where}", f"check inputs.samples; {_KINDS}")
+        raise _error(f"no sample matches {wanted}{where}", CHECK_SAMPLES + f"; {_KINDS}")
     values = fed_inputs(proto)
     for path in paths:
         if not path.is_dir():
@@ -123,7 +125,7 @@ def _checked(given: dict[str, Any], where: str, values: Sequence[ValueInfoProto]
 
 def _shown(path: Path, root: Path) -> str:
     inside = path.is_relative_to(root) and not _is_top(root)
-    return str(path.relative_to(root)) if inside else str(path)
+    return str(path.relative_to(root)) if inside else users_name(path)
 
 
 def _is_top(root: Path) -> bool:

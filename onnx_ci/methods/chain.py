@@ -13,6 +13,7 @@ from onnx_ci.methods.catalogue import Applied, Method
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import lay_out
 from onnx_ci.results import Step
+from onnx_ci.util.advice import GIVE_SAMPLES
 
 if TYPE_CHECKING:
     from onnx_ci.methods.catalogue import Feeds
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def no_feeds() -> Sequence[Mapping[str, Any]]:
     raise ModelError(
-        "no inputs to calibrate on", hint="give samples: inputs: {samples: [...]}, or leave verification on"
+        "no inputs to calibrate on", hint="give samples: " + GIVE_SAMPLES + ", or leave verification on"
     )
 
 

@@ -7,6 +7,12 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from onnx_ci.util.text import TEMPORARY_SUFFIX
 
+TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Keeper = Literal["Git LFS", "DVC"]
+
 DATA_ENDINGS = (".data", "_data", ".bin", ".weights", ".weight", ".dat", ".raw", ".pb")
 LFS_HEADER = "version https://git-lfs.github.com/spec/v1"
 LARGEST = 1024  # git-lfs itself takes nothing longer for a pointer
@@ -25,8 +31,8 @@ def is_inside(name: str) -> bool:
 class Pointer:
     """Where the content is kept, its digest there, and how many bytes it has."""
 
-    def __init__(self, keeper: str, digest: str, size: int) -> None:
-        self.keeper = keeper  # "Git LFS" | "DVC"
+    def __init__(self, keeper: Keeper, digest: str, size: int) -> None:
+        self.keeper = keeper
         self.digest = digest
         self.size = size
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,7 +138,32 @@ def stored_size(tensor: TensorProto) -> int:
     return stored_bytes(tensor.data_type, tensor.dims) or 0
 
 
+_USERS_NAMES: dict[Path, str] = {}
+
+
+@contextmanager
+def called(names: Mapping[Path, str]) -> Iterator[None]:
+    """Let messages call these files and folders, and all that is in them, as the user does."""
+    _USERS_NAMES.update(names)
+    try:
+        yield
+    finally:
+        for path in names:
+            _USERS_NAMES.pop(path, None)
+
+
+def users_name(path: Path) -> str:
+    """What the user calls a file: its path, if nobody said otherwise."""
+    for known in (path, *path.parents):
+        name = _USERS_NAMES.get(known)
+        if name is not None:
+            return name if known == path else str(Path(name) / path.relative_to(known))
+    return str(path)
+
+
 def display_path(path: Path) -> str:
     """A path as messages show it: relative to here where that is shorter, on one line."""
-    text = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    text = users_name(path)
+    if text == str(path) and path.is_relative_to(Path.cwd()):
+        text = os.path.relpath(path)
     return text.replace("\n", "\\n").replace("\r", "\\r")

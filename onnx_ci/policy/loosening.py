@@ -19,6 +19,7 @@ from onnx_ci.policy.schema import (
     Policy,
     Rule,
     Tolerance,
+    Unmatched,
 )
 
 NONE = "none"
@@ -44,7 +45,7 @@ class Loosening:
     permits: bool = False
 
 
-def loosenings(base: Rule | None, head: Rule | None, *, unmatched: str = "error") -> list[Loosening]:
+def loosenings(base: Rule | None, head: Rule | None, *, unmatched: Unmatched = "error") -> list[Loosening]:
     """What the rule of a model asks less than the one it had. None is no rule at all, of which the base's
     policy says by `unmatched` what that means."""
     if base is None:
@@ -152,7 +153,7 @@ def _evaluate(base: Evaluate | None, head: Evaluate | None) -> Iterator[Loosenin
         yield Loosening("evaluate", repr(base.command), NONE)
         return
     if not set(head.env) <= set(base.env):
-        yield Loosening("evaluate env", _list(base.env), _list(head.env))
+        yield Loosening("evaluate env", f"[{', '.join(base.env)}]", f"[{', '.join(head.env)}]")
     for key in ("command", "metric"):
         if getattr(base, key) != getattr(head, key):
             yield Loosening(f"evaluate {key}", repr(getattr(base, key)), repr(getattr(head, key)))

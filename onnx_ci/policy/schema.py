@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import Any, Literal
 
 TOTAL = 20  # times `limits.seconds`, which one run may take: all work on one model, with every run it needs
+Mode = Literal["to-budget", "smallest", "exact-only"]  # how far to go with approximate methods
+RuleSeverity = Literal["error", "warning"]
+Missing = Literal["error", "warning", "fetch"]
+Unmatched = Literal["error", "warning", "ignore"]
+PolicyFrom = Literal["head", "base"]  # the policies that are here, or those of the base
+NewCommands = Literal["refuse", "run"]
 Scalar = bool | int | float | str | list[str] | None
 
 
@@ -98,7 +104,7 @@ class Rule:
     ignore: bool = False
     budget: Budget = Budget()
     methods: tuple[MethodChoice, ...] = (MethodChoice(name="dedupe"), MethodChoice(name="drop-unused"))
-    shrink: str = ""  # "to-budget" | "smallest" | "exact-only"; empty: the default for the budget
+    shrink: Mode | None = None  # None: what is usual for its budget
     tolerance: Tolerance = DEFAULT_TOLERANCE
     inputs: InputSpec = InputSpec()
     evaluate: Evaluate | None = None
@@ -108,7 +114,7 @@ class Rule:
     plan_seconds: float = PLAN_SECONDS  # for finding out which tensor may be stored how
     load_check: bool = True  # a model that nothing is done to is loaded and run once all the same
     minimum_gain: float = 0.01
-    severity: str = "error"
+    severity: RuleSeverity = "error"
     only_new: bool = False  # what is wrong with a model that did not change is a warning
 
     @property
@@ -117,7 +123,7 @@ class Rule:
         return TOTAL * self.limits.seconds + self.plan_seconds
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Mode:
         return self.shrink or ("to-budget" if self.budget.size_like else "smallest")
 
 
@@ -156,7 +162,7 @@ class History:
 class Lfs:
     """What becomes of a model whose content is needed and was not downloaded."""
 
-    missing: str = "error"  # "error" | "warning" | "fetch"
+    missing: Missing = "error"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +175,9 @@ class Policy:
     overrides: tuple[Override, ...] = ()
     history: History | None = None
     lfs: Lfs = Lfs()
-    unmatched: str = "error"  # "error" | "warning" | "ignore": a model that no rule matches
-    policy_changes: str = "warning"  # "warning" | "error": what a change to this policy loosens
-    new_commands: str = "refuse"  # "refuse" | "run": commands that a change adds to this policy
+    unmatched: Unmatched = "error"  # what a model is that no rule matches
+    policy_changes: RuleSeverity = "warning"  # what a change to this policy loosens
+    new_commands: NewCommands = "refuse"  # those that a change adds to this policy
 
 
 _MERGED = ("budget", "inputs", "limits")

@@ -16,6 +16,7 @@ import yaml
 
 from onnx_ci.errors import ModelError, PolicyError
 from onnx_ci.model.locations import DATA_ENDINGS, LARGEST, Pointer, read_pointer
+from onnx_ci.model.model import called
 from onnx_ci.model.replace import data_of
 from onnx_ci.policy.reader import compose
 from onnx_ci.repo.git import ask_git, complaint_of, find_root, remotes, run_git, shared_folder, split
@@ -183,11 +184,8 @@ class Sources:
     def scratch(self) -> Path:
         if self._scratch is None:
             self._scratch = self._stack.enter_context(scratch_folder())
+            self._stack.enter_context(called({self._scratch: ""}))
         return self._scratch
-
-    def in_users_words(self, text: str) -> str:
-        """A message about a file in the scratch folder, as if it were about the one it stands for."""
-        return text.replace(f"{self._scratch}{os.sep}", "") if self._scratch else text
 
     def of(self, model: Path) -> Source:
         """Where one model is. Threads ask too: each model is looked for once."""

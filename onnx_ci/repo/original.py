@@ -21,7 +21,7 @@ from onnx_ci.model.store import combined_sha256, file_sha256
 from onnx_ci.repo.changes import is_shallow
 from onnx_ci.repo.content import cached, object_path, read_dvc, tracks
 from onnx_ci.repo.git import git_into, git_or_none, run_git
-from onnx_ci.results import OriginalState
+from onnx_ci.results import OriginalState, Place
 from onnx_ci.util.files import atomic_write, originals_home, scratch_folder
 from onnx_ci.util.sizes import size_setting
 from onnx_ci.util.text import shell_path, shell_word
@@ -29,10 +29,10 @@ from onnx_ci.util.text import shell_path, shell_word
 REFS = "refs/onnx-ci/originals"
 MOST = "10 GB"  # of the folder; what was kept last stays whatever its size
 
-Place = tuple[str, str]  # what kind of place, and what a file is called there
+KeptAt = tuple[Place, str]  # and what a file is called there
 
 
-def _keep(repository: Path | None, files: Mapping[Path, str], sha256: str) -> Place:
+def _keep(repository: Path | None, files: Mapping[Path, str], sha256: str) -> KeptAt:
     """See to it that the files, each with its sha256, can be had again. An OSError where they can't."""
     if repository is not None:
         try:
@@ -42,7 +42,7 @@ def _keep(repository: Path | None, files: Mapping[Path, str], sha256: str) -> Pl
     return "folder", str(_in_folder(files, sha256))
 
 
-def _in_git(repository: Path, files: Mapping[Path, str], sha256: str) -> Place:
+def _in_git(repository: Path, files: Mapping[Path, str], sha256: str) -> KeptAt:
     places = {file: _kept_already(repository, file, digest) for file, digest in files.items()}
     loose = {file: digest for file, digest in files.items() if places[file] is None}
     if loose:
@@ -53,7 +53,7 @@ def _in_git(repository: Path, files: Mapping[Path, str], sha256: str) -> Place:
     return next((place for place in kept if place[0] != "history"), kept[0])
 
 
-def _kept_already(repository: Path, file: Path, sha256: str) -> Place | None:
+def _kept_already(repository: Path, file: Path, sha256: str) -> KeptAt | None:
     """Where a file is without our doing: in the last commit, with Git LFS, or with DVC."""
     if not file.is_relative_to(repository):
         return None
@@ -174,7 +174,7 @@ _CHANGE = re.compile(r"(?:^|\0):\d{6} \d{6} ([0-9a-f]{40,64}) ([0-9a-f]{40,64}) 
 class Content:
     """Where a content was found, and the command that prints it."""
 
-    place: str  # "history" | "objects" | "lfs" | "dvc" | "folder"
+    place: Place
     where: str
     command: str
 
@@ -195,13 +195,13 @@ def find_content(
     blobs = _blobs(repository, versions, target, size, exact)
     for blob in islice(_within_reason(blobs), MOST_BLOBS):
         if _is_in_git(repository, blob, sha256, target):
-            place = "history" if blob in versions else "objects"
-            return Content(place, f"blob {blob[:12]}", f"git cat-file blob {blob}")
+            in_git: Place = "history" if blob in versions else "objects"
+            return Content(in_git, f"blob {blob[:12]}", f"git cat-file blob {blob}")
     target.unlink(missing_ok=True)
     return None
 
 
-def _files(repository: Path, name: str, sha256: str) -> Iterator[tuple[str, Path]]:
+def _files(repository: Path, name: str, sha256: str) -> Iterator[tuple[Place, Path]]:
     """Where Git LFS has it, and what DVC has of every version that git knows of."""
     yield "lfs", object_path(repository, sha256)
     by_dvc = _versions(repository, f"{name}.dvc") if (repository / ".dvc").is_dir() else []

@@ -2,116 +2,119 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from onnx_ci import results
+from onnx_ci.report import text
 from onnx_ci.report.html_page import (
     Markup,
     badge,
     curve,
     element,
     figures,
-    join,
     page,
     share_bar,
     size_bar,
     table,
 )
-from onnx_ci.report.text import (
-    OUTPUT_COLUMNS,
-    change,
-    counted,
-    coverage_words,
-    judged,
-    model_row,
-    noise_words,
-    output_row,
-    proof_reason,
-    remarks,
-    runtime_row,
-    verdict_word,
-)
-from onnx_ci.results import (
-    Alternative,
-    Finding,
-    KeptTensor,
-    Latency,
-    Measure,
-    ModelInfo,
-    Outcome,
-    Planned,
-    Point,
-    RunReport,
-    Step,
-    TensorInfo,
-    Verification,
-)
 from onnx_ci.util.sizes import format_percent, format_size
 
 SHOWN = 12  # tensors that are seen at once; the others are folded away
-
-
-def plan_parts(outcome: Outcome) -> Iterator[Markup]:
-    if outcome.plan is not None:
-        yield from _plan(outcome.plan)
-    if outcome.alternatives:
-        yield element("h3", "Also tried")
-        columns = ("methods", "size", "cosine", "sqnr", "verdict")
-        yield table("", columns, map(_alternative, outcome.alternatives), numbers="size,cosine,sqnr")
-    points = outcome.plan.curve if outcome.plan is not None else _as_points(outcome.alternatives)
-    drawn = curve(points)
-    if drawn:
-        yield element("h3", "Size against error")
-        yield drawn
-
-
-def _alternative(one: Alternative) -> tuple[str, ...]:
-    cosine = f"{one.cosine:.6f}" if one.cosine is not None else ""
-    sqnr = f"{one.sqnr:.1f} dB" if one.sqnr is not None else ""
-    return ", ".join(one.methods), format_size(one.size), cosine, sqnr, one.verdict
-
-
-def _as_points(alternatives: Sequence[Alternative]) -> list[Point]:
-    """Where nothing was taken there is no plan, but what was measured can be shown all the same."""
-    return [
-        Point(size=one.size, cosine=one.cosine, sqnr=one.sqnr, holds=not one.verdict.startswith("refused"))
-        for one in alternatives
-        if one.cosine is not None and one.sqnr is not None
-    ]
-
-
-def _plan(plan: Planned) -> Iterator[Markup]:
-    yield element("h3", "Plan")
-    forms = ", ".join(f"{count:,} as {label}" for label, count in plan.forms)
-    left = plan.tensors - sum(count for _, count in plan.forms)
-    forms += f", {left:,} as they were" if left else ""
-    yield element("p", f"{plan.tensors:,} tensors: {forms}; {plan.trials} trials in {plan.seconds:.1f} s.")
-    if plan.untried:
-        yield element("p", f"Not all was tried: {plan.untried}; raise plan_seconds.")
-    if plan.kept:
-        yield _kept("Tensors not in the smallest form, the most sensitive first", plan.kept[:SHOWN])
-    more = plan.kept[SHOWN:]
-    if more:
-        yield element("details", element("summary", f"{len(more):,} more tensors"), _kept("", more))
-
-
-def _kept(caption: str, kept: Sequence[KeptTensor]) -> Markup:
-    rows = [
-        (element("span", tensor.name, class_="name"), format_size(tensor.size), tensor.form, tensor.why)
-        for tensor in kept
-    ]
-    return table(caption, ("tensor", "size before", "form", "why"), rows, numbers="size before")
-
-
-KINDS = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
+TENSORS = 200  # rows that a person may still read; JSON lists all
+OPS = 12
+KINDS: dict[results.Verdict, str] = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
 PROOFS = {"passed": "good", "failed": "bad", "not_run": "dim"}
 SEVERITIES = {"error": "bad", "warning": "warn"}
 
 
-def verdict_badge(outcome: Outcome) -> Markup:
-    return badge(verdict_word(outcome), KINDS.get(outcome.verdict, "bad"))
+def render_run(report: results.RunReport) -> str:
+    anchors = dict(_anchors(report.outcomes))
+    sections = [
+        element("section", _heading("h2", outcome.path, outcome), *model_parts(outcome), id=anchors[number])
+        for number, outcome in enumerate(report.outcomes)
+        if number in anchors
+    ]
+    parts = [*_summary(report), _models(report, anchors)]
+    if report.findings:
+        parts.append(element("section", element("h2", "Across models"), findings_list(report.findings)))
+    return page(f"onnx-ci {report.command}: {_state(report)}", *parts, *sections)
 
 
-def model_parts(outcome: Outcome) -> Iterator[Markup]:
+def render_outcome(outcome: results.Outcome, *, title: str) -> str:
+    """One model in full: for shrink and compare."""
+    return page(
+        f"{title}: {outcome.verdict}",
+        _heading("h1", title, outcome),
+        element("section", *model_parts(outcome)),
+    )
+
+
+def _state(report: results.RunReport) -> str:
+    return "failed" if report.exit_code else "passed"
+
+
+def _anchors(outcomes: Sequence[results.Outcome]) -> Iterator[tuple[int, str]]:
+    """Where a model has a section of its own: those of which there is nothing to tell have none."""
+    for number, outcome in enumerate(outcomes):
+        if outcome.before is not None or outcome.findings:
+            yield number, f"model-{number + 1}"
+
+
+def _summary(report: results.RunReport) -> Iterator[Markup]:
+    state = badge(_state(report), "bad" if report.exit_code else "good")
+    yield element("h1", f"onnx-ci {report.command} ", state)
+    before, after = report.size_before, report.size_after
+    changed = bool(before) and before != after
+    yield figures(
+        ("models", str(text.judged(report))),
+        ("size", format_size(before) if before else ""),
+        (text.after_word(report), format_size(after) if changed else ""),
+        ("saved", text.change(before, after) if changed else ""),
+        ("findings", _counts(report)),
+    )
+    policy = f"policy {report.policy}, " if report.policy else ""
+    yield element("p", f"{policy}{report.seconds:.1f} s", class_="soft")
+    yield from (element("p", note, class_="soft") for note in text.remarks(report))
+
+
+def _counts(report: results.RunReport) -> str:
+    """How many errors and warnings there are, in words."""
+    counts = Counter(finding.severity for finding in report.all_findings)
+    kinds = [text.counted(counts[kind], kind) for kind in ("error", "warning") if counts[kind]]
+    return ", ".join(kinds) or "none"
+
+
+def _models(report: results.RunReport, anchors: dict[int, str]) -> Markup:
+    if not report.outcomes:
+        return element("p", "There was no model to look at.")
+    columns = ("model", "size", text.after_word(report), "saved", "left", "outputs", "verdict")
+    rows = [_cells(outcome, anchors.get(number, "")) for number, outcome in enumerate(report.outcomes)]
+    numbers = f"size,{text.after_word(report)},saved"
+    return element("section", table("Models", columns, rows, numbers=numbers))
+
+
+def _cells(outcome: results.Outcome, anchor: str) -> Sequence[str]:
+    path, before, after, saved, outputs, _ = text.model_row(outcome)
+    name = element("a", path, href=f"#{anchor}") if anchor else path
+    bar = size_bar(outcome.before.size, outcome.after.size) if outcome.before and outcome.after else ""
+    return _name(name), before, after, saved, bar, outputs, _verdict_badge(outcome)
+
+
+def _heading(level: str, title: str, outcome: results.Outcome) -> Markup:
+    return element(level, _name(title), " ", _verdict_badge(outcome))
+
+
+def _name(text: str) -> Markup:
+    """Something that may be long, and is broken where it has to be."""
+    return element("span", text, class_="name")
+
+
+def _verdict_badge(outcome: results.Outcome) -> Markup:
+    return badge(text.verdict_word(outcome), KINDS.get(outcome.verdict, "bad"))
+
+
+def model_parts(outcome: results.Outcome) -> Iterator[Markup]:
     if outcome.findings:
         yield findings_list(outcome.findings)
     yield from _measures(outcome)
@@ -121,19 +124,20 @@ def model_parts(outcome: Outcome) -> Iterator[Markup]:
         yield from _proof(outcome.verification)
 
 
-def findings_list(findings: Sequence[Finding]) -> Markup:
+def findings_list(findings: Sequence[results.Finding]) -> Markup:
     return element("ul", *map(_finding, findings), class_="findings")
 
 
-def _finding(finding: Finding) -> Markup:
+def _finding(finding: results.Finding) -> Markup:
     mark = badge(finding.severity, SEVERITIES.get(finding.severity, "dim"))
     hint = [element("p", finding.hint, class_="soft")] if finding.hint else []
-    said = element("p", mark, " ", element("code", finding.code), " ", finding.message)
-    return element("li", said, *hint, class_=finding.severity)
+    message = element("p", mark, " ", element("code", finding.code), " ", finding.message)
+    return element("li", message, *hint, class_=finding.severity)
 
 
-def _measures(outcome: Outcome) -> Iterator[Markup]:
-    rows = [*_sizes(outcome.before, outcome.after), *_latency(outcome.latency)]
+def _measures(outcome: results.Outcome) -> Iterator[Markup]:
+    rows = list(_sizes(outcome.before, outcome.after)) if outcome.before else []
+    rows += _latency(outcome.latency) if outcome.latency else []
     if rows:
         rule = f"rule {outcome.rule_pattern!r}, line {outcome.rule_line}" if outcome.rule_line else ""
         yield element("h3", "Numbers")
@@ -142,29 +146,23 @@ def _measures(outcome: Outcome) -> Iterator[Markup]:
         yield table(rule, columns, rows, numbers=",".join(columns[1:]))
 
 
-def _sizes(before: Measure | None, after: Measure | None) -> Iterator[tuple[str, ...]]:
-    for name in ("size", "gzip", "brotli", "zstd"):
-        old, new = getattr(before, name, None), getattr(after, name, None)
-        if old is not None:
-            last = (format_size(new), change(old, new)) if new is not None else ("", "")
-            yield name, format_size(old), *last
-    if before is not None and before.params is not None:
+def _sizes(before: results.Measure, after: results.Measure | None) -> Iterator[tuple[str, ...]]:
+    for name, old, new in text.sizes_of(before, after):
+        last = (format_size(new), text.change(old, new)) if new is not None else ("", "")
+        yield name, format_size(old), *last
+    if before.params is not None:
         after_params = f"{after.params:,}" if after is not None and after.params is not None else ""
         yield "parameters", f"{before.params:,}", after_params, ""
 
 
-def _latency(found: Latency | None) -> Iterator[tuple[str, ...]]:
-    if found is None:
-        return
-    bounds = f"{found.ratio:.2f}x ({found.low:.2f} to {found.high:.2f}, 95%)"
-    yield "latency", f"{found.before * 1e3:.2f} ms", f"{found.after * 1e3:.2f} ms", bounds
-    if found.load_before is not None and found.load_after is not None:
-        yield "load", f"{found.load_before * 1e3:.1f} ms", f"{found.load_after * 1e3:.1f} ms", ""
-    if found.memory_before is not None and found.memory_after is not None:
-        yield "memory to load", format_size(found.memory_before), format_size(found.memory_after), ""
+def _latency(latency: results.Latency) -> Iterator[tuple[str, ...]]:
+    notes = {"latency": f"{latency.ratio:.2f}x ({latency.low:.2f} to {latency.high:.2f}, 95%)"}
+    for name, before, after in text.latency_rows(latency):
+        label = "memory to load" if name == "memory" else name
+        yield label, before, after, notes.get(name, "")
 
 
-def _steps(steps: Sequence[Step]) -> Iterator[Markup]:
+def _steps(steps: Sequence[results.Step]) -> Iterator[Markup]:
     if not steps:
         return
     rows = [
@@ -183,120 +181,81 @@ def _steps(steps: Sequence[Step]) -> Iterator[Markup]:
     yield table("", columns, rows, numbers="size before,size after,tensors,time")
 
 
-def _proof(verification: Verification) -> Iterator[Markup]:
+def _proof(verification: results.Verification) -> Iterator[Markup]:
     yield element("h3", "Verification")
     status = badge(verification.status.replace("_", " "), PROOFS[verification.status])
-    yield element("p", status, " ", proof_reason(verification).removeprefix(":").strip())
-    covered = coverage_words(verification)
+    yield element("p", status, " ", text.proof_reason(verification).removeprefix(":").strip())
+    covered = text.coverage_words(verification)
     if covered:
         yield element("p", covered, class_="soft")
-    yield from (element("p", line) for line in noise_words(verification))
+    yield from (element("p", line) for line in text.noise_words(verification))
     if verification.outputs:
-        columns = (*OUTPUT_COLUMNS[:-1], "note")
-        rows = [output_row(output) for output in verification.outputs]
-        yield table("The worst over all samples", columns, rows, numbers=",".join(OUTPUT_COLUMNS[1:-1]))
+        columns = (*text.OUTPUT_COLUMNS[:-1], "note")
+        rows = [text.output_row(output) for output in verification.outputs]
+        yield table("The worst over all samples", columns, rows, numbers=",".join(text.OUTPUT_COLUMNS[1:-1]))
     if verification.runtimes:
-        runs = [runtime_row(run) for run in verification.runtimes]
+        runs = [text.runtime_row(run) for run in verification.runtimes]
         yield table("Where both were run", ("runtime", "status", "inputs", "outputs"), runs)
 
 
-def render_run(report: RunReport) -> str:
-    anchors = dict(_anchors(report.outcomes))
-    sections = [
-        element("section", _heading(outcome), *model_parts(outcome), id=anchors[number])
-        for number, outcome in enumerate(report.outcomes)
-        if number in anchors
+def plan_parts(outcome: results.Outcome) -> Iterator[Markup]:
+    if outcome.plan is not None:
+        yield from _plan(outcome.plan)
+    if outcome.alternatives:
+        yield element("h3", "Also tried")
+        columns = ("methods", "size", "cosine", "sqnr", "verdict")
+        yield table("", columns, map(_alternative, outcome.alternatives), numbers="size,cosine,sqnr")
+    points = outcome.plan.curve if outcome.plan is not None else _as_points(outcome.alternatives)
+    drawn = curve(points)
+    if drawn:
+        yield element("h3", "Size against error")
+        yield drawn
+
+
+def _alternative(alternative: results.Alternative) -> tuple[str, ...]:
+    cosine = f"{alternative.cosine:.6f}" if alternative.cosine is not None else ""
+    sqnr = f"{alternative.sqnr:.1f} dB" if alternative.sqnr is not None else ""
+    return ", ".join(alternative.methods), format_size(alternative.size), cosine, sqnr, alternative.verdict
+
+
+def _as_points(alternatives: Sequence[results.Alternative]) -> list[results.Point]:
+    """Where nothing was taken there is no plan, but what was measured can be shown all the same."""
+    return [
+        results.Point(
+            size=other.size,
+            cosine=other.cosine,
+            sqnr=other.sqnr,
+            holds=other.state != "refused",
+        )
+        for other in alternatives
+        if other.state and other.cosine is not None and other.sqnr is not None
     ]
-    return page(
-        f"onnx-ci {report.command}: {_state(report)}",
-        *_summary(report),
-        _models(report, anchors),
-        *_findings(report.findings),
-        *sections,
-    )
 
 
-def render_outcome(outcome: Outcome, *, title: str) -> str:
-    """One model in full: for shrink and compare."""
-    return page(
-        f"{title}: {outcome.verdict}",
-        element("h1", element("span", title, class_="name"), " ", verdict_badge(outcome)),
-        element("section", *model_parts(outcome)),
-    )
+def _plan(plan: results.Planned) -> Iterator[Markup]:
+    yield element("h3", "Plan")
+    forms = ", ".join(f"{count:,} as {label}" for label, count in plan.forms)
+    left = plan.tensors - sum(count for _, count in plan.forms)
+    forms += f", {left:,} as they were" if left else ""
+    yield element("p", f"{plan.tensors:,} tensors: {forms}; {plan.trials} trials in {plan.seconds:.1f} s.")
+    if plan.untried:
+        yield element("p", f"Not all was tried: {plan.untried}; raise plan_seconds.")
+    if plan.kept:
+        yield _kept("Tensors not in the smallest form, the most sensitive first", plan.kept[:SHOWN])
+    more = plan.kept[SHOWN:]
+    if more:
+        yield element("details", element("summary", f"{len(more):,} more tensors"), _kept("", more))
 
 
-def _state(report: RunReport) -> str:
-    return "failed" if report.exit_code else "passed"
+def _kept(caption: str, kept: Sequence[results.KeptTensor]) -> Markup:
+    rows = [(_name(tensor.name), format_size(tensor.size), tensor.form, tensor.why) for tensor in kept]
+    return table(caption, ("tensor", "size before", "form", "why"), rows, numbers="size before")
 
 
-def _anchors(outcomes: Sequence[Outcome]) -> Iterator[tuple[int, str]]:
-    """Where a model has a section of its own: those of which there is nothing to tell have none."""
-    for number, outcome in enumerate(outcomes):
-        if outcome.before is not None or outcome.findings:
-            yield number, f"model-{number + 1}"
-
-
-def _summary(report: RunReport) -> Iterator[Markup]:
-    state = badge(_state(report), "bad" if report.exit_code else "good")
-    yield element("h1", f"onnx-ci {report.command} ", state)
-    before, after = report.size_before, report.size_after
-    changed = bool(before) and before != after
-    yield figures(
-        ("models", str(judged(report))),
-        ("size", format_size(before) if before else ""),
-        (_after(report), format_size(after) if changed else ""),
-        ("saved", change(before, after) if changed else ""),
-        ("findings", _counts(report)),
-    )
-    policy = f"policy {report.policy}, " if report.policy else ""
-    yield element("p", f"{policy}{report.seconds:.1f} s", class_="soft")
-    yield from (element("p", note, class_="soft") for note in remarks(report))
-
-
-def _counts(report: RunReport) -> str:
-    """How many errors and warnings there are, in words."""
-    everything = [*report.findings, *(f for outcome in report.outcomes for f in outcome.findings)]
-    kinds = [(kind, sum(f.severity == kind for f in everything)) for kind in ("error", "warning")]
-    return ", ".join(counted(count, kind) for kind, count in kinds if count) or "none"
-
-
-def _after(report: RunReport) -> str:
-    return "could be" if report.command == "check" else "after"
-
-
-def _models(report: RunReport, anchors: dict[int, str]) -> Markup:
-    if not report.outcomes:
-        return element("p", "There was no model to look at.")
-    columns = ("model", "size", _after(report), "saved", "left", "outputs", "verdict")
-    rows = [_cells(outcome, anchors.get(number, "")) for number, outcome in enumerate(report.outcomes)]
-    numbers = f"size,{_after(report)},saved"
-    return element("section", table("Models", columns, rows, numbers=numbers))
-
-
-def _cells(outcome: Outcome, anchor: str) -> Sequence[str]:
-    path, before, after, saved, outputs, _ = model_row(outcome)
-    name = element("a", path, href=f"#{anchor}") if anchor else path
-    bar = size_bar(outcome.before.size, outcome.after.size) if outcome.before and outcome.after else ""
-    return element("span", name, class_="name"), before, after, saved, bar, outputs, verdict_badge(outcome)
-
-
-def _heading(outcome: Outcome) -> Markup:
-    return element("h2", element("span", outcome.path, class_="name"), " ", verdict_badge(outcome))
-
-
-def _findings(findings: Sequence[Finding]) -> Iterator[Markup]:
-    if findings:
-        yield element("section", element("h2", "Across models"), join([findings_list(findings)]))
-
-
-TENSORS = 200  # rows that a person may still read; JSON lists all
-OPS = 12
-
-
-def render_info(info: ModelInfo) -> str:
+def render_info(info: results.ModelInfo) -> str:
     return page(
         info.path,
-        element("h1", element("span", info.path, class_="name")),
+        element("h1", _name(info.path)),
         *_head(info),
         element("section", *_types(info)),
         element("section", *_tensors(info)),
@@ -304,7 +263,7 @@ def render_info(info: ModelInfo) -> str:
     )
 
 
-def _head(info: ModelInfo) -> Iterator[Markup]:
+def _head(info: results.ModelInfo) -> Iterator[Markup]:
     measure = info.measure
     yield figures(
         ("on disk", format_size(measure.size)),
@@ -319,7 +278,7 @@ def _head(info: ModelInfo) -> Iterator[Markup]:
         yield element("p", f"shrunk by onnx-ci with {', '.join(info.shrunk_by)}", class_="soft")
 
 
-def _types(info: ModelInfo) -> Iterator[Markup]:
+def _types(info: results.ModelInfo) -> Iterator[Markup]:
     yield element("h2", "Bytes by type")
     parts = [*info.types.items(), ("graph, names", info.other_bytes)]
     rows = [(name, format_size(size), *_share(size / info.measure.size)) for name, size in parts]
@@ -335,7 +294,7 @@ def _share(share: float) -> tuple[str, str]:
     return format_percent(share), share_bar(share, f"{format_percent(share)} of the file")
 
 
-def _tensors(info: ModelInfo) -> Iterator[Markup]:
+def _tensors(info: results.ModelInfo) -> Iterator[Markup]:
     yield element("h2", "Tensors by size")
     if not info.tensors:
         yield element("p", "There are none.")
@@ -348,14 +307,14 @@ def _tensors(info: ModelInfo) -> Iterator[Markup]:
         yield element("p", f"And {len(rest):,} more, {together} together; --format json lists all.")
 
 
-def _row(tensor: TensorInfo) -> tuple[str, ...]:
+def _row(tensor: results.TensorInfo) -> tuple[str, ...]:
     shape = " × ".join(map(str, tensor.shape)) or "scalar"  # noqa: RUF001
     copies = str(tensor.copies) if tensor.copies > 1 else ""
-    name = element("span", tensor.name or "(unnamed)", class_="name")
+    name = _name(tensor.name or "(unnamed)")
     return name, tensor.dtype, shape, copies, format_size(tensor.size), *_share(tensor.share)
 
 
-def _ops(info: ModelInfo) -> Iterator[Markup]:
+def _ops(info: results.ModelInfo) -> Iterator[Markup]:
     yield element("h2", f"{info.nodes:,} nodes")
     rows = [(op, f"{count:,}") for op, count in list(info.ops.items())[:OPS]]
     yield table("The most used operators", ("operator", "nodes"), rows, numbers="nodes")

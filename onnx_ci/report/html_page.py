@@ -1,4 +1,4 @@
-"""The frame of an HTML report: one file that loads nothing and runs nothing."""
+"""What an HTML report is made of: escaped markup, tables, the page, and the curve of size against error."""
 
 from __future__ import annotations
 
@@ -185,14 +185,15 @@ def _noise(point: Point) -> float:
 def _plot(points: Sequence[Point]) -> Markup:
     across = Scale.over([point.size for point in points], steps=4, unit=_unit(points))
     upward = Scale.over([_noise(point) for point in points], steps=4, unit=1)
+    places = {point: (_x(across, point.size), _y(upward, _noise(point))) for point in points}
     # The chosen point is drawn last, so that no other hides it.
-    drawn = sorted(points, key=lambda point: point.chosen)
+    in_order = sorted(points, key=lambda point: point.chosen)
     return element(
         "svg",
         *_horizontal(upward),
         *_vertical(across),
-        *_best(points, across, upward),
-        *(_mark(point, across, upward) for point in drawn),
+        *(_best_line(places[point], places[following]) for point, following in pairwise(_best(points))),
+        *(_mark(point, *places[point]) for point in in_order),
         class_="curve",
         role="img",
         aria_label=_summary(points),
@@ -229,35 +230,24 @@ def _vertical(scale: Scale) -> Iterator[Markup]:
     yield element("text", f"size, {unit}", x="100%", y=HEIGHT + 36, text_anchor="end")
 
 
-def _best(points: Sequence[Point], across: Scale, upward: Scale) -> Iterator[Markup]:
-    """A line along the points that no other beats in both size and error."""
+def _best(points: Sequence[Point]) -> list[Point]:
+    """The points that no other beats in both size and error, by size."""
     front: list[Point] = []
     for point in sorted(points, key=lambda point: (point.size, _noise(point))):
         if not front or _noise(point) < _noise(front[-1]):
             front.append(point)
-    for one, next_one in pairwise(front):
-        yield element(
-            "line",
-            class_="best",
-            x1=_x(across, one.size),
-            y1=_y(upward, _noise(one)),
-            x2=_x(across, next_one.size),
-            y2=_y(upward, _noise(next_one)),
-        )
+    return front
 
 
-def _mark(point: Point, across: Scale, upward: Scale) -> Markup:
+def _best_line(start: tuple[str, str], end: tuple[str, str]) -> Markup:
+    return element("line", class_="best", x1=start[0], y1=start[1], x2=end[0], y2=end[1])
+
+
+def _mark(point: Point, x: str, y: str) -> Markup:
     kind = _kind(point)
     numbers = f"{format_size(point.size)}, {point.sqnr:.1f} dB, cosine {point.cosine:.6f}: {MEANINGS[kind]}"
-    return element(
-        "svg",
-        element("title", numbers),
-        SHAPES[kind],
-        element("circle", class_="hit", r=9),
-        class_=f"point {kind}",
-        x=_x(across, point.size),
-        y=_y(upward, _noise(point)),
-    )
+    shape = [element("title", numbers), SHAPES[kind], element("circle", class_="hit", r=9)]
+    return element("svg", *shape, class_=f"point {kind}", x=x, y=y)
 
 
 def _legend(kind: str) -> Markup:

@@ -74,8 +74,8 @@ def _verification(verification: Verification) -> dict[str, Any]:
         del delta["breaches"]
     for delta in document["outputs"]:
         del delta["source"]
-    for one in document["noise"]:
-        del one["sensitive"], one["kind"]
+    for noise in document["noise"]:
+        del noise["sensitive"], noise["kind"]
     if verification.coverage is None:
         del document["coverage"]
     return {key: value for key, value in document.items() if value or key not in ("code", "hint")}

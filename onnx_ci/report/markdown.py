@@ -5,15 +5,165 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from onnx_ci.report import text
 from onnx_ci.report.annotations import Placed, placed
-from onnx_ci.report.text import clipped, counted, judged, model_row, remarks, saved_words
-from onnx_ci.results import COULD_NOT, Outcome, RunReport
+from onnx_ci.report.text import after_word, clipped, counted, judged, model_row, remarks, saved_words
+from onnx_ci.results import COULD_NOT, Outcome, RunReport, Severity, Verdict
 from onnx_ci.util.sizes import SIZE_UNITS
 from onnx_ci.util.text import Style, one_line
+
+COMMENT = 65_536  # characters of a comment
+SUMMARY = 2**20  # bytes of a job summary
+MARKS: dict[Severity, str] = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - it is the sign that is meant
+VERDICT_MARKS: dict[Verdict, str] = {"ok": "✅", "shrunk": "✅", "would_shrink": "⚠️", "ignored": ""}
+
+# What is dropped last has the lowest number.
+ERRORS, ROWS, WARNINGS, PASSING, PICTURE, REMARKS, DETAILS = range(1, 8)
+FINDING_RANKS: dict[Severity, int] = {"error": ERRORS, "warning": WARNINGS, "note": REMARKS}
+LEFT_OUT = ("error", "row", "warning", "passing row", "picture", "note", "model's detail")
+
+
+def render_run(report: RunReport, limit: int = COMMENT) -> str:
+    """Never more than `limit` bytes, and so never more characters than that either."""
+    pieces = [Piece(f"### {_headline(report)}\n\n"), *_table(report)]
+    pieces += [Piece(shown, PICTURE) for shown in [picture(report.outcomes, after_word(report))] if shown]
+    pieces += [Piece(_finding(place), FINDING_RANKS[place.finding.severity]) for place in placed(report)]
+    pieces += [Piece(f"> {prose(note)}\n\n", REMARKS) for note in remarks(report)]
+    for outcome in report.outcomes:
+        if outcome.steps or outcome.alternatives or outcome.verification.outputs:
+            pieces.append(Piece(_details(outcome), DETAILS))
+    return fitted(pieces, limit, LEFT_OUT)
+
+
+def _headline(report: RunReport) -> str:
+    if any(finding.code == COULD_NOT for finding in report.findings):
+        return "❌ onnx-ci could not run: no model was judged"
+    mark, state = ("❌", "failed") if report.exit_code else ("✅", "passed")
+    gain = saved_words(report)
+    if not report.outcomes:
+        return f"{mark} onnx-ci {state}: there was no model to look at"
+    return f"{mark} onnx-ci {state}: {counted(judged(report), 'model')} checked{gain and f', {gain}'}"
+
+
+def _table(report: RunReport) -> Iterator[Piece]:
+    if not report.outcomes:
+        return
+    yield Piece(f"| | model | size | {after_word(report)} | saved | outputs | verdict |\n")
+    yield Piece("|---|---|--:|--:|--:|---|---|\n")
+    for outcome in report.outcomes:
+        yield Piece(_row(outcome), ROWS if outcome.findings else PASSING)
+    yield Piece("\n")
+
+
+def _row(outcome: Outcome) -> str:
+    path, *cells = model_row(outcome)
+    shown = [VERDICT_MARKS.get(outcome.verdict, "❌"), name(path), *map(prose, cells)]
+    return f"| {' | '.join(shown)} |\n"
+
+
+def _finding(place: Placed) -> str:
+    finding = place.finding
+    hint = f"  \n  {_hint(finding.hint)}" if finding.hint else ""
+    return f"- {MARKS[finding.severity]} **{finding.code}** {prose(finding.message)}{hint}\n\n"
+
+
+def _hint(hint: str) -> str:
+    """A command can be copied."""
+    command = hint.removeprefix("run: ")
+    return f"→ {prose(hint)}" if command == hint else f"→ run {code(command)}"
+
+
+def _details(outcome: Outcome) -> str:
+    content = text.render_outcome(replace(outcome, findings=()), Style(), title=outcome.path)
+    return f"<details><summary>{name(outcome.path)}</summary>\n\n{block(content)}\n</details>\n\n"
+
+
+SHOWN = 12  # models: more bars can't be told apart
+LONGEST = 28  # characters of a label
+# Grey and blue, which can be seen on white and on black.
+COLOURS = "#9aa7b5, #1f6feb"
+
+
+def picture(outcomes: Sequence[Outcome], after: str) -> str:
+    """Empty where no model would change; `after` is what the new size is called."""
+    both = [(o.path, o.before.size, o.after.size) for o in outcomes if o.before and o.after]
+    shown = sorted(both, key=lambda row: -row[1])[:SHOWN]
+    if not any(old != new for _, old, new in shown):
+        return ""
+    largest = max(max(old, new) for _, old, new in shown)
+    unit = _unit(largest)
+    labels = ", ".join(f'"{label}"' for label in _labels([path for path, _, _ in shown]))
+    more = f", the {SHOWN} largest" if len(both) > SHOWN else ""
+    height = 100 + 40 * len(shown)
+    look = {"xyChart": {"height": height}, "themeVariables": {"xyChart": {"plotColorPalette": COLOURS}}}
+    lines = [
+        f"%%{{init: {json.dumps(look)}}}%%",
+        "xychart-beta horizontal",
+        f'  title "{unit} before (grey), {after} (blue){more}"',
+        f"  x-axis [{labels}]",
+        f'  y-axis "{unit}" 0 --> {_number(largest, unit)}',
+        f"  bar [{', '.join(_number(old, unit) for _, old, _ in shown)}]",
+        f"  bar [{', '.join(_number(new, unit) for _, _, new in shown)}]",
+    ]
+    return "\n".join(["```mermaid", *lines, "```\n\n"])
+
+
+def _labels(paths: Sequence[str]) -> list[str]:
+    """Plain letters only: a quote would end a label. A number keeps two of the same name apart."""
+    labels: list[str] = []
+    for number, path in enumerate(paths, 1):
+        plain = re.sub(r"[^A-Za-z0-9._/ -]", "_", path)
+        label = plain if len(plain) <= LONGEST else f"..{plain[2 - LONGEST :]}"
+        labels.append(f"{label} {number}" if label in labels else label)
+    return labels
+
+
+def _unit(largest: int) -> str:
+    return next((unit for unit in ("GB", "MB", "kB") if largest >= SIZE_UNITS[unit]), "B")
+
+
+def _number(size: int, unit: str) -> str:
+    return f"{size / SIZE_UNITS[unit]:.3f}".rstrip("0").rstrip(".")
+
+
+RESERVE = 300  # bytes for the line that says what is missing
+
+
+class Piece(str):
+    """Some text with its rank; 0 is never left out."""
+
+    rank: int
+
+    def __new__(cls, text: str, rank: int = 0) -> Piece:
+        piece = super().__new__(cls, text)
+        piece.rank = rank
+        return piece
+
+    @property
+    def length(self) -> int:
+        """In bytes: some services count these, and no text has more characters than bytes."""
+        return len(self.encode(errors="backslashreplace"))
+
+
+def fitted(pieces: Sequence[Piece], limit: int, things: Sequence[str]) -> str:
+    """In their order, as many as fit. The first that does not fit takes all that matter less with it;
+    `things` is what pieces of each rank are called, from rank 1."""
+    if sum(piece.length for piece in pieces) <= limit:
+        return "".join(pieces)
+    room = limit - RESERVE - sum(piece.length for piece in pieces if not piece.rank)
+    ranked = sorted((piece for piece in pieces if piece.rank), key=lambda piece: piece.rank)
+    lengths = accumulate(piece.length for piece in ranked)
+    missing = ranked[sum(length <= room for length in lengths) :]
+    left_out = {id(piece) for piece in missing}
+    shown = [piece for piece in pieces if id(piece) not in left_out]
+    counts = Counter(piece.rank for piece in missing)
+    names = ", ".join(counted(counts[rank], thing) for rank, thing in enumerate(things, 1) if counts[rank])
+    return "".join([*shown, f"*Shortened: {names} left out; the JSON or HTML report has all.*\n"])
+
 
 # What can begin markup, a table cell, an autolink or a formula. It becomes a character reference, which means
 # the same in Markdown and in the HTML within it.
@@ -53,176 +203,5 @@ def _longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
 
 
-def _harmless(found: re.Match[str]) -> str:
-    return f"&#{ord(found[0])};" if found["markup"] else f"{found[0]}{_APART}"
-
-
-RESERVE = 300  # bytes for the line that says what is missing
-
-
-class Piece(str):
-    """Some text with its rank; 0 is never left out."""
-
-    rank: int
-
-    def __new__(cls, text: str, rank: int = 0) -> Piece:
-        piece = super().__new__(cls, text)
-        piece.rank = rank
-        return piece
-
-    @property
-    def length(self) -> int:
-        """In bytes: some services count these, and no text has more characters than bytes."""
-        return len(self.encode(errors="backslashreplace"))
-
-
-def fitted(pieces: Sequence[Piece], limit: int, things: Mapping[int, str]) -> str:
-    """In their order, as many as fit. The first that does not fit takes all that matter less with it;
-    `things` is what pieces of each rank are called."""
-    if sum(piece.length for piece in pieces) <= limit:
-        return "".join(pieces)
-    room = limit - RESERVE - sum(piece.length for piece in pieces if not piece.rank)
-    kept: set[int] = set()
-    for number in sorted(range(len(pieces)), key=lambda number: pieces[number].rank):
-        if not pieces[number].rank:
-            continue
-        room -= pieces[number].length
-        if room < 0:
-            break
-        kept.add(number)
-    shown = [piece for number, piece in enumerate(pieces) if not piece.rank or number in kept]
-    missing = Counter(p.rank for number, p in enumerate(pieces) if p.rank and number not in kept)
-    told = ", ".join(counted(missing[rank], thing) for rank, thing in things.items() if missing[rank])
-    return "".join([*shown, f"*Shortened: {told} left out; the JSON or HTML report has all.*\n"])
-
-
-SHOWN = 12  # models: more bars can't be told apart
-LONGEST = 28  # characters of a label
-# Grey and blue, which can be seen on white and on black.
-COLOURS = "#9aa7b5, #1f6feb"
-
-
-def picture(outcomes: Sequence[Outcome], after: str) -> str:
-    """Empty where no model would change; `after` is what the new size is called."""
-    both = [(o.path, o.before.size, o.after.size) for o in outcomes if o.before and o.after]
-    shown = sorted(both, key=lambda row: -row[1])[:SHOWN]
-    if not any(old != new for _, old, new in shown):
-        return ""
-    largest = max(max(old, new) for _, old, new in shown)
-    unit = _unit(largest)
-    labels = ", ".join(f'"{label}"' for label in _labels([path for path, _, _ in shown]))
-    more = f", the {SHOWN} largest" if len(both) > SHOWN else ""
-    lines = [
-        f"%%{{init: {_look(len(shown))}}}%%",
-        "xychart-beta horizontal",
-        f'  title "{unit} before (grey), {after} (blue){more}"',
-        f"  x-axis [{labels}]",
-        f'  y-axis "{unit}" 0 --> {_number(largest, unit)}',
-        f"  bar [{', '.join(_number(old, unit) for _, old, _ in shown)}]",
-        f"  bar [{', '.join(_number(new, unit) for _, _, new in shown)}]",
-    ]
-    return "\n".join(["```mermaid", *lines, "```\n\n"])
-
-
-def _look(bars: int) -> str:
-    return json.dumps(
-        {"xyChart": {"height": 100 + 40 * bars}, "themeVariables": {"xyChart": {"plotColorPalette": COLOURS}}}
-    )
-
-
-def _labels(paths: Sequence[str]) -> list[str]:
-    """Plain letters only: a quote would end a label. A number keeps two of the same name apart."""
-    found: list[str] = []
-    for number, path in enumerate(paths, 1):
-        plain = re.sub(r"[^A-Za-z0-9._/ -]", "_", path)
-        label = plain if len(plain) <= LONGEST else f"..{plain[2 - LONGEST :]}"
-        found.append(f"{label} {number}" if label in found else label)
-    return found
-
-
-def _unit(largest: int) -> str:
-    return next((unit for unit in ("GB", "MB", "kB") if largest >= SIZE_UNITS[unit]), "B")
-
-
-def _number(size: int, unit: str) -> str:
-    return f"{size / SIZE_UNITS[unit]:.3f}".rstrip("0").rstrip(".")
-
-
-COMMENT = 65_536  # characters of a comment
-SUMMARY = 2**20  # bytes of a job summary
-MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - it is the sign that is meant
-VERDICT_MARKS = {"ok": "✅", "shrunk": "✅", "would_shrink": "⚠️", "ignored": ""}
-
-# What is dropped last has the lowest number.
-ERRORS, ROWS, WARNINGS, PASSING, PICTURE, REMARKS, DETAILS = range(1, 8)
-FINDING_RANKS = {"error": ERRORS, "warning": WARNINGS, "note": REMARKS}
-LEFT_OUT = {
-    ERRORS: "error",
-    ROWS: "row",
-    WARNINGS: "warning",
-    PASSING: "passing row",
-    PICTURE: "picture",
-    REMARKS: "note",
-    DETAILS: "model's detail",
-}
-
-
-def render_run(report: RunReport, limit: int = COMMENT) -> str:
-    """Never more than `limit` bytes, and so never more characters than that either."""
-    pieces = [Piece(f"### {_headline(report)}\n\n"), *_table(report)]
-    pieces += [Piece(shown, PICTURE) for shown in [picture(report.outcomes, _after(report))] if shown]
-    pieces += [Piece(_finding(one), FINDING_RANKS[one.finding.severity]) for one in placed(report)]
-    pieces += [Piece(f"> {prose(note)}\n\n", REMARKS) for note in remarks(report)]
-    pieces += [Piece(_details(outcome), DETAILS) for outcome in report.outcomes if _is_told(outcome)]
-    return fitted(pieces, limit, LEFT_OUT)
-
-
-def _headline(report: RunReport) -> str:
-    if any(finding.code == COULD_NOT for finding in report.findings):
-        return "❌ onnx-ci could not run: no model was judged"
-    mark, state = ("❌", "failed") if report.exit_code else ("✅", "passed")
-    gain = saved_words(report)
-    told = f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}"
-    return f"{mark} onnx-ci {state}: {told if report.outcomes else 'there was no model to look at'}"
-
-
-def _after(report: RunReport) -> str:
-    return "could be" if report.command == "check" else "after"
-
-
-def _table(report: RunReport) -> Iterator[Piece]:
-    if not report.outcomes:
-        return
-    head = (
-        f"| | model | size | {_after(report)} | saved | outputs | verdict |\n|---|---|--:|--:|--:|---|---|\n"
-    )
-    yield Piece(head)
-    yield from (Piece(_row(outcome), ROWS if outcome.findings else PASSING) for outcome in report.outcomes)
-    yield Piece("\n")
-
-
-def _row(outcome: Outcome) -> str:
-    path, *cells = model_row(outcome)
-    shown = [VERDICT_MARKS.get(outcome.verdict, "❌"), name(path), *map(prose, cells)]
-    return f"| {' | '.join(shown)} |\n"
-
-
-def _finding(one: Placed) -> str:
-    finding = one.finding
-    hint = f"  \n  {_hint(finding.hint)}" if finding.hint else ""
-    return f"- {MARKS[finding.severity]} **{finding.code}** {prose(finding.message)}{hint}\n\n"
-
-
-def _hint(hint: str) -> str:
-    """A command can be copied."""
-    command = hint.removeprefix("run: ")
-    return f"→ {prose(hint)}" if command == hint else f"→ run {code(command)}"
-
-
-def _is_told(outcome: Outcome) -> bool:
-    return bool(outcome.steps or outcome.alternatives or outcome.verification.outputs)
-
-
-def _details(outcome: Outcome) -> str:
-    told = text.render_outcome(replace(outcome, findings=()), Style(), title=outcome.path)
-    return f"<details><summary>{name(outcome.path)}</summary>\n\n{block(told)}\n</details>\n\n"
+def _harmless(match: re.Match[str]) -> str:
+    return f"&#{ord(match[0])};" if match["markup"] else f"{match[0]}{_APART}"

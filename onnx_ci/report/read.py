@@ -14,23 +14,32 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from onnx_ci.errors import UsageError
-from onnx_ci.report.text import PLACES
-from onnx_ci.report.text import WORDS as VERDICTS
-from onnx_ci.results import Finding, GroupSize, OriginalState, Outcome, RunReport, Shard
+from onnx_ci.results import Finding, GroupSize, Outcome, RunReport, Shard
+from onnx_ci.util.scalars import FLAG, Scalar, whole
 from onnx_ci.util.text import one_line
 
 LONGEST_TEXT = 20_000  # characters
 LONGEST_LIST = 100_000
 LARGEST_NUMBER = 2**63
 
-CODE = re.compile(r"(OCI[0-9]{3})?")
-KNOWN: dict[tuple[type, str], tuple[str, ...]] = {
-    (Outcome, "verdict"): tuple(VERDICTS),
-    (OriginalState, "place"): ("", *PLACES),
-    (Finding, "severity"): ("error", "warning", "note"),
-    (RunReport, "command"): ("check", "fix", "build", "shrink", "compare"),
-}
+CODE = re.compile(r"OCI[0-9]{3}")
 
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
+
+
+SCALARS = {
+    str: Scalar(f"text of at most {LONGEST_TEXT:,} characters", _is_text, {}),
+    bool: FLAG,
+    int: Scalar("a whole number from 0", whole(0, LARGEST_NUMBER - 1).fits, {}),
+    float: Scalar("a number", _is_number, {}),
+}
 Built = TypeVar("Built")
 
 
@@ -57,29 +66,22 @@ class Checked:
     def build(self, cls: type[Built], called: dict[str, str] | None = None) -> Built:
         """`called` are fields that have another name in the document."""
         kinds = _kinds(cls)  # type: ignore[arg-type]
-        found = {}
+        values = {}
         for field in fields(cls):  # type: ignore[arg-type]
             where = f"{self.where}.{(called or {}).get(field.name, field.name)}"
             if field.name in self.values:
                 value = _value(kinds[field.name], self.values[field.name], where)
-                found[field.name] = _known(cls, field.name, value, where)
+                if field.name == "code" and value != field.default and not CODE.fullmatch(value):
+                    raise _refusal(where, "a code like OCI001", value)
+                values[field.name] = value
             elif field.default is MISSING and field.default_factory is MISSING:
                 raise ValueError(f"{where} is missing")
-        return cls(**found)
+        return cls(**values)
 
 
 @cache
 def _kinds(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
-
-
-def _known(cls: type, name: str, value: Any, where: str) -> Any:
-    words = KNOWN.get((cls, name))
-    if words:
-        _word(words, value, where)
-    if name == "code" and not CODE.fullmatch(value):
-        raise _refusal(where, "a code like OCI001", value)
-    return value
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:
@@ -92,7 +94,7 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return _word(get_args(kind), value, where)
     if is_dataclass(kind):
         return Checked(value, where).build(kind)  # type: ignore[arg-type]
-    return {str: _text, bool: _truth, int: _whole, float: _number}[kind](value, where)
+    return _scalar(kind, value, where)
 
 
 def _tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
@@ -110,45 +112,26 @@ def _listed(value: Any, where: str) -> list[Any]:
     return value
 
 
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-        raise _refusal(where, f"text of at most {LONGEST_TEXT:,} characters", value)
-    return value
+def _scalar(kind: Any, value: Any, where: str) -> Any:
+    scalar = SCALARS[kind]
+    if not scalar.fits(value):
+        raise _refusal(where, scalar.expected, value)
+    return kind(value)
 
 
 def _word(words: tuple[str, ...], value: Any, where: str) -> str:
     if value not in words:
         raise _refusal(where, " or ".join(words), value)
-    return _text(value, where)
+    return str(value)
 
 
-def _truth(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise _refusal(where, "true or false", value)
-    return value
-
-
-def _whole(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < LARGEST_NUMBER:
-        raise _refusal(where, "a whole number from 0", value)
-    return value
-
-
-def _number(value: Any, where: str) -> float:
-    counts = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not counts or not abs(value) <= sys.float_info.max:
-        raise _refusal(where, "a number", value)
-    return float(value)
-
-
-def _refusal(where: str, expected: str, found: Any) -> ValueError:
-    shown = "an object" if isinstance(found, dict) else "a list" if isinstance(found, list) else repr(found)
+def _refusal(where: str, expected: str, value: Any) -> ValueError:
+    shown = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
     return ValueError(f"{one_line(where)}: expected {expected}, found {one_line(shown[:60])}")
 
 
-LARGEST_FILE = (
-    16 * 2**20
-)  # bytes: some thousand models; what it takes in memory is twenty times that at worst
+# Bytes: some thousand models. What it takes in memory is twenty times that at worst.
+LARGEST_FILE = 16 * 2**20
 HINT = "expected a report by onnx-ci check --format json"
 
 
@@ -170,7 +153,8 @@ def parse_report(content: bytes, name: str) -> RunReport:
     try:
         document = json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name}: is not JSON: {_why(error)}", hint=HINT) from None
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise UsageError(f"{name}: is not JSON: {why}", hint=HINT) from None
     try:
         return _report(document)
     except ValueError as error:
@@ -204,10 +188,6 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number")
 
 
-def _why(error: ValueError | RecursionError) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-
-
 MOST = 256  # shards of a run
 Named = tuple[str, RunReport]  # the file a report was read from, and the report
 Parts = dict[Shard, Named]  # of one run
@@ -219,17 +199,17 @@ def merged(reports: Sequence[Named]) -> RunReport:
     what its models are like."""
     commands = sorted({report.command for _, report in reports})
     if len(commands) > 1:
-        told = " and ".join(commands)
-        raise UsageError(f"reports of {told} can't be merged", hint="merge those of one command")
+        names = " and ".join(commands)
+        raise UsageError(f"reports of {names} can't be merged", hint="merge those of one command")
     runs = _runs(reports)
     everything = [report for _, report in reports if report.shard is None]
     everything += [run[shard][1] for run in runs for shard in sorted(run, key=lambda shard: shard.index)]
-    found = (finding for report in everything for finding in report.findings)
-    made = (finding for run in runs for finding in (*_groups(run), *_missing(run)))
+    of_reports = (finding for report in everything for finding in report.findings)
+    across_shards = (finding for run in runs for finding in (*_groups(run), *_missing(run)))
     return RunReport(
         command=commands[0],
         outcomes=tuple(_in_order(_once(o for report in everything for o in report.outcomes))),
-        findings=tuple(_once([*found, *made])),
+        findings=tuple(_once([*of_reports, *across_shards])),
         policy=", ".join(_once(report.policy for report in everything if report.policy)),
         seconds=round(sum(report.seconds for report in everything), 3),
         notes=tuple(_once(note for report in everything for note in report.notes)),
@@ -251,8 +231,8 @@ def _runs(reports: Sequence[Named]) -> list[Parts]:
         if not 1 <= shard.index <= shard.count <= MOST:
             raise UsageError(f"{name}: there is no shard {shard}", hint="for example: --shard 1/3")
         run = runs.setdefault((report.policy, shard.split, shard.count), {})
-        first, known = run.setdefault(shard, (name, report))
-        if known != report:
+        first, earlier = run.setdefault(shard, (name, report))
+        if earlier != report:
             raise UsageError(
                 f"{first} and {name} are both shard {shard}, and they differ",
                 hint="give each shard once: that of the last attempt",
@@ -262,7 +242,7 @@ def _runs(reports: Sequence[Named]) -> list[Parts]:
 
 def _missing(run: Parts) -> Iterator[Finding]:
     shard, (name, report) = next(iter(run.items()))
-    missing = sorted({*range(1, shard.count + 1)} - {known.index for known in run})
+    missing = sorted({*range(1, shard.count + 1)} - {present.index for present in run})
     if missing:
         numbers = ", ".join(map(str, missing))
         yield Finding(

@@ -1,4 +1,4 @@
-"""The report for people: one line a model with its numbers, then what is wrong and what to do."""
+"""The report for people, and the words that all reports use for verdicts, proofs and sizes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from onnx_ci.results import (
     Measure,
     Outcome,
     OutputDelta,
+    Place,
     RunReport,
     RuntimeRun,
+    Severity,
+    Verdict,
     Verification,
     gain,
 )
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line
 
-WORDS = {
+WORDS: dict[Verdict, str] = {
     "ok": "ok",
     "shrunk": "shrunk",
     "would_shrink": "would shrink",
@@ -30,7 +33,7 @@ WORDS = {
     "unreadable": "not readable",
     "ignored": "ignored",
 }
-PLACES = {
+PLACES: dict[Place, str] = {
     "history": "git history",
     "objects": "git's object store",
     "lfs": "the store of Git LFS",
@@ -38,9 +41,168 @@ PLACES = {
     "folder": "the folder of originals",
 }
 UNMOVED = "did not move when the weights were damaged"
-MOVED = {"shrunk": "changed", "would_shrink": "would change"}
+MOVED: dict[Verdict, str] = {"shrunk": "changed", "would_shrink": "would change"}
 LONGEST = 4_000  # characters of one message: nobody reads more, and services cut it off
 OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
+COLOURS: dict[Verdict, str] = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
+SHOWN = 5  # tensors named of each model
+MARKS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "dim"}
+
+
+def render_run(report: RunReport, style: Style) -> str:
+    lines = list(_table(report, style))
+    for outcome in report.outcomes:
+        lines += [style.paint(line, "dim") for line in _how(outcome)]
+    for finding in report.all_findings:
+        lines += ["", *_finding(finding, style)] if finding.hint else _finding(finding, style)
+    lines += ["", *_summary(report, style)]
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _table(report: RunReport, style: Style) -> Iterator[str]:
+    if not report.outcomes:
+        return
+    rows = [
+        ("model", "size", after_word(report), "saved", "outputs", "verdict"),
+        *map(model_row, report.outcomes),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    for number, row in enumerate(rows):
+        cells = [
+            row[0].ljust(widths[0]),
+            *(row[i].rjust(widths[i]) for i in (1, 2, 3)),
+            row[4].ljust(widths[4]),
+        ]
+        last = style.paint(row[5], COLOURS.get(report.outcomes[number - 1].verdict, "red") if number else "")
+        line = "  ".join([*cells, last]).rstrip()
+        yield line if number else style.paint(line, "bold")
+
+
+def _finding(finding: Finding, style: Style) -> list[str]:
+    mark = style.paint(f"{finding.severity} {finding.code}", MARKS[finding.severity])
+    lines = [f"{mark} {one_line(finding.message)}"]
+    if finding.hint:
+        lines.append(f"  {one_line(finding.hint)}")
+    return lines
+
+
+def _summary(report: RunReport, style: Style) -> Iterator[str]:
+    yield from (style.paint(one_line(note), "dim") for note in remarks(report))
+    if not report.outcomes:
+        return
+    gain = saved_words(report)
+    state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
+    yield f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}: {state}"
+
+
+def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
+    """One model in full: for shrink and compare."""
+    lines = [
+        style.paint(one_line(title), "bold"),
+        *_sizes(outcome),
+        *_steps(outcome),
+        *_plan(outcome),
+        *_outputs(outcome),
+    ]
+    if original := original_words(outcome):
+        lines.append(f"  {original}")
+    for finding in outcome.findings:
+        lines += _finding(finding, style)
+    return "\n".join(lines) + "\n"
+
+
+def _sizes(outcome: Outcome) -> Iterator[str]:
+    before, after = outcome.before, outcome.after
+    if before is None:
+        return
+    for name, old, new in sizes_of(before, after):
+        change = f" -> {format_size(new)} ({new / old - 1:+.1%})" if new is not None and old else ""
+        yield f"  {name:<8} {format_size(old)}{change}"
+    if before.params is not None:
+        changed = after is not None and after.params not in (before.params, None)
+        change = f" -> {after.params:,}" if after and changed else ""
+        yield f"  params   {before.params:,}{change}"
+    if outcome.latency is not None:
+        notes = {"latency": f" ({outcome.latency.words})", "memory": " to load it"}
+        for name, was, now in latency_rows(outcome.latency):
+            yield f"  {name:<8} {was} -> {now}{notes.get(name, '')}"
+
+
+def latency_rows(latency: Latency) -> Iterator[tuple[str, str, str]]:
+    """What was measured of running and loading a model: its name, before and after."""
+    yield "latency", f"{latency.before * 1e3:.2f} ms", f"{latency.after * 1e3:.2f} ms"
+    if latency.load_before is not None and latency.load_after is not None:
+        yield "load", f"{latency.load_before * 1e3:.1f} ms", f"{latency.load_after * 1e3:.1f} ms"
+    if latency.memory_before is not None and latency.memory_after is not None:
+        yield "memory", format_size(latency.memory_before), format_size(latency.memory_after)
+
+
+def _how(outcome: Outcome) -> Iterator[str]:
+    """What was done to one model of many, and what else was tried; `explain` tells the rest."""
+    if original := original_words(outcome):
+        yield f"{one_line(outcome.path)}: {original}"
+    if outcome.plan is None:
+        return
+    kept = [step for step in outcome.steps if step.kept]
+    done = "; ".join(f"{step.method} ({one_line(step.note)})" if step.note else step.method for step in kept)
+    yield f"{one_line(outcome.path)}: {done or 'nothing was taken'}"
+    tried = [
+        f"{', '.join(other.methods)} {format_size(other.size)} at {other.sqnr:.0f} dB"
+        for other in outcome.alternatives
+        if other.sqnr is not None
+    ]
+    if tried:
+        yield f"  also tried: {', '.join(tried)}"
+
+
+def _steps(outcome: Outcome) -> Iterator[str]:
+    for step in outcome.steps:
+        note = f"  ({one_line(step.note)})" if step.note else ""
+        tensors = f", {step.tensors} tensors" if step.tensors else ""
+        sizes = f"{format_size(step.size_before)} -> {format_size(step.size_after)}"
+        yield f"  {step.method}: {sizes}{tensors}{note}"
+
+
+def _plan(outcome: Outcome) -> Iterator[str]:
+    """Which tensors are stored larger than others, and why; what else was tried."""
+    plan = outcome.plan
+    if plan is not None:
+        forms = ", ".join(f"{label} {count}" for label, count in plan.forms) or "no mix was taken"
+        yield f"  planned {plan.tensors} tensors in {plan.trials} trials, {plan.seconds:.1f} s: {forms}"
+        for kept in plan.kept[:SHOWN]:
+            yield f"    {one_line(kept.name)} ({format_size(kept.size)}) {kept.form}: {kept.why}"
+        more = len(plan.kept) - SHOWN
+        yield from [f"    and {more} more that are not in the smallest form"] if more > 0 else []
+        yield from [f"    not all was tried: {plan.untried}; raise plan_seconds"] if plan.untried else []
+    if outcome.alternatives:
+        yield "  also tried"
+        yield from _aligned([_alternative_row(alternative) for alternative in outcome.alternatives])
+
+
+def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
+    measured = alternative.cosine is not None and alternative.sqnr is not None
+    error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if measured else ""
+    methods = ", ".join(alternative.methods)
+    return methods, format_size(alternative.size), error, one_line(alternative.verdict)
+
+
+def _outputs(outcome: Outcome) -> Iterator[str]:
+    verification = outcome.verification
+    yield f"  verification {verification.status}{proof_reason(verification)}"
+    if coverage := coverage_words(verification):
+        yield f"    {coverage}"
+    yield from (f"    {line}" for line in noise_words(verification))
+    rows = [output_row(output) for output in verification.outputs]
+    if rows:
+        yield from _aligned([OUTPUT_COLUMNS, *rows])
+    if verification.runtimes:
+        yield from _aligned([runtime_row(run) for run in verification.runtimes])
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def model_row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
@@ -55,6 +217,14 @@ def model_row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
         proof_words(outcome.verification) + (f", {outcome.latency.words}" if outcome.latency else ""),
         verdict_word(outcome),
     )
+
+
+def sizes_of(before: Measure, after: Measure | None) -> Iterator[tuple[str, int, int | None]]:
+    """Each size that was measured, on disk and compressed: its name, before, and after if there is one."""
+    for name in ("size", "gzip", "brotli", "zstd"):
+        old = getattr(before, name)
+        if old is not None:
+            yield name, old, getattr(after, name, None)
 
 
 def change(before: int, after: int) -> str:
@@ -93,9 +263,8 @@ def runtime_row(run: RuntimeRun) -> tuple[str, ...]:
     status = run.status.replace("_", " ")
     if run.reason or run.cosine is None:
         return run.setting, status, "", one_line(run.reason)
-    same = run.max_abs == 0
-    moved = "identical" if same else f"cosine {run.cosine:.6f}, {run.sqnr:.0f} dB"
-    return run.setting, status, f"{run.samples} samples" if run.samples != 1 else "1 sample", moved
+    moved = "identical" if run.max_abs == 0 else f"cosine {run.cosine:.6f}, {run.sqnr:.0f} dB"
+    return run.setting, status, counted(run.samples, "sample"), moved
 
 
 def output_row(output: OutputDelta) -> tuple[str, ...]:
@@ -111,26 +280,29 @@ def output_row(output: OutputDelta) -> tuple[str, ...]:
 
 def _little(output: OutputDelta) -> str:
     """Why an output shows little or nothing, whatever its numbers are."""
-    if output.sensitive:
-        return KINDS.get(output.kind, "")
     why = KINDS.get(output.kind, "")
-    return UNMOVED + (f": it {why}" if why else "")
+    if output.sensitive:
+        return why
+    return f"{UNMOVED}: it {why}" if why else UNMOVED
 
 
 def coverage_words(verification: Verification) -> str:
     """Which of the changed tensors a pass speaks for."""
-    found = verification.coverage
-    if found is None or not found.changed:
+    coverage = verification.coverage
+    if coverage is None or not coverage.changed:
         return ""
-    how = "damaged on purpose" if found.changed == 1 else "each damaged on purpose"
-    how = how if found.alone else "damaged on purpose, some with their neighbours"
-    told = [f"{found.noticed} noticed"]
-    told += [f"{len(found.faint)} seen but within the tolerance"] if found.faint else []
-    told += [f"{len(found.blind)} that may be anything within the tolerance"] if found.blind else []
-    told += [f"{len(found.unseen)} not seen by any output"] if found.unseen else []
-    return (
-        f"{counted(found.changed, 'changed tensor')}, {how}: {', '.join(told)} ({counted(found.runs, 'run')})"
+    how = "damaged on purpose" if coverage.changed == 1 else "each damaged on purpose"
+    if not coverage.alone:
+        how = "damaged on purpose, some with their neighbours"
+    results = [f"{coverage.noticed} noticed"]
+    unnoticed = (
+        (coverage.faint, "seen but within the tolerance"),
+        (coverage.blind, "that may be anything within the tolerance"),
+        (coverage.unseen, "not seen by any output"),
     )
+    results += [f"{len(tensors)} {what}" for tensors, what in unnoticed if tensors]
+    changed, runs = counted(coverage.changed, "changed tensor"), counted(coverage.runs, "run")
+    return f"{changed}, {how}: {', '.join(results)} ({runs})"
 
 
 def clipped(text: str, longest: int = LONGEST) -> str:
@@ -148,6 +320,11 @@ def saved_words(report: RunReport) -> str:
     return f"{format_size(saved)} of {format_size(report.size_before)} {verb}" if saved > 0 else ""
 
 
+def after_word(report: RunReport) -> str:
+    """What the new size of a model is called."""
+    return "could be" if report.command == "check" else "after"
+
+
 def judged(report: RunReport) -> int:
     return sum(outcome.verdict != "ignored" for outcome in report.outcomes)
 
@@ -161,18 +338,16 @@ def remarks(report: RunReport) -> list[str]:
 
 def original_words(outcome: Outcome) -> str:
     """Where the original of a model is, and whether that speaks for it; empty where nobody asked."""
-    found = outcome.original
-    if found is None:
+    original = outcome.original
+    if original is None:
         return ""
-    if not found.place:
+    if not original.place:
         alone = any(finding.code == "OCI050" for finding in outcome.findings)
         return "" if alone else "its original was not found, so it was judged as a model of its own"
-    place = f"{PLACES[found.place]} ({one_line(found.where)})"
-    return (
-        f"verified against its original, which is in {place}"
-        if found.verified
-        else (f"its original is in {place}; onnx-ci restore --original brings it back")
-    )
+    place = f"{PLACES[original.place]} ({one_line(original.where)})"
+    if original.verified:
+        return f"verified against its original, which is in {place}"
+    return f"its original is in {place}; onnx-ci restore --original brings it back"
 
 
 _METHODS = {
@@ -186,180 +361,17 @@ _SHOWN = 3
 def noise_words(verification: Verification) -> Iterator[str]:
     if verification.method in _METHODS:
         yield _METHODS[verification.method]
-    moved = [one for one in verification.noise if one.source]
+    moved = [output for output in verification.noise if output.source]
     if verification.noise and not moved:
         yield "noise: none; a second run with another number of threads gave the same outputs"
-    for one in moved[:_SHOWN]:
-        yield f"noise: {_words(one)}"
+    for output in moved[:_SHOWN]:
+        yield f"noise: {_words(output)}"
     if len(moved) > _SHOWN:
         yield f"noise: and {len(moved) - _SHOWN} outputs more"
 
 
-def _words(one: OutputDelta) -> str:
-    far = one_line(one.problem) or f"max_abs {one.max_abs:.3g}, {one.sqnr:.0f} dB"
-    return f"output {one_line(one.name)} of the original differs from itself {_SOURCES[one.source]}: {far}"
-
-
-COLOURS = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
-SHOWN = 5  # tensors named of each model
-MARKS = {"error": "red", "warning": "yellow", "note": "dim"}
-
-
-def render_run(report: RunReport, style: Style) -> str:
-    lines = [*_table(report, style)]
-    for outcome in report.outcomes:
-        lines += [style.paint(line, "dim") for line in _how(outcome)]
-    findings = [*(f for outcome in report.outcomes for f in outcome.findings), *report.findings]
-    for finding in findings:
-        lines += ["", *_finding(finding, style)] if finding.hint else _finding(finding, style)
-    lines += ["", *_summary(report, style)]
-    return "\n".join(lines).strip("\n") + "\n"
-
-
-def _table(report: RunReport, style: Style) -> Iterator[str]:
-    if not report.outcomes:
-        return
-    after = "could be" if report.command == "check" else "after"
-    rows = [("model", "size", after, "saved", "outputs", "verdict"), *map(model_row, report.outcomes)]
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
-    for number, row in enumerate(rows):
-        cells = [
-            row[0].ljust(widths[0]),
-            *(row[i].rjust(widths[i]) for i in (1, 2, 3)),
-            row[4].ljust(widths[4]),
-        ]
-        last = style.paint(row[5], COLOURS.get(report.outcomes[number - 1].verdict, "red") if number else "")
-        line = "  ".join([*cells, last]).rstrip()
-        yield line if number else style.paint(line, "bold")
-
-
-def _finding(finding: Finding, style: Style) -> list[str]:
-    mark = style.paint(f"{finding.severity} {finding.code}", MARKS[finding.severity])
-    lines = [f"{mark} {one_line(finding.message)}"]
-    if finding.hint:
-        lines.append(f"  {one_line(finding.hint)}")
-    return lines
-
-
-def _summary(report: RunReport, style: Style) -> Iterator[str]:
-    yield from (style.paint(one_line(note), "dim") for note in remarks(report))
-    if not report.outcomes:
-        return
-    gain = saved_words(report)
-    state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
-    yield f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}: {state}"
-
-
-def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
-    """One model in full: for shrink and compare."""
-    lines = [
-        style.paint(one_line(title), "bold"),
-        *_sizes(outcome),
-        *_steps(outcome),
-        *_plan(outcome),
-        *_outputs(outcome),
-        *_original(outcome),
-    ]
-    for finding in outcome.findings:
-        lines += _finding(finding, style)
-    return "\n".join(lines) + "\n"
-
-
-def _sizes(outcome: Outcome) -> Iterator[str]:
-    before, after = outcome.before, outcome.after
-    if before is None:
-        return
-    for name in ("size", "gzip", "brotli", "zstd"):
-        old, new = getattr(before, name), getattr(after, name) if after else None
-        if old is not None:
-            change = f" -> {format_size(new)} ({new / old - 1:+.1%})" if new is not None and old else ""
-            yield f"  {name:<8} {format_size(old)}{change}"
-    yield from _parameters(before, after)
-    if outcome.latency is not None:
-        yield from _latency(outcome.latency)
-
-
-def _latency(found: Latency) -> Iterator[str]:
-    yield f"  latency  {found.before * 1e3:.2f} ms -> {found.after * 1e3:.2f} ms ({found.words})"
-    if found.load_before is not None and found.load_after is not None:
-        yield f"  load     {found.load_before * 1e3:.1f} ms -> {found.load_after * 1e3:.1f} ms"
-    if found.memory_before is not None and found.memory_after is not None:
-        yield f"  memory   {format_size(found.memory_before)} -> {format_size(found.memory_after)} to load it"
-
-
-def _parameters(before: Measure, after: Measure | None) -> Iterator[str]:
-    if before.params is not None:
-        changed = after is not None and after.params not in (before.params, None)
-        change = f" -> {after.params:,}" if after and changed else ""
-        yield f"  params   {before.params:,}{change}"
-
-
-def _how(outcome: Outcome) -> Iterator[str]:
-    """What was done to one model of many, and what else was tried; `explain` tells the rest."""
-    if told := original_words(outcome):
-        yield f"{one_line(outcome.path)}: {told}"
-    if outcome.plan is None:
-        return
-    kept = [step for step in outcome.steps if step.kept]
-    done = "; ".join(f"{step.method} ({one_line(step.note)})" if step.note else step.method for step in kept)
-    yield f"{one_line(outcome.path)}: {done or 'nothing was taken'}"
-    tried = [one for one in outcome.alternatives if one.sqnr is not None]
-    told = ", ".join(
-        f"{', '.join(one.methods)} {format_size(one.size)} at {one.sqnr:.0f} dB" for one in tried
+def _words(noise: OutputDelta) -> str:
+    far = one_line(noise.problem) or f"max_abs {noise.max_abs:.3g}, {noise.sqnr:.0f} dB"
+    return (
+        f"output {one_line(noise.name)} of the original differs from itself {_SOURCES[noise.source]}: {far}"
     )
-    yield from [f"  also tried: {told}"] if told else []
-
-
-def _steps(outcome: Outcome) -> Iterator[str]:
-    for step in outcome.steps:
-        note = f"  ({one_line(step.note)})" if step.note else ""
-        tensors = f", {step.tensors} tensors" if step.tensors else ""
-        sizes = f"{format_size(step.size_before)} -> {format_size(step.size_after)}"
-        yield f"  {step.method}: {sizes}{tensors}{note}"
-
-
-def _plan(outcome: Outcome) -> Iterator[str]:
-    """Which tensors are stored larger than others, and why; what else was tried."""
-    plan = outcome.plan
-    if plan is not None:
-        forms = ", ".join(f"{label} {count}" for label, count in plan.forms) or "no mix was taken"
-        yield f"  planned {plan.tensors} tensors in {plan.trials} trials, {plan.seconds:.1f} s: {forms}"
-        for kept in plan.kept[:SHOWN]:
-            yield f"    {one_line(kept.name)} ({format_size(kept.size)}) {kept.form}: {kept.why}"
-        more = len(plan.kept) - SHOWN
-        yield from [f"    and {more} more that are not in the smallest form"] if more > 0 else []
-        yield from [f"    not all was tried: {plan.untried}; raise plan_seconds"] if plan.untried else []
-    if outcome.alternatives:
-        yield "  also tried"
-        yield from _aligned([_alternative_row(alternative) for alternative in outcome.alternatives])
-
-
-def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
-    known = alternative.cosine is not None and alternative.sqnr is not None
-    error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if known else ""
-    methods = ", ".join(alternative.methods)
-    return methods, format_size(alternative.size), error, one_line(alternative.verdict)
-
-
-def _outputs(outcome: Outcome) -> Iterator[str]:
-    verification = outcome.verification
-    yield f"  verification {verification.status}{proof_reason(verification)}"
-    covered = coverage_words(verification)
-    yield from [f"    {covered}"] if covered else []
-    yield from (f"    {line}" for line in noise_words(verification))
-    rows = [output_row(output) for output in verification.outputs]
-    if rows:
-        yield from _aligned([OUTPUT_COLUMNS, *rows])
-    if verification.runtimes:
-        yield from _aligned([runtime_row(run) for run in verification.runtimes])
-
-
-def _original(outcome: Outcome) -> Iterator[str]:
-    told = original_words(outcome)
-    yield from [f"  {told}"] if told else []
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -14,6 +14,7 @@ import numpy as np
 from onnx_ci.policy.schema import AT_LEAST, AT_MOST, Tolerance
 from onnx_ci.results import Breach, OutputDelta, OutputKind
 from onnx_ci.sandbox.exchange import Array, is_complex, is_float, is_integer, is_text, type_name
+from onnx_ci.util.advice import set_tolerance
 from onnx_ci.verify.metrics import (
     NOTHING_IN_COMMON,
     Distance,
@@ -222,7 +223,7 @@ def equality_hint(deltas: Sequence[OutputDelta], outputs: Mapping[str, Array]) -
     most = max(delta.max_abs for delta in failing)
     only_unequal = all(delta.breaches == ("unequal",) for delta in failing)
     if only_unequal and most <= _SMALL and all(map(is_integer, types.values())):
-        return f"keep {named} equal by a milder change; or allow it: tolerance: {{max_abs: {most:g}}}"
+        return f"keep {named} equal by a milder change; or allow it: " + set_tolerance("max_abs", f"{most:g}")
     return f"only a milder change helps: {named} has to be equal, whatever the other limits are"
 
 

@@ -21,12 +21,13 @@ from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable
 from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, needs_library
+from onnx_ci.util.advice import CHECK_SAMPLES, GIVE_SAMPLES, SET_DIMS
 from onnx_ci.verify.compare import is_graded, same_outputs
 from onnx_ci.verify.metrics import batched
 from onnx_ci.verify.noise import OTHER_DRAWS, Seeding, noise_of, random_nodes, refuse_gross
 from onnx_ci.verify.trials import WeightSwapSession
 
-GIVE = "give inputs that run: inputs: {samples: [...]}, or sizes: inputs: {dims: {NAME: SIZE}}"
+GIVE = "give inputs that run: " + GIVE_SAMPLES + ", or sizes: " + SET_DIMS
 _HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
 _MANY = 8  # samples that are asked for where some are to be of other sizes, and how many of them
 _SIZES = 2
@@ -222,7 +223,7 @@ class Reference:
             return self._search()
         where, hint, feeds = "there", "", self.given
         if feeds is None:
-            where, hint = "on the samples given", "check inputs.samples"
+            where, hint = "on the samples given", CHECK_SAMPLES
             samples = load_samples(self.spec.samples, self.root, self.proto_to_feed())
             feeds = [{**sample, **self.stored} for sample in samples]
         try:

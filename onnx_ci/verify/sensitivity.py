@@ -29,6 +29,7 @@ from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import KINDS, Coverage, OutputDelta, Verification
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed
+from onnx_ci.util.advice import GIVE_SAMPLES, set_tolerance
 from onnx_ci.util.text import first_of
 from onnx_ci.verify.compare import kind_of, leaves, same_outputs
 from onnx_ci.verify.damage import (
@@ -61,8 +62,10 @@ LEAST = 12  # such runs, however large the model is
 WORK = 4 * 10**9  # bytes that all such runs together may read of the model: a number, not a clock, decides
 PATIENCE = 120.0  # seconds after which that is given up; what is found then may be otherwise elsewhere
 DEATHS = 3  # damaged models that hang or crash, before it is given up
-_SAMPLES = "give inputs that matter: inputs: {samples: [...]}"
-_STRICTER = "add a limit in the output's own units, tolerance: {max_abs: ...}, or give other inputs"
+_SAMPLES = "give inputs that matter: " + GIVE_SAMPLES
+_STRICTER = (
+    "add a limit in the output's own units, " + set_tolerance("max_abs", "...") + ", or give other inputs"
+)
 # What damage to a tensor does: "faint" moves outputs, but not beyond the tolerance.
 TensorState = Literal["noticed", "faint", "unseen"]
 TensorStates = dict[TensorKey, TensorState]
@@ -581,7 +584,7 @@ def _unseen(coverage: Coverage) -> tuple[str, str]:
     )
     names = ", ".join(f'"{name}"' for name in coverage.unseen[:SHOWN])
     return reason, (
-        "give inputs that reach them: inputs: {samples: [...]}; or leave them as they are:"
+        "give inputs that reach them: " + GIVE_SAMPLES + "; or leave them as they are:"
         f" skip: [{names}] where the method has it, or the method left out for this model"
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +162,18 @@ def test_the_summary_stays_within_its_limit(tmp_path: Path, monkeypatch: pytest.
     assert path.stat().st_size <= 1 << 20
     assert path.read_text().endswith("the whole report is in the artifact.\n")
     assert cut("short", 10) == "short"
+
+
+@pytest.mark.parametrize("mode", ["check", "comment"])
+def test_a_python_without_any_package_prepares_the_action(tmp_path: Path, mode: str) -> None:
+    start = PROJECT / "onnx_ci" / "action" / "start.py"
+    outputs = tmp_path / "outputs"
+    environment = {"INPUT_MODE": mode, "RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(outputs)}
+    command = [sys.executable, "-I", "-S", str(start)]
+    subprocess.run([*command, "prepare"], env=environment, check=True)
+    assert "results-key<<" in outputs.read_text()
+    if mode == "comment":  # which needs no package either
+        done = subprocess.run(
+            [*command, "run"], env=environment, cwd=tmp_path, capture_output=True, text=True
+        )
+        assert "there is no report" in done.stdout

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
+from onnx_ci.gate.cache import plain, read
+from onnx_ci.results import Verification
+from onnx_ci.util.advice import CHECK_SAMPLES, GIVE_SAMPLES, SET_DIMS, hint_for, set_tolerance
 from onnx_ci.util.text import one_line
 from tests.support.cli import call
 from tests.support.models import lean
@@ -82,3 +87,38 @@ def test_a_gain_that_the_receipt_takes_is_told(here: Path) -> None:
 
 def test_a_name_that_is_no_text_is_shown_by_its_bytes() -> None:
     assert one_line("bad\udcff\x1b.onnx") == r"bad\xff\x1b.onnx"
+
+
+def test_a_budget_that_is_not_met_names_flags(here: Path) -> None:
+    exact = call("shrink", "a.onnx", "o.onnx", "--methods", "dedupe", "--budget", "1KB", cwd=here)
+    assert (
+        "  allow a stronger method (--methods dedupe,drop-unused,int8-weights), raise the --budget"
+        in exact.out
+    )
+    lossy = call("shrink", "a.onnx", "o.onnx", "--methods", "int8-weights", "--budget", "1KB", cwd=here)
+    assert "  raise the --budget, loosen the --tolerance" in lossy.out
+    assert "override" not in exact.out + lossy.out
+
+
+def test_a_file_of_a_folder_of_samples_is_called_by_both(here: Path) -> None:
+    (here / "s" / "test_data_set_0").mkdir(parents=True)
+    (here / "s" / "test_data_set_0" / "input_0.pb").write_bytes(b"none")
+    done = call("compare", "a.onnx", "c.onnx", "--samples", "s", cwd=here)
+    assert ": s/test_data_set_0/input_0.pb: " in done.out
+
+
+HINTS = [  # in the words of a policy, and of flags
+    ("give it: " + GIVE_SAMPLES, "give it: inputs: {samples: [...]}", "give it: --samples F.npz"),
+    (CHECK_SAMPLES + "; or not", "check inputs.samples; or not", "check --samples; or not"),
+    ("by " + SET_DIMS + ".", "by inputs: {dims: {NAME: SIZE}}.", "by --dims NAME=SIZE."),
+    (set_tolerance("max_abs", "2"), "tolerance: {max_abs: 2}", "--tolerance max_abs=2"),
+]
+
+
+@pytest.mark.parametrize(("hint", "policy", "flags"), HINTS)
+def test_a_hint_has_words_for_each_audience_however_it_comes(hint: str, policy: str, flags: str) -> None:
+    kept = read(Verification, json.loads(json.dumps(plain(Verification(status="failed", hint=hint)))))
+    for same in (hint, kept.hint, copy.deepcopy(hint)):
+        assert same == policy
+        assert hint_for("policy", same) == hint_for("workflow", same) == policy
+        assert hint_for("flags", same) == flags

@@ -51,7 +51,7 @@ def test_a_model_that_fails_as_a_whole_comes_out_mostly_rounded(tmp_path: Path) 
     assert {"P", "Q"} == kept.keys()
     assert kept["P"]["form"] == "as it was"
     assert "dB" in kept["P"]["why"]
-    refused = [one for one in done.json["alternatives"] if one["verdict"].startswith("refused")]
+    refused = [one for one in done.json["alternatives"] if one["state"] == "refused"]
     assert refused[0]["methods"] == ["int8-weights"]
     assert refused[0]["cosine"] < 0.999
     stored = {t.name: t.data_type for t in tensors(onnx.load(tmp_path / "out.onnx"))}

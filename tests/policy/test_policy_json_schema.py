@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
@@ -112,3 +112,18 @@ def refusal(parse: Any, written: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "values"),
+    [
+        (fields.RULE, "shrink", schema.Mode),
+        (fields.RULE, "severity", schema.RuleSeverity),
+        (fields.LFS, "missing", schema.Missing),
+        (fields.POLICY, "unmatched", schema.Unmatched),
+        (fields.POLICY, "policy_changes", schema.RuleSeverity),
+        (fields.POLICY, "new_commands", schema.NewCommands),
+    ],
+)
+def test_the_words_of_a_key_are_the_values_of_its_field(table: Table, key: str, values: Any) -> None:
+    assert set(table[key].kind.schema["enum"]) == set(get_args(values))

@@ -96,6 +96,7 @@ WRONG: list[tuple[list[Any], Any, str]] = [
     (["models", 0, "verification", "status"], "ok", "expected passed or failed or not_run"),
     (["models", 0, "findings", 0, "severity"], "fatal", "expected error or warning or note"),
     (["models", 0, "findings", 0, "code"], "OCI003\n", "expected a code like OCI001, found 'OCI003\\n'"),
+    (["models", 0, "findings", 0, "code"], "", "expected a code like OCI001, found ''"),
     (["models", 0, "findings"], [{}] * 100_001, "expected a list of at most 100,000"),
     (["command"], "rm", "the report.command: expected check or fix"),
     (["findings", 0], "x", "the report.findings[0]: expected an object, found 'x'"),

@@ -1,0 +1,65 @@
+"""Advice in the words of whoever reads it: who has a policy, who gave flags, who has a workflow to change.
+
+A hint is put together of text and of these by `+`, and stays a hint; an f-string would leave the policy's
+words only. Whoever makes an outcome for another audience asks it for that audience's words, once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Audience = Literal["policy", "flags", "workflow"]
+
+
+class Hint(str):
+    """What to do next. As text it speaks of the policy; `flags` and `workflow` say the same to others."""
+
+    flags: str
+    workflow: str
+
+    def __new__(cls, policy: str, *, flags: str | None = None, workflow: str | None = None) -> Hint:
+        hint = super().__new__(cls, policy)
+        hint.flags = policy if flags is None else flags
+        hint.workflow = policy if workflow is None else workflow
+        return hint
+
+    def __add__(self, more: str) -> Hint:
+        return _joined(self, more)
+
+    def __radd__(self, text: str) -> Hint:
+        return _joined(text, self)
+
+
+def hint_for(audience: Audience, hint: str) -> str:
+    """Return the words for one audience; plain text is the same for all."""
+    if audience == "policy" or not isinstance(hint, Hint):
+        return str(hint)
+    return hint.flags if audience == "flags" else hint.workflow
+
+
+def _joined(first: str, second: str) -> Hint:
+    flags, workflow = (hint_for(who, first) + hint_for(who, second) for who in ("flags", "workflow"))
+    return Hint(str(first) + str(second), flags=flags, workflow=workflow)
+
+
+GIVE_SAMPLES = Hint("inputs: {samples: [...]}", flags="--samples F.npz")
+CHECK_SAMPLES = Hint("check inputs.samples", flags="check --samples")
+SET_DIMS = Hint("inputs: {dims: {NAME: SIZE}}", flags="--dims NAME=SIZE")
+RAISE_BUDGET = Hint("raise the budget", flags="raise the --budget")
+LOOSEN_TOLERANCE = Hint("loosen the tolerance", flags="loosen the --tolerance")
+OR_OVERRIDE = Hint(", or accept this content with an override", flags="")  # which only a policy has
+
+
+def set_tolerance(limit: str, value: str) -> Hint:
+    return Hint(f"tolerance: {{{limit}: {value}}}", flags=f"--tolerance {limit}={value}")
+
+
+def allow_stronger(*methods: str) -> Hint:
+    return Hint(
+        f"allow a stronger method in the rule (for example methods: [{', '.join(methods)}])",
+        flags=f"allow a stronger method (--methods {','.join(methods)})",
+    )
+
+
+def fetch_from_lfs(how: str) -> Hint:
+    """In a workflow, the checkout is what can be changed."""
+    return Hint(how, workflow=f"set `lfs: true` of actions/checkout in the workflow; or {how}")
