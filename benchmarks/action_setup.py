@@ -16,7 +16,7 @@ from pathlib import Path
 
 from environments import SetupError
 
-START = Path(__file__).resolve().parents[1] / "onnx_ci" / "entry" / "github" / "start.py"
+START = Path(__file__).resolve().parents[1] / "onnx_ci" / "action" / "start.py"
 
 
 def step(name: str, machine: Path, *, uv: bool) -> None:

@@ -39,13 +39,14 @@ def ran(act: Act, github: emulated.GitHub, folder: Path, event: dict[str, Any], 
     (left / "report.json").write_text(render_run(run_report(EVERYTHING, EVERYTHING)))
     (left / "action.yml").write_text("not looked at")
     github.known_as["not-a-token"] = github.tokens[token]
+    also: dict[str, Any] = {**surroundings(github)}
     return act.run(
         "workflow_run",
         event,
         folder=base.root,
         remote=base.root,
         artifacts=folder / "artifacts",
-        **surroundings(github),
+        **also,
     )
 
 

@@ -13,7 +13,7 @@ import yaml
 from tests.support.action import call
 from tests.support.workflows import PROJECT, Act, tools
 
-START = PROJECT / "onnx_ci" / "entry" / "github" / "start.py"
+START = PROJECT / "onnx_ci" / "action" / "start.py"
 FORK = {"pull_request": {"head": {"ref": "x", "sha": "y", "repo": {"full_name": "stranger/models"}}}}
 
 

@@ -37,7 +37,11 @@ def run(act: Act, host: Hosted, example: str, event: str, payload: dict[str, Any
     target.write_text((PROJECT / "examples" / example).read_text())
     folder.commit_all("a workflow")
     payload = {"repository": {"full_name": REPOSITORY, "default_branch": "main"}, **payload}
-    places = {"folder": folder.root, "remote": host.origin.root, "artifacts": host.home / "artifacts"}
+    places: dict[str, Any] = {
+        "folder": folder.root,
+        "remote": host.origin.root,
+        "artifacts": host.home / "artifacts",
+    }
     return act.run(event, payload, **places, **also)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -41,7 +42,9 @@ def project(folder: Path, lists: str = LISTS, policy: str = POLICY) -> None:
     (folder / ".onnx-ci.yaml").write_text(policy)
     for number, name in enumerate(MODELS):
         model = bloated(seed=number)
-        external = {"save_as_external_data": True, "location": f"{name}.data"} if number else {}
+        external: dict[str, Any] = (
+            {"save_as_external_data": True, "location": f"{name}.data"} if number else {}
+        )
         onnx.save(model, folder / "models" / name, **external)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -60,7 +61,11 @@ def test_data_of_two_models_that_would_go_to_one_place_stops_the_build(tmp_path:
     (tmp_path / ".onnx-ci.yaml").write_text(EXACT)
     for seed, name in enumerate(("one", "two")):
         (tmp_path / name).mkdir()
-        location = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+        location: dict[str, Any] = {
+            "save_as_external_data": True,
+            "location": "weights.bin",
+            "size_threshold": 0,
+        }
         onnx.save(lean(seed=seed), tmp_path / name / f"{name}.onnx", **location)
     found = {f"pkg/{name}.onnx": tmp_path / name / f"{name}.onnx" for name in ("one", "two")}
     with pytest.raises(Exception, match=r"pkg/weights.bin would have to be .* and they differ"):

@@ -182,7 +182,7 @@ def named(*reports: RunReport) -> list[tuple[str, RunReport]]:
 
 
 def test_a_missing_shard_fails() -> None:
-    clean = {"outcomes": ()}
+    clean: dict[str, Any] = {"outcomes": ()}
     report = merged(named(report_of(3, **clean), report_of(1, **clean)))
     assert report.exit_code == 1
     assert "no report of shard 2 of 3: its models were not judged" in report.findings[0].message

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -87,7 +89,7 @@ def test_what_no_input_reaches_is_not_rounded(tmp_path: Path) -> None:
     stored = {t.name: t.data_type for t in tensors(onnx.load(tmp_path / "out.onnx"))}
     assert stored["A"] == onnx.TensorProto.FLOAT
     assert "W" not in stored
-    both = {"x": weight(2, 64, seed=3, scale=1.0)}
+    both: dict[str, Any] = {"x": weight(2, 64, seed=3, scale=1.0)}
     np.savez(tmp_path / "second.npz", **both, c=np.array(True))
     done = shrink(tmp_path, "--samples", "sample.npz", "--samples", "second.npz")
     assert "A" not in {t.name for t in tensors(onnx.load(tmp_path / "out.onnx"))}
@@ -144,7 +146,7 @@ def test_the_policy_says_how_long_a_plan_may_take(tmp_path: Path) -> None:
 
 def test_a_group_is_met_by_members_that_may_give(tmp_path: Path) -> None:
     for number in range(3):
-        write(lambda seed=number: lean(width=128, layers=2, seed=seed), tmp_path, f"m{number}.onnx")
+        write(partial(lean, width=128, layers=2, seed=number), tmp_path, f"m{number}.onnx")
     size = (tmp_path / "m0.onnx").stat().st_size
     (tmp_path / ".onnx-ci.yaml").write_text(
         f"""

@@ -54,7 +54,7 @@ def current(folder: Path) -> str:
 def outputs(path: Path | bytes) -> np.ndarray:
     session = onnxruntime.InferenceSession(path if isinstance(path, bytes) else str(path))
     value = np.random.default_rng(0).standard_normal((4, session.get_inputs()[0].shape[1]))
-    return session.run(None, {"x": value.astype(np.float32)})[0].ravel()
+    return np.asarray(session.run(None, {"x": value.astype(np.float32)})[0]).ravel()
 
 
 def cosine(one: np.ndarray, two: np.ndarray) -> float:
@@ -62,6 +62,7 @@ def cosine(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def only(done: Done) -> dict[str, Any]:
+    model: dict[str, Any]
     (model,) = done.json["models"]
     return model
 

@@ -23,7 +23,8 @@ from tests.support.reports import run_report
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:
     file = node_module("@octokit/openapi") / "generated" / "api.github.com.json"
-    return json.loads(file.read_bytes())
+    api: dict[str, Any] = json.loads(file.read_bytes())
+    return api
 
 
 def wrong(call: Call, described: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Claim, Verifier
+from tests.support.inputs import used
 from tests.support.text_models import model, save
 
 EITHER = (
@@ -34,7 +36,7 @@ def runner() -> Iterator[Runner]:
         yield made
 
 
-def reference(runner: Runner, proto: onnx.ModelProto, folder: Path, **spec) -> Reference:
+def reference(runner: Runner, proto: onnx.ModelProto, folder: Path, **spec: Any) -> Reference:
     path = save(proto, folder / "model.onnx")
     return Reference(runner, path, proto, spec=InputSpec(**spec), limits=Limits(seconds=60), root=folder)
 
@@ -69,7 +71,9 @@ def reference(runner: Runner, proto: onnx.ModelProto, folder: Path, **spec) -> R
         ("float[4] t", "float c = {9}", f"m = ReduceMax<keepdims=0>(t) k = Greater(m, c) y = If(k) {EITHER}"),
     ],
 )
-def test_both_branches_are_taken(runner: Runner, tmp_path: Path, inputs: str, constants: str, body: str):
+def test_both_branches_are_taken(
+    runner: Runner, tmp_path: Path, inputs: str, constants: str, body: str
+) -> None:
     stored = f"<{WEIGHTS}{', ' if constants else ''}{constants}>"
     proto = model(f"g (float[N,3] x, {inputs}) => (float[N,3] y) {stored} {{ {body} }}")
     made = reference(runner, proto, tmp_path)
@@ -79,7 +83,7 @@ def test_both_branches_are_taken(runner: Runner, tmp_path: Path, inputs: str, co
         assert _notices(made, proto, weight, tmp_path)
 
 
-def test_a_branch_gets_as_many_samples_as_are_asked_for(runner: Runner, tmp_path: Path):
+def test_a_branch_gets_as_many_samples_as_are_asked_for(runner: Runner, tmp_path: Path) -> None:
     """The other branch on one input only: what is lost for others would not show."""
     body = f"k = Equal(sr, c) y = If(k) {EITHER}"
     proto = model(
@@ -87,16 +91,16 @@ def test_a_branch_gets_as_many_samples_as_are_asked_for(runner: Runner, tmp_path
             "[N,3]", "[1,3]"
         )
     )
-    feeds = reference(runner, proto, tmp_path, count=4).feeds()
+    feeds = used(reference(runner, proto, tmp_path, count=4))
     others = [sample["x"] for sample in feeds if sample["sr"] != 16000]
     assert len(others) == 4
     assert len({one.tobytes() for one in others}) == 4
 
 
-def test_floats_that_decide_are_not_all_alike(runner: Runner, tmp_path: Path):
+def test_floats_that_decide_are_not_all_alike(runner: Runner, tmp_path: Path) -> None:
     body = f"m = ReduceMean<keepdims=0>(x) k = Greater(m, c) y = If(k) {EITHER}"
     proto = model(f"g (float[N,3] x) => (float[N,3] y) <{WEIGHTS}, float c = {{9}}> {{ {body} }}")
-    large = [sample["x"] for sample in reference(runner, proto, tmp_path).feeds() if sample["x"].mean() > 9]
+    large = [sample["x"] for sample in used(reference(runner, proto, tmp_path)) if sample["x"].mean() > 9]
     assert len(large) == 2
     assert large[1].std() > 0.1
 
@@ -112,18 +116,18 @@ def _notices(made: Reference, proto: onnx.ModelProto, weight: str, folder: Path)
     return Verifier(made).check(claim).status == "failed"
 
 
-def test_nested_branches_are_reached_through_those_around_them(runner: Runner, tmp_path: Path):
+def test_nested_branches_are_reached_through_those_around_them(runner: Runner, tmp_path: Path) -> None:
     stored = f"<{WEIGHTS}, int64 c8 = {{8000}}>"
     proto = model(
         f"g (float[N,3] x, bool outer, int64 rate) => (float[N,3] y) {stored} {{ y = If(outer) {NESTED} }}"
     )
     made = reference(runner, proto, tmp_path)
     assert list(made.untaken) == []
-    modes = {(bool(f["outer"]), int(f["rate"]) == 8000) for f in made.feeds()}
+    modes = {(bool(f["outer"]), int(f["rate"]) == 8000) for f in used(made)}
     assert {(True, True), (True, False)} <= modes
 
 
-def test_branches_in_loops_and_functions_are_seen(runner: Runner, tmp_path: Path):
+def test_branches_in_loops_and_functions_are_seen(runner: Runner, tmp_path: Path) -> None:
     loop = (
         "n = Constant<value_int=2>() go = Constant<value=bool {1}>() y = Loop(n, go, x) <body = body"
         f" (int64 i, bool cond, float[N,3] s) => (bool cond2, float[N,3] s2) {{ cond2 = Identity(cond)"
@@ -142,7 +146,7 @@ def test_branches_in_loops_and_functions_are_seen(runner: Runner, tmp_path: Path
         assert [(side.holds) for side in alone.untaken] == [False]
 
 
-def test_a_branch_that_nothing_reaches_is_named(runner: Runner, tmp_path: Path):
+def test_a_branch_that_nothing_reaches_is_named(runner: Runner, tmp_path: Path) -> None:
     stored = f"<{WEIGHTS}, bool never = {{0}}>"
     proto = model(f"g (float[N,3] x) => (float[N,3] y) {stored} {{ y = If(never) {EITHER} }}")
     proto.graph.node[0].name = "dead end"
@@ -150,7 +154,7 @@ def test_a_branch_that_nothing_reaches_is_named(runner: Runner, tmp_path: Path):
     assert [side.words for side in made.untaken] == ["the then branch of If 'dead end'"]
 
 
-def test_samples_of_the_user_are_watched_too(runner: Runner, tmp_path: Path):
+def test_samples_of_the_user_are_watched_too(runner: Runner, tmp_path: Path) -> None:
     proto = model(f"g (float[N,3] x, bool flag) => (float[N,3] y) <{WEIGHTS}> {{ y = If(flag) {EITHER} }}")
     np.savez(tmp_path / "a.npz", x=np.ones((1, 3), np.float32), flag=np.array(True))
     made = reference(runner, proto, tmp_path, samples=("a.npz",))
@@ -158,7 +162,7 @@ def test_samples_of_the_user_are_watched_too(runner: Runner, tmp_path: Path):
     assert len(made.feeds()) == 1
 
 
-def test_an_optional_input_is_left_out_where_an_if_asks_for_it(runner: Runner, tmp_path: Path):
+def test_an_optional_input_is_left_out_where_an_if_asks_for_it(runner: Runner, tmp_path: Path) -> None:
     text = (
         "g (optional(float[2,3]) x) => (float[2,3] y) <float[3] p = {1,2,3}, float[2,3] q = {4,5,6,7,8,9}>"
         " { k = OptionalHasElement(x) y = If(k) <then_branch = a () => (float[2,3] u)"

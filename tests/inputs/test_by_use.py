@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 import pytest
 
-from onnx_ci.inputs.generate import derive_feeds
 from onnx_ci.inputs.operators import OPERATORS
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.reference import Reference
+from tests.support.inputs import first
 from tests.support.text_models import model, save
 
 HEAD = '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3, "f": 1]>\n'
@@ -47,9 +47,9 @@ def runner() -> Iterator[Runner]:
         ("float[4,2] u = {1,2,3,4,5,6,7,8}", "a = f.look(t, ids) b = f.look(u, ids) y = Add(a, b)", 0, 3),
     ],
 )
-def test_ids_stay_in_their_table(constants: str, body: str, low: int, high: int):
+def test_ids_stay_in_their_table(constants: str, body: str, low: int, high: int) -> None:
     text = f"g (int64[300,3] ids) => (float y) <{TABLE}, {constants}> {{ {body} }} {LOOK}"
-    feeds = next(derive_feeds(model(text, HEAD), InputSpec(count=1)))
+    feeds = first(model(text, HEAD), count=1)
     assert (feeds[0]["ids"].min(), feeds[0]["ids"].max()) == (low, high)
 
 
@@ -94,7 +94,7 @@ def test_ids_stay_in_their_table(constants: str, body: str, low: int, high: int)
         " { s = ScatterND(x, places, new) y = Mul(s, w) }",
     ],
 )
-def test_what_is_made_up_runs(runner: Runner, tmp_path: Path, text: str):
+def test_what_is_made_up_runs(runner: Runner, tmp_path: Path, text: str) -> None:
     proto = model(f"g {text}", HEAD)
     for value in proto.graph.output:
         if not value.type.tensor_type.shape.dim:
@@ -105,12 +105,12 @@ def test_what_is_made_up_runs(runner: Runner, tmp_path: Path, text: str):
     assert all(array.size for sample in outputs for array in sample.values())
 
 
-def test_names_that_say_what_values_have_to_be():
+def test_names_that_say_what_values_have_to_be() -> None:
     proto = model(
         "g (float[4,6] onehot_class, int64[7] perm, float[9] sorted_scores, float[50] probs,"
         " float[8] variance) => (float[50] y) { y = Identity(probs) }"
     )
-    sample = next(derive_feeds(proto, InputSpec(count=1)))[0]
+    sample = first(proto, count=1)[0]
     assert (sample["onehot_class"].sum(axis=1) == 1).all()
     assert sorted(sample["perm"].tolist()) == list(range(7))
     assert (np.diff(sample["sorted_scores"]) >= 0).all()
@@ -118,21 +118,21 @@ def test_names_that_say_what_values_have_to_be():
     assert (sample["variance"] > 0).all()
 
 
-def test_sizes_the_user_gave_hold_for_those_that_have_to_be_equal():
+def test_sizes_the_user_gave_hold_for_those_that_have_to_be_equal() -> None:
     proto = model("g (float[N,K] a, float[L,M] b) => (float y) { y = MatMul(a, b) }")
-    sample = next(derive_feeds(proto, InputSpec(dims={"L": 6})))[0]
+    sample = first(proto, dims={"L": 6})[0]
     assert sample["a"].shape[1] == sample["b"].shape[0] == 6
 
 
-def test_functions_that_call_each_other_without_end_do_not_hang():
+def test_functions_that_call_each_other_without_end_do_not_hang() -> None:
     function = (
         '<domain: "f", opset_import: ["": 17, "f": 1]> again (x) => (y) { a = f.again(x) y = f.again(a) }'
     )
     proto = model(f"g (float[2] x) => (float[2] y) {{ y = f.again(x) }} {function}", HEAD)
-    assert next(derive_feeds(proto, InputSpec()))[0]["x"].shape == (2,)
+    assert first(proto)[0]["x"].shape == (2,)
 
 
-def test_a_map_gets_the_keys_that_the_model_knows():
+def test_a_map_gets_the_keys_that_the_model_knows() -> None:
     proto = model(
         'g (float x) => (float y) { y = ai.onnx.ml.DictVectorizer<string_vocabulary=["a","b"]>(x) }', HEAD
     )
@@ -140,10 +140,10 @@ def test_a_map_gets_the_keys_that_the_model_knows():
     mapped = proto.graph.input[0].type.map_type
     mapped.key_type = onnx.TensorProto.STRING
     mapped.value_type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    assert list(next(derive_feeds(proto, InputSpec()))[0]["x"]) == ["a", "b"]
+    assert list(first(proto)[0]["x"]) == ["a", "b"]
 
 
-def test_the_table_names_operators_and_operands_that_exist():
+def test_the_table_names_operators_and_operands_that_exist() -> None:
     operands: dict[str, int] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         operands[schema.name] = max(operands.get(schema.name, 0), schema.max_input)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -15,7 +17,7 @@ from onnx_ci.policy.schema import InputSpec
 def embedder(positions: np.ndarray) -> onnx.ModelProto:
     """Tokens and positions, as many as there are ids."""
     rng = np.random.default_rng(0)
-    stored = {
+    stored: dict[str, Any] = {
         "tokens": rng.standard_normal((50, 16)).astype(np.float32),
         "positions": positions.astype(np.float32),
         "zero": np.array([0], np.int64),
@@ -38,7 +40,7 @@ def embedder(positions: np.ndarray) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def test_what_only_longer_inputs_reach_is_looked_at():
+def test_what_only_longer_inputs_reach_is_looked_at() -> None:
     positions = np.random.default_rng(1).standard_normal((64, 16))
     wrong = positions.copy()
     wrong[40:] *= -1  # the usual samples have 16 and 32 ids
@@ -47,7 +49,7 @@ def test_what_only_longer_inputs_reach_is_looked_at():
     assert found.verification.samples > 8
 
 
-def test_the_last_position_of_a_table_is_looked_at():
+def test_the_last_position_of_a_table_is_looked_at() -> None:
     positions = np.random.default_rng(1).standard_normal((300, 16))
     wrong = positions.copy()
     wrong[280:] *= -3
@@ -65,7 +67,7 @@ def test_the_last_position_of_a_table_is_looked_at():
         ("p = Slice(v, zero, n)", 1024),
     ],
 )
-def test_the_smallest_table_says_how_long_inputs_may_be(text: str, expected: int | None):
+def test_the_smallest_table_says_how_long_inputs_may_be(text: str, expected: int | None) -> None:
     head = '<ir_version: 8, opset_import: ["": 17]> g (float[B,S,2] x) => (float[B,S,2] y)'
     stored = "<int64[1] zero = {0}, int64[1] one = {1}, int64 z = {0}, int64 i = {1}>"
     body = f"{{ s0 = Shape(x) n = Gather(s0, one) {text} y = Add(x, p) }}"

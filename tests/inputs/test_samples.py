@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -27,7 +28,7 @@ def refused(patterns: list[str], root: Path, proto: onnx.ModelProto) -> ModelErr
     return caught.value
 
 
-def test_npz_and_npy_in_order(tmp_path: Path):
+def test_npz_and_npy_in_order(tmp_path: Path) -> None:
     np.savez(tmp_path / "b.npz", x=X * 2)
     np.savez(tmp_path / "a.npz", x=X)
     np.save(tmp_path / "c.npy", X * 3)
@@ -35,7 +36,7 @@ def test_npz_and_npy_in_order(tmp_path: Path):
     assert [sample["x"][0, 0] for sample in found] == [1, 2, 3]
 
 
-def test_folders_of_test_data(tmp_path: Path):
+def test_folders_of_test_data(tmp_path: Path) -> None:
     for index in range(2):
         folder = tmp_path / "data" / f"test_data_set_{index}"
         folder.mkdir(parents=True)
@@ -49,10 +50,11 @@ def test_folders_of_test_data(tmp_path: Path):
         assert found[0]["n"].tolist() == [5, 6]
 
 
-def test_sequences_and_optionals(tmp_path: Path):
+def test_sequences_and_optionals(tmp_path: Path) -> None:
     proto = model("g (seq(float[2]) s, optional(float[2]) o) => (float[2] y) { y = SequenceAt(s, s) }")
     items = [np.ones(2, np.float32), np.zeros(2, np.float32)]
-    np.savez(tmp_path / "a.npz", **{"s[0]": items[0], "s[1]": items[1]})
+    named: dict[str, Any] = {"s[0]": items[0], "s[1]": items[1]}
+    np.savez(tmp_path / "a.npz", **named)
     (sample,) = load_samples(["a.npz"], tmp_path, proto)
     assert [item.tolist() for item in sample["s"]] == [[1, 1], [0, 0]]
     assert sample["o"] is None
@@ -65,7 +67,7 @@ def test_sequences_and_optionals(tmp_path: Path):
     assert sample["o"].tolist() == [1, 1]
 
 
-def test_bfloat16_survives_npz(tmp_path: Path):
+def test_bfloat16_survives_npz(tmp_path: Path) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     value = helper.make_tensor_value_info("x", TensorProto.BFLOAT16, [2])
     np.savez(tmp_path / "a.npz", x=np.array([1, 2], ml_dtypes.bfloat16))
@@ -73,7 +75,7 @@ def test_bfloat16_survives_npz(tmp_path: Path):
     assert load_samples(["a.npz"], tmp_path, proto)[0]["x"].tolist() == [1, 2]
 
 
-def test_strings(tmp_path: Path):
+def test_strings(tmp_path: Path) -> None:
     proto = model("g (string[N] s) => (string[N] y) { y = Identity(s) }")
     np.save(tmp_path / "a.npy", np.array(["one", "three"]))
     assert load_samples(["a.npy"], tmp_path, proto)[0]["s"].tolist() == ["one", "three"]
@@ -90,7 +92,7 @@ def test_strings(tmp_path: Path):
         ({"x": X, "n": np.array([object()])}, ["a.npz", "can't be read"]),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path: Path, arrays: dict[str, np.ndarray], words: list[str]):
+def test_what_does_not_fit_is_named(tmp_path: Path, arrays: dict[str, Any], words: list[str]) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
     message = refused(["a.npz"], tmp_path, model(TWO)).message
     for word in ["a.npz", *words]:
@@ -98,23 +100,23 @@ def test_what_does_not_fit_is_named(tmp_path: Path, arrays: dict[str, np.ndarray
 
 
 @pytest.mark.parametrize("pattern", ["*.npz", "/etc/*", "", "missing/*.npy"])
-def test_no_match_is_an_error(tmp_path: Path, pattern: str):
+def test_no_match_is_an_error(tmp_path: Path, pattern: str) -> None:
     refused([pattern], tmp_path, model(LINEAR))
 
 
-def test_one_array_for_two_inputs(tmp_path: Path):
+def test_one_array_for_two_inputs(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", X)
     assert "2 inputs" in refused(["a.npy"], tmp_path, model(TWO)).message
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.txt"])
 @pytest.mark.parametrize("data", [b"", b"\x93NUMPY junk", b"PK\x03\x04 junk", pickle.dumps({"x": 1})])
-def test_broken_files(tmp_path: Path, name: str, data: bytes):
+def test_broken_files(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)
     assert name in refused([name], tmp_path, model(LINEAR)).message
 
 
-def test_absurd_headers_are_not_allocated(tmp_path: Path):
+def test_absurd_headers_are_not_allocated(tmp_path: Path) -> None:
     header = str({"descr": "<f4", "fortran_order": False, "shape": (2**40, 4)}).encode()
     data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\0" * 16
     (tmp_path / "a.npy").write_bytes(data)
@@ -124,7 +126,7 @@ def test_absurd_headers_are_not_allocated(tmp_path: Path):
     refused(["a.npz"], tmp_path, model(LINEAR))
 
 
-def test_broken_folders(tmp_path: Path):
+def test_broken_folders(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     assert "0 files" in refused(["data"], tmp_path, model(LINEAR)).message
@@ -140,7 +142,7 @@ def test_broken_folders(tmp_path: Path):
     refused(["data"], tmp_path, model(LINEAR))
 
 
-def test_nothing_outside_of_the_root(tmp_path: Path):
+def test_nothing_outside_of_the_root(tmp_path: Path) -> None:
     root = tmp_path / "repo"
     folder = root / "data"
     folder.mkdir(parents=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -14,14 +16,14 @@ from onnx_ci.policy.schema import InputSpec
 
 @pytest.mark.parametrize("index", range(5))
 @pytest.mark.parametrize("below", [1, 2, 3, 257, 30522])
-def test_ids_stay_in_their_table(index, below):
+def test_ids_stay_in_their_table(index: int, below: int) -> None:
     drawn = patterns.ids(np.random.default_rng(index), (2, 500), 0, below, index)
     assert drawn.shape == (2, 500)
     assert drawn.min() >= 0
     assert drawn.max() < below
 
 
-def test_samples_are_of_several_kinds():
+def test_samples_are_of_several_kinds() -> None:
     drawn = [patterns.ids(np.random.default_rng(0), (1, 2000), 0, 1000, index) for index in range(4)]
     spread, often, near, filled = (len(np.unique(one)) for one in drawn)
     assert spread > often > near >= filled - 1
@@ -29,7 +31,7 @@ def test_samples_are_of_several_kinds():
     assert drawn[3][0, -1] == 999
 
 
-def test_floats_are_of_several_kinds():
+def test_floats_are_of_several_kinds() -> None:
     plain, positive, faint, wandering = (
         patterns.numbers(np.random.default_rng(0), (2, 400), index) for index in range(4)
     )
@@ -39,7 +41,7 @@ def test_floats_are_of_several_kinds():
     assert patterns.numbers(np.random.default_rng(0), (), 3).shape == ()
 
 
-def test_some_floats_are_far_from_zero():
+def test_some_floats_are_far_from_zero() -> None:
     kinds = [patterns.numbers(np.random.default_rng(0), (2, 400), index, wide=True) for index in range(8)]
     assert [np.abs(one).max() > 8 for one in kinds].count(True) == 1
     assert np.abs(kinds[6]).max() < 1  # and those near zero are still there
@@ -59,16 +61,16 @@ def clipped(name: str, high: float) -> onnx.ModelProto:
     return proto
 
 
-def test_a_bound_that_small_numbers_never_reach_is_looked_at():
+def test_a_bound_that_small_numbers_never_reach_is_looked_at() -> None:
     assert compare(clipped("x", 6.0), clipped("x", 4.0)).verdict == "outputs_changed"
 
 
-def test_states_of_a_network_stay_small():
+def test_states_of_a_network_stay_small() -> None:
     """What tanh gave is within 1, so no sample may say what happens beyond."""
     assert compare(clipped("state", 9.0), clipped("state", 8.0)).verdict == "ok"
 
 
-def test_numbers_far_from_zero_are_left_out_where_nothing_comes_of_them(tmp_path):
+def test_numbers_far_from_zero_are_left_out_where_nothing_comes_of_them(tmp_path: Path) -> None:
     text = (
         '<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y)'
         " { limit = Constant <value = float {40.0}> () size = ReduceSumSquare (x)"
@@ -80,7 +82,7 @@ def test_numbers_far_from_zero_are_left_out_where_nothing_comes_of_them(tmp_path
     assert max(np.abs(sample["x"]).max() for sample in made) < 8
 
 
-def test_a_lost_mask_is_noticed():
+def test_a_lost_mask_is_noticed() -> None:
     """With a mask of ones only, a model that ignores it is the same model."""
     text = (
         '<ir_version: 8, opset_import: ["" : 17]>'
@@ -102,7 +104,7 @@ def test_a_lost_mask_is_noticed():
 
 
 @pytest.mark.parametrize(("name", "batch"), [("padding_mask", "B"), ("mask", "B"), ("hiddenMask", "1")])
-def test_a_mask_that_hides_what_is_true_leaves_something_to_see(name, batch):
+def test_a_mask_that_hides_what_is_true_leaves_something_to_see(name: str, batch: int) -> None:
     text = (
         '<ir_version: 8, opset_import: ["" : 17]>'
         f" g (float[{batch},6,2] x, bool[{batch},6] {name}) => (float[{batch},6,2] y)"
@@ -113,7 +115,7 @@ def test_a_mask_that_hides_what_is_true_leaves_something_to_see(name, batch):
     assert compare(before, after).verdict == "outputs_changed"
 
 
-def test_a_padding_mask_is_true_where_there_is_padding():
+def test_a_padding_mask_is_true_where_there_is_padding() -> None:
     drawn = patterns.padding(np.random.default_rng(0), (3, 8))
     assert not drawn[0].any()
     assert not drawn[:, :4].any()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,7 +25,7 @@ BATCH_NORM = """g (float[1,8,8,8] x) => (float[1,8,8,8] y) { h = Conv<pads = [1,
     y = BatchNormalization(h, s, b, m, v) }"""
 
 
-def rewritten(name: str, options: dict, path: Path) -> Chained:
+def rewritten(name: str, options: dict[str, Any], path: Path) -> Chained:
     with open_model(path) as opened:
         chained = run_chain(opened, [Run(method(name), options)], size=path.stat().st_size)
         write_model(chained.model, path.with_name("made.onnx"))

@@ -117,14 +117,14 @@ def drop_function(proto: onnx.ModelProto) -> None:
         (drop_function, "functions", "function f.twice is gone although it is called"),
     ],
 )
-def test_breaks(change: Callable[[onnx.ModelProto], None], topic: str, says: str):
+def test_breaks(change: Callable[[onnx.ModelProto], None], topic: str, says: str) -> None:
     after = base()
     change(after)
     assert says in contract_breaks(base(), after)
     assert contract_breaks(base(), after, allow=[topic]) == []
 
 
-def test_what_may_change():
+def test_what_may_change() -> None:
     after = base()
     after.metadata_props.add(key="onnx_ci.receipt", value="{}")
     after.doc_string = ""
@@ -134,7 +134,7 @@ def test_what_may_change():
     assert contract_breaks(base(), after) == []
 
 
-def test_other_types_are_told_apart():
+def test_other_types_are_told_apart() -> None:
     first = model("g (seq(float[2]) s, optional(float[N]) o) => (float[2] y) { y = SequenceAt(s, s) }")
     second = model("g (seq(float[3]) s, optional(float[M]) o) => (float[2] y) { y = SequenceAt(s, s) }")
     assert contract_breaks(first, first) == []

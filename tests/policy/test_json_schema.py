@@ -19,6 +19,7 @@ from onnx_ci.policy.reader import COUNT, SIZE, Kind, Place, Reading, Table, frac
 from onnx_ci.util.sizes import parse_count, parse_fraction, parse_size
 from tests.support.bad_policies import BAD
 from tests.support.good_policies import GOOD, Registry
+from tests.support.known import known
 
 SCHEMA = json_schema(Registry().schemas())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -82,7 +83,7 @@ ALL = {
 @pytest.mark.parametrize("name", [name for name in ALL if name != "POLICY.overrides"])
 def test_every_example_in_a_hint_is_right(name: str) -> None:
     kind, example = ALL[name]
-    kind.read(Place(Reading("p.yaml", Registry()), yaml.compose(example), "", example=""))
+    kind.read(Place(Reading("p.yaml", Registry()), known(yaml.compose(example)), "", example=""))
     jsonschema.validate(as_json(example), {**kind.schema, "$defs": SCHEMA["$defs"]})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ def pool() -> Iterator[Pool]:
     made.close()
 
 
-def ask(pool: Pool, do: str = "answer", **more: object) -> dict:
-    return pool.ask({"do": do}, **{"memory": MEMORY, "seconds": 30.0, **more})  # type: ignore[arg-type]
+def ask(pool: Pool, do: str = "answer", **more: Any) -> dict[str, Any]:
+    return pool.ask({"do": do}, **{"memory": MEMORY, "seconds": 30.0, **more})
 
 
 def test_a_child_is_used_again(pool: Pool) -> None:

@@ -20,11 +20,11 @@ from onnx_ci.util.text import clean
         ("", ""),
     ],
 )
-def test_clean(message: str, said: str):
+def test_clean(message: str, said: str) -> None:
     assert clean(message) == said
 
 
-def test_signatures_go_and_the_point_stays():
+def test_signatures_go_and_the_point_stays() -> None:
     text = (
         "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code. Status Message: /onnxruntime_src/"
         "core/framework/op_kernel.h:83 virtual void onnxruntime::Reshape(const Shape&) const Bad shape {2,3}"
@@ -32,7 +32,7 @@ def test_signatures_go_and_the_point_stays():
     assert clean(text) == "Non-zero status code. Status Message: Bad shape {2,3}"
 
 
-def test_long_and_hostile_messages_are_cut_quickly():
+def test_long_and_hostile_messages_are_cut_quickly() -> None:
     began = time.monotonic()
     for text in ("a" * 100_000, "a.h:1 " * 20_000, "/a" * 50_000, "." * 100_000):
         assert len(clean(text)) <= 300

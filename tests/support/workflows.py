@@ -69,7 +69,7 @@ class Act:
         """As the steps of the action do it, once for all."""
         for step in ("prepare", "install"):
             done = subprocess.run(
-                ["python3", "-I", str(self.source / "onnx_ci" / "entry" / "github" / "start.py"), step],
+                ["python3", "-I", str(self.source / "onnx_ci" / "action" / "start.py"), step],
                 env={**self._outside(), "RUNNER_TOOL_CACHE": str(tools(self.home / "machine"))},
                 cwd=self.home,
                 capture_output=True,

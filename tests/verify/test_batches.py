@@ -25,7 +25,7 @@ def product(weight: np.ndarray, *, symbol: str = "batch") -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def test_one_broken_member_of_a_large_batch_is_noticed(tmp_path: Path):
+def test_one_broken_member_of_a_large_batch_is_noticed(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weight = rng.standard_normal((WIDTH, WIDTH))
     wrong = weight.copy()
@@ -43,7 +43,7 @@ def test_one_broken_member_of_a_large_batch_is_noticed(tmp_path: Path):
     assert together > 0.999  # the whole would have passed
 
 
-def test_what_is_a_batch():
+def test_what_is_a_batch() -> None:
     model = product(np.eye(WIDTH))
     one, two = np.ones((1, WIDTH)), np.ones((2, WIDTH))
     assert batched(model, [{"x": two}], [{"y": two}]) == {"y"}  # one symbol
@@ -53,7 +53,7 @@ def test_what_is_a_batch():
     assert batched(other, [{"x": one}, {"x": two}], [{"y": two}, {"y": two}]) == frozenset()
 
 
-def test_members_that_are_rounding_beside_the_others_are_left_to_the_whole():
+def test_members_that_are_rounding_beside_the_others_are_left_to_the_whole() -> None:
     before = np.ones((3, WIDTH))
     before[1] = 1e-9
     assert len(list(members(before, before))) == 2

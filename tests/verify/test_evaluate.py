@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,17 +15,17 @@ from onnx_ci.policy.schema import Evaluate, Limits
 from onnx_ci.verify.score import Score, arguments, evaluate, read_metric
 
 
-def spec(script: Path, **more) -> Evaluate:
+def spec(script: Path, **more: Any) -> Evaluate:
     return Evaluate(command=f'"{sys.executable}" "{script}" {{model}}', metric="wer", **more)
 
 
 @pytest.fixture
-def score(tmp_path: Path):
+def score(tmp_path: Path) -> Callable[..., Score]:
     """Scores a pair of files by the number that each holds."""
     script = tmp_path / "eval.py"
     script.write_text("import sys; print('wer:', open(sys.argv[1]).read())")
 
-    def run(before: str, after: str, **more) -> Score:
+    def run(before: str, after: str, **more: Any) -> Score:
         (tmp_path / "a b'$(x).onnx").write_text(before)
         (tmp_path / "c.onnx").write_text(after)
         return evaluate(
@@ -47,7 +49,7 @@ def score(tmp_path: Path):
         ("99", {}, ""),
     ],
 )
-def test_scores(score, after: str, limits: dict[str, float], problem: str):
+def test_scores(score: Callable[..., Score], after: str, limits: dict[str, float], problem: str) -> None:
     found = score("5.0", after, **limits)
     assert (found.before, found.after) == (5.0, float(after))
     assert found.problem == problem
@@ -71,11 +73,11 @@ def test_scores(score, after: str, limits: dict[str, float], problem: str):
         ("", None),
     ],
 )
-def test_reading_the_metric(text: str, value: float | None):
+def test_reading_the_metric(text: str, value: float | None) -> None:
     assert read_metric(text, "wer") == value
 
 
-def test_the_model_stays_one_argument():
+def test_the_model_stays_one_argument() -> None:
     assert arguments("run --model={model} 'a b'", Path("/x y/m;rm.onnx")) == [
         "run",
         "--model=/x y/m;rm.onnx",
@@ -94,7 +96,7 @@ def test_the_model_stays_one_argument():
         ("import time; time.sleep(60)", "did not finish within 1 s"),
     ],
 )
-def test_failures(tmp_path: Path, code: str, says: str):
+def test_failures(tmp_path: Path, code: str, says: str) -> None:
     script = tmp_path / "eval.py"
     script.write_text(code)
     began = time.monotonic()
@@ -109,7 +111,7 @@ def test_failures(tmp_path: Path, code: str, says: str):
 @pytest.mark.parametrize(
     "command", ["python eval.py", "no-such-program-here {model}", "'unclosed {model}", ""]
 )
-def test_commands_that_make_no_sense(tmp_path: Path, command: str):
+def test_commands_that_make_no_sense(tmp_path: Path, command: str) -> None:
     with pytest.raises(ModelError) as caught:
         evaluate(
             Evaluate(command=command, metric="wer"),
@@ -121,7 +123,7 @@ def test_commands_that_make_no_sense(tmp_path: Path, command: str):
     assert caught.value.code == "OCI016"
 
 
-def test_it_runs_in_the_root_with_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_it_runs_in_the_root_with_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "root"
     root.mkdir()
     script = tmp_path / "eval.py"

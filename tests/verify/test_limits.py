@@ -15,6 +15,7 @@ import pytest
 
 from onnx_ci.policy.schema import Limits
 from onnx_ci.sandbox.runner import RunFailed, Runner
+from tests.support.known import known
 from tests.support.text_models import LINEAR, LOOP, model, save
 
 X = {"x": np.ones(2, np.float32)}
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and res
 def recovers(runner: Runner, folder: Path) -> bool:
     path = save(model(LINEAR), folder / "good.onnx")
     (sample,) = runner.run(path, [{"x": np.ones((1, 4), np.float32)}], limits=Limits(seconds=30))
-    return sample["y"].tolist() == [[22, 26, 30]]
+    return bool(sample["y"].tolist() == [[22, 26, 30]])
 
 
 def gone(pid: int) -> bool:
@@ -37,7 +38,7 @@ def gone(pid: int) -> bool:
     return False
 
 
-def test_a_hanging_model_is_stopped(tmp_path: Path):
+def test_a_hanging_model_is_stopped(tmp_path: Path) -> None:
     path = save(model(LOOP), tmp_path / "loop.onnx")
     with Runner() as runner:
         assert recovers(runner, tmp_path)
@@ -47,14 +48,14 @@ def test_a_hanging_model_is_stopped(tmp_path: Path):
             runner.run(path, [X], limits=Limits(seconds=1))
         assert (caught.value.kind, caught.value.code) == ("timeout", "OCI013")
         assert time.monotonic() - began < 4
-        assert gone(pid)
+        assert gone(known(pid))
         assert recovers(runner, tmp_path)
         with pytest.raises(RunFailed) as caught:
             runner.time(path, path, [X], limits=Limits(seconds=1))
         assert caught.value.kind == "timeout"
 
 
-def test_a_worker_killed_in_the_middle(tmp_path: Path):
+def test_a_worker_killed_in_the_middle(tmp_path: Path) -> None:
     path = save(model(LOOP), tmp_path / "loop.onnx")
     with Runner() as runner:
         assert recovers(runner, tmp_path)
@@ -65,15 +66,15 @@ def test_a_worker_killed_in_the_middle(tmp_path: Path):
             runner.run(path, [X], limits=Limits(seconds=30))
         timer.join()
         assert (caught.value.kind, caught.value.code) == ("crash", "OCI013")
-        assert gone(pid)
+        assert gone(known(pid))
         assert recovers(runner, tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
-def test_a_worker_that_died_between_two_models_is_replaced(tmp_path: Path, number: signal.Signals):
+def test_a_worker_that_died_between_two_models_is_replaced(tmp_path: Path, number: signal.Signals) -> None:
     with Runner() as runner:
         assert recovers(runner, tmp_path)
-        os.kill(runner.pid, number)
+        os.kill(known(runner.pid), number)
         time.sleep(0.2)
         assert recovers(runner, tmp_path)
 
@@ -88,7 +89,7 @@ def test_a_worker_that_died_between_two_models_is_replaced(tmp_path: Path, numbe
         " r = Range(o, n, i) y = ReduceSum(r)",
     ],
 )
-def test_a_model_that_wants_all_memory(tmp_path: Path, body: str):
+def test_a_model_that_wants_all_memory(tmp_path: Path, body: str) -> None:
     path = save(model(f"g (float[1] x) => (float y) {{ {body} }}"), tmp_path / "big.onnx")
     with Runner() as runner:
         with pytest.raises(RunFailed) as caught:
@@ -97,7 +98,7 @@ def test_a_model_that_wants_all_memory(tmp_path: Path, body: str):
         assert recovers(runner, tmp_path)
 
 
-def test_memory_is_named_as_the_reason(tmp_path: Path):
+def test_memory_is_named_as_the_reason(tmp_path: Path) -> None:
     text = "g (int64[1] n) => (float y) { e = ConstantOfShape(n) y = ReduceSum(e) }"
     path = save(model(text), tmp_path / "big.onnx")
     with Runner() as runner:
@@ -109,13 +110,13 @@ def test_memory_is_named_as_the_reason(tmp_path: Path):
         assert recovers(runner, tmp_path)
 
 
-def test_the_smallest_limit_still_runs_small_models(tmp_path: Path):
+def test_the_smallest_limit_still_runs_small_models(tmp_path: Path) -> None:
     path = save(model(LINEAR), tmp_path / "model.onnx")
     with Runner() as runner:
         runner.run(path, [{"x": np.ones((1, 4), np.float32)}], limits=Limits(seconds=20, memory=1))
 
 
-def test_a_busy_worker_does_not_outlive_us(tmp_path: Path):
+def test_a_busy_worker_does_not_outlive_us(tmp_path: Path) -> None:
     path = save(model(LOOP), tmp_path / "loop.onnx")
     script = f"""
 import os, signal, sys, threading, time

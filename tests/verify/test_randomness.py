@@ -30,13 +30,13 @@ BRANCHES = (
         ("y = Dropout<seed=3>(x, r, c)", 0),
     ],
 )
-def test_random_nodes(body: str, count: int):
+def test_random_nodes(body: str, count: int) -> None:
     constants = "<float r = {0.5}, bool off = {0}, bool c = {1}>"
     proto = model(f"g (float[2] x) => (float[2] y) {constants} {{ {body} }}")
     assert len(random_nodes(proto)) == count
 
 
-def test_in_a_function_and_by_name():
+def test_in_a_function_and_by_name() -> None:
     proto = model(
         'g (float[2] x) => (float[2] y) { y = f.noise(x) }\n<domain: "f", opset_import: ["": 17]>'
         " noise (a) => (b) { b = RandomNormalLike(a) }",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -25,21 +27,22 @@ EMBED = (
     + "}> { y = Gather(t, ids) echo = Identity(ids) }"
 )
 TIGHT = Tolerance(cosine=0.999, max_rel=1e-3)
+Make = Callable[..., Verifier]
 
 
 @pytest.fixture(scope="module")
-def runner():
+def runner() -> Iterator[Runner]:
     with Runner() as one:
         yield one
 
 
 @pytest.fixture
-def make(runner: Runner, tmp_path: Path):
-    def build(proto: onnx.ModelProto, seconds: float = 30, **spec) -> Verifier:
+def make(runner: Runner, tmp_path: Path) -> Make:
+    def build(proto: onnx.ModelProto, seconds: float = 30, **spec: Any) -> Verifier:
         path = save(proto, tmp_path / "original.onnx")
         limits = Limits(seconds=seconds)
-        spec = InputSpec(**spec)
-        return Verifier(Reference(runner, path, proto, spec=spec, limits=limits, root=tmp_path))
+        inputs = InputSpec(**spec)
+        return Verifier(Reference(runner, path, proto, spec=inputs, limits=limits, root=tmp_path))
 
     return build
 
@@ -54,7 +57,7 @@ def scaled(proto: onnx.ModelProto, factor: float) -> onnx.ModelProto:
     return copy
 
 
-def claim(path: Path, proto: onnx.ModelProto | None = None, **more) -> Claim:
+def claim(path: Path, proto: onnx.ModelProto | None = None, **more: Any) -> Claim:
     return Claim(path=path, proto=proto or model(EMBED), **{"tolerance": TIGHT, **more})
 
 
@@ -66,13 +69,13 @@ def check(
     return found
 
 
-def test_the_same_model_passes(make, tmp_path: Path):
+def test_the_same_model_passes(make: Make, tmp_path: Path) -> None:
     found = check(make(model(EMBED)), model(EMBED), tmp_path, Tolerance(exact=True))
     assert (found.status, found.reason, found.inputs, found.samples) == ("passed", "", "generated", 2)
     assert [(delta.name, delta.exact) for delta in found.outputs] == [("y", True), ("echo", True)]
 
 
-def test_a_small_change_passes_and_a_large_one_fails(make, tmp_path: Path):
+def test_a_small_change_passes_and_a_large_one_fails(make: Make, tmp_path: Path) -> None:
     verifier = make(model(EMBED))
     assert check(verifier, scaled(model(EMBED), 1.0001), tmp_path).status == "passed"
     failed = check(verifier, scaled(model(EMBED), 3), tmp_path)
@@ -83,7 +86,7 @@ def test_a_small_change_passes_and_a_large_one_fails(make, tmp_path: Path):
     assert len(failed.outputs) == 2
 
 
-def test_the_reference_is_computed_once(make, tmp_path: Path):
+def test_the_reference_is_computed_once(make: Make, tmp_path: Path) -> None:
     verifier = make(model(EMBED))
     outputs = verifier.reference.outputs()
     assert all(one.exact for one in verifier.reference.noise)
@@ -92,7 +95,7 @@ def test_the_reference_is_computed_once(make, tmp_path: Path):
     assert check(verifier, model(EMBED), tmp_path).status == "passed"
 
 
-def test_sensitivity_tells_echoes_apart(make, tmp_path: Path):
+def test_sensitivity_tells_echoes_apart(make: Make, tmp_path: Path) -> None:
     verifier = make(model(EMBED))
     damaged = save(scaled(model(EMBED), -5), tmp_path / "damaged.onnx")
     assert verifier.sensitivity(claim(damaged)) == {"y": "noticed", "echo": "unmoved"}
@@ -101,7 +104,7 @@ def test_sensitivity_tells_echoes_apart(make, tmp_path: Path):
         verifier.sensitivity(claim(tmp_path / "broken.onnx"))
 
 
-def test_latency(make, tmp_path: Path):
+def test_latency(make: Make, tmp_path: Path) -> None:
     verifier = make(model(EMBED))
     found = verifier.latency(claim(save(model(EMBED), tmp_path / "candidate.onnx")))
     assert found.before > 0
@@ -110,7 +113,7 @@ def test_latency(make, tmp_path: Path):
         verifier.latency(claim(tmp_path / "candidate.onnx"))
 
 
-def test_samples_are_used(make, tmp_path: Path):
+def test_samples_are_used(make: Make, tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.ones((5, 4), np.float32))
     found = check(make(model(LINEAR), samples=("*.npz",)), model(LINEAR), tmp_path)
     assert (found.status, found.inputs, found.samples) == ("passed", "samples", 1)
@@ -123,7 +126,9 @@ def test_samples_are_used(make, tmp_path: Path):
         ("b.npz", np.ones((5, 4), np.float32), "no sample matches"),
     ],
 )
-def test_samples_that_do_not_fit_are_final(make, tmp_path: Path, name: str, data: np.ndarray, says: str):
+def test_samples_that_do_not_fit_are_final(
+    make: Make, tmp_path: Path, name: str, data: np.ndarray, says: str
+) -> None:
     np.savez(tmp_path / name, x=data)
     found = check(make(model(LINEAR), samples=("a.npz",)), model(LINEAR), tmp_path)
     assert (found.status, found.code) == ("not_run", "OCI005")
@@ -131,14 +136,14 @@ def test_samples_that_do_not_fit_are_final(make, tmp_path: Path, name: str, data
     assert found.hint
 
 
-def test_samples_that_do_not_run_are_final(make, tmp_path: Path):
+def test_samples_that_do_not_run_are_final(make: Make, tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", ids=np.array([[99]]))
     found = check(make(model(EMBED), samples=("a.npz",)), model(EMBED), tmp_path)
     assert (found.status, found.code) == ("not_run", "OCI005")
     assert "on the samples given" in found.reason
 
 
-def test_a_changed_interface_fails(make, tmp_path: Path):
+def test_a_changed_interface_fails(make: Make, tmp_path: Path) -> None:
     other = model(EMBED, HEAD.replace("17", "18"))
     verifier = make(model(EMBED))
     found = check(verifier, other, tmp_path)
@@ -148,7 +153,7 @@ def test_a_changed_interface_fails(make, tmp_path: Path):
     assert verifier.check(claim(path, other, allowed=["opset"])).status == "passed"
 
 
-def test_a_candidate_that_does_not_run_fails(make, tmp_path: Path):
+def test_a_candidate_that_does_not_run_fails(make: Make, tmp_path: Path) -> None:
     verifier = make(model(EMBED))
     small = model(EMBED)
     del small.graph.initializer[0].dims[:]
@@ -160,7 +165,7 @@ def test_a_candidate_that_does_not_run_fails(make, tmp_path: Path):
     assert verifier.check(claim(tmp_path / "candidate.onnx")).status == "failed"
 
 
-def test_a_candidate_that_hangs_fails(make, tmp_path: Path):
+def test_a_candidate_that_hangs_fails(make: Make, tmp_path: Path) -> None:
     good = model(LOOP.replace("4611686018427387904", "2"))
     verifier = make(good, seconds=2)
     assert check(verifier, good, tmp_path).status == "passed"
@@ -169,7 +174,7 @@ def test_a_candidate_that_hangs_fails(make, tmp_path: Path):
     assert "within 2 s" in found.reason
 
 
-def test_an_original_that_hangs_is_not_run(make, tmp_path: Path):
+def test_an_original_that_hangs_is_not_run(make: Make, tmp_path: Path) -> None:
     verifier = make(model(LOOP), seconds=1)
     found = check(verifier, model(LOOP), tmp_path)
     assert (found.status, found.code) == ("not_run", "OCI013")
@@ -178,7 +183,7 @@ def test_an_original_that_hangs_is_not_run(make, tmp_path: Path):
     assert caught.value.code == "OCI013"
 
 
-def test_an_original_that_can_not_be_loaded_is_not_run(make, tmp_path: Path):
+def test_an_original_that_can_not_be_loaded_is_not_run(make: Make, tmp_path: Path) -> None:
     proto = model(
         "g (float[2] x) => (float[2] y) { y = my.Op(x) }", '<ir_version: 8, opset_import: ["my": 1]>'
     )
@@ -187,7 +192,7 @@ def test_an_original_that_can_not_be_loaded_is_not_run(make, tmp_path: Path):
     assert "no library was given for them: my.Op" in found.reason
 
 
-def test_an_original_that_never_runs_names_the_way_out(make, tmp_path: Path):
+def test_an_original_that_never_runs_names_the_way_out(make: Make, tmp_path: Path) -> None:
     proto = model(
         "g (float[N,3] x, float[M,3] z) => (float y) { a = Constant<value_ints=[7,7]>() y = Reshape(x, a) }"
     )
@@ -210,14 +215,14 @@ def test_an_original_that_never_runs_names_the_way_out(make, tmp_path: Path):
         "s = Constant<value_ints=[0]>() e = Constant<value_ints=[0]>() y = Slice(x, s, e)",
     ],
 )
-def test_an_original_that_says_nothing_is_no_evidence(make, tmp_path: Path, body: str):
+def test_an_original_that_says_nothing_is_no_evidence(make: Make, tmp_path: Path, body: str) -> None:
     proto = model(f"g (float[2] x) => (float[M] y) {{ {body} }}")
     found = check(make(proto), proto, tmp_path)
     assert (found.status, found.code) == ("not_run", "OCI005")
     assert "empty or NaN" in found.reason
 
 
-def test_hostile_inputs_are_not_run(make, tmp_path: Path):
+def test_hostile_inputs_are_not_run(make: Make, tmp_path: Path) -> None:
     proto = model("g (float[1000000,1000000] x) => (float y) { y = ReduceSum(x) }")
     found = check(make(proto), proto, tmp_path)
     assert (found.status, found.code) == ("not_run", "OCI005")
@@ -225,8 +230,9 @@ def test_hostile_inputs_are_not_run(make, tmp_path: Path):
     assert "dims" in found.hint
 
 
-def test_sequences_are_made_up_or_given(make, tmp_path: Path):
+def test_sequences_are_made_up_or_given(make: Make, tmp_path: Path) -> None:
     proto = model("g (seq(float[2]) s) => (float[2] y) { i = Constant<value_int=0>() y = SequenceAt(s, i) }")
     assert check(make(proto), proto, tmp_path).status == "passed"
-    np.savez(tmp_path / "a.npz", **{"s[0]": np.ones(2, np.float32)})
+    named: dict[str, Any] = {"s[0]": np.ones(2, np.float32)}
+    np.savez(tmp_path / "a.npz", **named)
     assert check(make(proto, samples=("a.npz",)), proto, tmp_path).status == "passed"
