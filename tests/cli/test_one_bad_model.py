@@ -18,7 +18,7 @@ POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n    methods: [dedupe]\n'
 # Stands for a bug that nobody knows yet: opening models of this name raises what nothing expects.
 BUGGY = """
 import sys
-import onnx_ci.judge as judge
+import onnx_ci.gate.judge as judge
 from onnx_ci.cli.main import main
 real = judge.open_model
 def broken(path, **more):

@@ -76,9 +76,8 @@ def test_loading_is_light() -> None:
     """What only the error path needs, or another layer, is not there after a right policy was read."""
     code = (
         "import sys; sys.path[:0] = sys.argv[1].split('|')\n"
-        "from policy_cases import CONTRACT, Registry\n"
+        "from tests.support.good_policies import CONTRACT, Registry\n"
         "from onnx_ci.policy.load import parse_policy\n"
-        "import onnx_ci.policy.match\n"
         "parse_policy(CONTRACT, file='p', methods=Registry())\n"
         "heavy = ('difflib', 'json', 'numpy', 'onnx', 'onnx_ci.methods', 'subprocess')\n"
         "print([name for name in heavy if name in sys.modules])"
