@@ -13,6 +13,8 @@ from tests.support.action import Called, call
 from tests.support.comments import surroundings
 from tests.support.pull_requests import Hosted
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def github() -> Iterator[emulated.GitHub]:

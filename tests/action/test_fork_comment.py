@@ -18,6 +18,8 @@ from tests.support.hostile_names import EVERYTHING
 from tests.support.reports import run_report
 from tests.support.workflows import PROJECT, Act, Ran
 
+pytestmark = pytest.mark.real
+
 ARTIFACT = "onnx-ci-check-models"
 
 

@@ -22,6 +22,8 @@ from tests.support.workflows import PROJECT, REPOSITORY, Act, Ran
 from tests.traps.bad_data import with_data
 from tests.traps.hostile import crashes_at_load
 
+pytestmark = pytest.mark.real
+
 LEAN = 16_888  # bytes of the bloated model without its copies
 
 

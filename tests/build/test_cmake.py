@@ -25,6 +25,8 @@ from tests.support.build_projects import (
 from tests.support.cli import onnx_ci
 from tests.support.models import bloated
 
+pytestmark = pytest.mark.real
+
 LISTS = """\
 cmake_minimum_required(VERSION 3.20)
 project(demo LANGUAGES NONE)

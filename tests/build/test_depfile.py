@@ -17,6 +17,8 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.models import bloated, lean
 from tests.support.run_model import outputs
 
+pytestmark = pytest.mark.real
+
 MAKEFILE = """\
 all: out/model.onnx
 out/model.onnx: models/model.onnx .onnx-ci.yaml

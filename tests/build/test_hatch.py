@@ -22,6 +22,8 @@ from tests.support.build_projects import (
     write_project,
 )
 
+pytestmark = pytest.mark.real
+
 PYPROJECT = """
 [build-system]
 requires = ["hatchling", "onnx-ci"]

@@ -24,6 +24,8 @@ from tests.support.build_projects import (
 )
 from tests.support.models import bloated
 
+pytestmark = pytest.mark.real
+
 PYPROJECT = """
 [build-system]
 requires = ["setuptools", "onnx-ci"]

@@ -18,6 +18,8 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.git_repo import Repository
 from tests.support.models import lean
 
+pytestmark = pytest.mark.sampled(10)
+
 HEAD = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 FP16 = f"{HEAD}    methods: [fp16-weights]\n"
 INT8 = f"{HEAD}    methods: [int8-weights]\n"
@@ -302,6 +304,7 @@ def test_external_data_that_is_gone_is_an_original_that_is_gone(tmp_path: Path) 
     assert "was not found" in onnx_ci("check", "--all", cwd=tmp_path).out
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 @pytest.mark.parametrize("how", [{}, DATA], ids=["one file", "external data"])
 def test_an_original_in_git_lfs_is_found_and_nothing_is_downloaded(
@@ -326,6 +329,7 @@ def test_an_original_in_git_lfs_is_found_and_nothing_is_downloaded(
     assert files(far) == made_from_scratch(tmp_path / "there", INT8, **how)
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 def test_the_way_back_from_git_lfs(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
@@ -339,6 +343,7 @@ def test_the_way_back_from_git_lfs(tmp_path: Path) -> None:
     assert files(tmp_path)["m.onnx"] == lean().SerializeToString()
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 def test_a_damaged_lfs_object_is_not_trusted(tmp_path: Path) -> None:
     repository = Repository(tmp_path)

@@ -15,6 +15,8 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean, save_outside
 
+pytestmark = pytest.mark.sampled(7)
+
 INT8 = "    methods: [int8-weights]\n"
 REFS = "refs/onnx-ci/originals"
 
@@ -236,6 +238,7 @@ def test_what_can_not_be_kept_is_not_replaced(tmp_path: Path) -> None:
     assert contents(here) == before
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 @pytest.mark.parametrize("committed", [True, False])
 def test_what_git_lfs_tracks_is_in_its_store(repository: Repository, committed: bool) -> None:

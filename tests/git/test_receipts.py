@@ -20,6 +20,8 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean
 
+pytestmark = pytest.mark.sampled(6)
+
 INT8 = "    methods: [int8-weights]\n"
 FP16 = "    methods: [fp16-weights]\n"
 DEDUPE = "    methods: [dedupe]\n"

@@ -17,6 +17,8 @@ from tests.support.github import GitHub
 from tests.support.reports import outcome, run_report
 from tests.support.workflows import REPOSITORY
 
+pytestmark = pytest.mark.real
+
 
 def test_the_report_of_a_fork_is_put_into_its_pull_request(github: GitHub, tmp_path: Path) -> None:
     pull = github.pull("of a fork", fork=True)

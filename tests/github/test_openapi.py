@@ -19,6 +19,8 @@ from tests.support.github import Call, GitHub
 from tests.support.node import node_module
 from tests.support.reports import run_report
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:

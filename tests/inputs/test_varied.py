@@ -13,6 +13,8 @@ from onnx_ci.gate.single import make_samples
 from onnx_ci.inputs import patterns
 from onnx_ci.policy.schema import InputSpec
 
+pytestmark = pytest.mark.sampled(4)
+
 
 @pytest.mark.parametrize("index", range(5))
 @pytest.mark.parametrize("below", [1, 2, 3, 257, 30522])

@@ -18,6 +18,8 @@ from tests.support.cli import onnx_ci
 from tests.support.known import known
 from tests.support.models import bloated, lean
 
+pytestmark = pytest.mark.sampled(3)
+
 KEYS = {
     *("before", "after", "ratio", "low", "high", "rounds"),
     *("load_before", "load_after", "memory_before", "memory_after"),

@@ -24,6 +24,8 @@ from onnx_ci.verify.verifier import Claim, Verifier
 from tests.support.text_models import HEAD, model, save
 from tests.traps.noisy import random_everywhere
 
+pytestmark = pytest.mark.sampled(8)
+
 WITH_F = HEAD.replace('"": 17', '"": 17, "f": 1')
 USUAL = Tolerance(cosine=0.999)
 CLOSE = Tolerance(cosine=0.999, max_rel=1e-3)

@@ -65,6 +65,7 @@ def test_samples_for_a_model_whose_name_is_not_text(odd: Path) -> None:
         assert sample["x"].shape == (1, 64)
 
 
+@pytest.mark.real
 def test_compare_and_samples_of_a_model_past_two_gib(tmp_path: Path) -> None:
     first = over_2_gib(tmp_path)
     made = call("samples", first.name, "--output", "s.npz", "--count", "1", cwd=tmp_path)

@@ -18,6 +18,8 @@ from tests.support.cli import Done, call
 from tests.support.models import bloated
 from tests.support.text_models import model, save
 
+pytestmark = pytest.mark.real
+
 OTHER = "1.21" if is_installed("1.20") else "1.20"
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "UV_OFFLINE": "1"}
 NEW = '<ir_version: 11, opset_import: ["": 23]>\n'  # later than what OTHER knows
