@@ -21,7 +21,7 @@ from onnx_ci.gate.project import (
 )
 from onnx_ci.repo.select import Selection, Wanted
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     pass
 

@@ -36,7 +36,7 @@ from onnx_ci.policy.reader import (
 from onnx_ci.util.scalars import number_or_text
 from onnx_ci.util.text import did_you_mean, nearest
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from typing import Any
 
