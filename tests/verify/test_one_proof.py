@@ -15,6 +15,8 @@ from tests.support.models import lean
 from tests.support.text_models import model
 from tests.traps.huge_files import over_2_gib
 
+pytestmark = pytest.mark.sampled(3)
+
 ODD = "not-utf8-\udcff.onnx"
 TABLE = "g (int64[1,4] ids) => (float[1,4,8] y) <float[200,8] table> { y = Gather(table, ids) }"
 
