@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from onnx_ci.model.load import open_model
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, InputSpec, Limits
+from onnx_ci.results import Verification
+from onnx_ci.sandbox.exchange import Value
 from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.verify.damage import damaged
 from onnx_ci.verify.reference import Reference
@@ -83,7 +85,7 @@ class Judge:
                 return "false", f"damage is not noticed: {what}"
         return "true", ""
 
-    def _check(self, verifier: Verifier, path: Path):
+    def _check(self, verifier: Verifier, path: Path) -> Verification:
         with open_model(path) as candidate:
             return verifier.check(
                 Claim(path=path, proto=candidate.proto, tolerance=DEFAULT_TOLERANCE, allowed=OWN_AFFAIRS)
@@ -125,7 +127,7 @@ class Judge:
             return ""
         return ""
 
-    def _own_inputs(self, case: Case, proto: onnx.ModelProto):
+    def _own_inputs(self, case: Case, proto: onnx.ModelProto) -> Sequence[Mapping[str, Value]]:
         if case.folder is not None:
             return load_samples(["test_data_set_*"], case.folder, proto)[:1]
         if case.inputs is not None:

@@ -66,12 +66,14 @@ def places(model: str, damage: str, count: int) -> list[str]:
 def judged(name: str, wanted: Sequence[str], judges: Sequence[str]) -> list[Pair]:
     """All pairs of one model, and what each checker says of them."""
     source = models.fetch(name)
-    pairs = []
+    pairs: list[Pair] = []
     with ExitStack() as stack:
         witness = Witness(name, source, stack.enter_context(Runner()))
         shapes = {key: list(array.shape) for key, array in witness.feeds[-1].items()}
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onnx-ci-bench-")))
-        asked = {one: stack.enter_context(checker(one, source, shapes)) for one in judges}
+        asked = {one: checker(one, source, shapes) for one in judges}
+        for judge in asked.values():
+            stack.enter_context(judge)
         for kind, change, place, target in changes(source, wanted, scratch):
             truth = witness.truth(target)
             if kind == "damage" and truth.kind in (SAME, SLIGHT):
@@ -87,7 +89,7 @@ def judged(name: str, wanted: Sequence[str], judges: Sequence[str]) -> list[Pair
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    changes = [item.name for item in (*DAMAGES, *REWRITES)]
+    changes = [damage.name for damage in DAMAGES] + [rewrite.name for rewrite in REWRITES]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", default=",".join(models.NAMES), metavar="a,b", help="default: all")
     parser.add_argument("--damages", default="", metavar="a;b", help="damages and rewrites; default: all")
@@ -104,9 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         names = listed(args.models, models.NAMES, "model")
         judges = listed(args.checkers, CHECKERS, "checker")
         wanted = listed(args.damages.replace(";", ","), changes, "damage") or changes
-        pairs = []
-        for found in everything(names, wanted, judges, args.jobs):
-            pairs += found
+        pairs: list[Pair] = []
+        for of_one in everything(names, wanted, judges, args.jobs):
+            pairs += of_one
             if args.json:  # after each model: all of them take a while
                 args.json.write_text(json.dumps([asdict(pair) for pair in pairs], indent=1) + "\n")
     except SetupError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, TypeProto, helper
 
@@ -65,16 +66,15 @@ class Wrong:
         """1 - x: another sign, and another value where it was 0."""
         one = f"{target}.one"
         constant = helper.make_node("Constant", [], [one], value=helper.make_tensor("", code, [], [1.0]))
-        broadcast = {"broadcast": 1} if self.version < 7 else {}
         if self.version < 7:  # only the second operand is stretched: -x + 1
             negative = f"{target}.negative"
             flip = helper.make_node("Neg", [source], [negative])
-            return [constant, flip, helper.make_node("Add", [negative, one], [target], **broadcast)]
+            return [constant, flip, helper.make_node("Add", [negative, one], [target], broadcast=1)]
         return [constant, helper.make_node("Sub", [one, source], [target])]
 
     def _words(self, source: str, target: str) -> list[NodeProto]:
         word, shape = f"{target}.word", f"{target}.shape"
-        text = helper.make_tensor("", TensorProto.STRING, [], [b"wrong"])
+        text = helper.make_tensor("", TensorProto.STRING, [], np.array([b"wrong"]))
         return [
             helper.make_node("Constant", [], [word], value=text),
             helper.make_node("Shape", [source], [shape]),
@@ -90,7 +90,7 @@ class Wrong:
         count = 1
         for size in sizes:
             count *= size
-        content = [b"wrong"] * count if code == TensorProto.STRING else [1] * count
+        content = np.array([b"wrong" if code == TensorProto.STRING else 1] * count)
         return [
             helper.make_node("Constant", [], [item], value=helper.make_tensor("", code, sizes, content)),
             helper.make_node("SequenceInsert", [source, item], [target]),

@@ -103,7 +103,7 @@ def branches() -> onnx.ModelProto:
 
 def function() -> onnx.ModelProto:
     body = [
-        helper.make_node("Constant", [], ["two"], value=numpy_helper.from_array(np.float32([2.0]))),
+        helper.make_node("Constant", [], ["two"], value=numpy_helper.from_array(np.array([2.0], np.float32))),
         helper.make_node("Mul", ["a", "two"], ["b"]),
     ]
     opset = [helper.make_opsetid("", 17)]
@@ -137,7 +137,7 @@ def typed() -> onnx.ModelProto:
         ],
         {},
     )
-    words = helper.make_tensor("words", TensorProto.STRING, [2], [b"one", "zwölf".encode()])
+    words = helper.make_tensor("words", TensorProto.STRING, [2], np.array([b"one", "zwölf".encode()]))
     model.graph.initializer.extend([typed_weight, words])
     model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [8]))
     model.graph.output.append(helper.make_tensor_value_info("spoken", TensorProto.STRING, [2]))

@@ -79,7 +79,7 @@ class Scratch:
         self.git("add", ".")
 
     def _install(self, python: Path) -> None:
-        command = [python, "-m", "pre_commit", "install"]
+        command = [str(python), "-m", "pre_commit", "install"]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SetupError(f"pre-commit could not be installed: {done.stdout}{done.stderr}")

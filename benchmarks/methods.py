@@ -129,8 +129,10 @@ def compare(source: Path, target: Path) -> Error:
     os.chdir(target.parent)
     try:
         with open_model(source) as before, open_model(target) as after, Runner() as runner:
-            about = {"spec": InputSpec(), "limits": Limits(), "root": Path("/")}
-            verifier = Verifier(Reference(runner, source, before.proto, **about))
+            reference = Reference(
+                runner, source, before.proto, spec=InputSpec(), limits=Limits(), root=Path("/")
+            )
+            verifier = Verifier(reference)
             extra = values_beside(after)
             claim = Claim(
                 path=target, proto=after.proto, tolerance=Tolerance(cosine=-1), allowed=TOPICS, extra=extra

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx_ci.version import __version__
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from typing import Any
 

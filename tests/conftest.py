@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 REQUIRE_ALL = os.environ.get("ONNX_CI_REQUIRE_ALL") == "1"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`-m "not real"` is the fast subset: of sampled tests it has some."""
+    seen: Counter[Path] = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None:
+            if seen[item.path] % sampled.args[0]:
+                item.add_marker("real")
+            seen[item.path] += 1
 
 
 @pytest.fixture(autouse=True)

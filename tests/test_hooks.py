@@ -14,6 +14,8 @@ import pytest
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated
 
+pytestmark = pytest.mark.real
+
 PROJECT = Path(__file__).resolve().parent.parent
 
 

@@ -135,6 +135,7 @@ def test_name_is_usable(name: str, tmp_path: Path) -> None:
     assert onnx.load(path).graph.node
 
 
+@pytest.mark.real
 @pytest.mark.skipif(not POSIX, reason="sparse files")
 @named(HUGE_FILES)
 def test_huge_file_takes_no_room(trap: Trap, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def shifted_by_a_byte(array: Array, _: Rng) -> Array:
 
 
 def swapped_bytes(array: Array, _: Rng) -> Array:
-    return array.byteswap()
+    return np.asarray(array.byteswap())
 
 
 def _alike(model: ModelProto) -> list[list[TensorProto]]:

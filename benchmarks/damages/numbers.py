@@ -49,13 +49,13 @@ def not_a_number(array: Array, rng: Rng) -> Array:
 
 
 def noisy(array: Array, rng: Rng) -> Array:
-    return array + 0.2 * array.std() * rng.standard_normal(array.shape)
+    return np.asarray(array + 0.2 * array.std() * rng.standard_normal(array.shape))
 
 
 def few_mantissa_bits(array: Array, _: Rng) -> Array:
     """Two bits are left of the mantissa, and the rest is cut off."""
     mantissa, exponent = np.frexp(array)
-    return np.ldexp(np.trunc(mantissa * 8) / 8, exponent)
+    return np.asarray(np.ldexp(np.trunc(mantissa * 8) / 8, exponent))
 
 
 def clipped(array: Array, _: Rng) -> Array | None:
@@ -79,7 +79,7 @@ def wrong_axis(array: Array, _: Rng) -> Array | None:
     scales = np.abs(rows).max(axis=1, keepdims=True) / 127
     if not scales.all() or min(rows.shape) < 2:
         return None
-    return np.round(rows / scales) * np.resize(scales, rows.shape[1])
+    return np.asarray(np.round(rows / scales) * np.resize(scales, rows.shape[1]))
 
 
 NUMBERS = (

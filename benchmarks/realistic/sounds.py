@@ -19,7 +19,7 @@ def voice(rng: np.random.Generator, count: int, rate: int = 16000) -> Array:
         syllable = _syllable(rng, length, rate)[: count - at]
         out[at : at + len(syllable)] += syllable
         at += length + int(rate * rng.uniform(0.0, 0.08))
-    return 0.3 * out / max(1e-9, np.abs(out).max()) + 0.003 * rng.standard_normal(count)
+    return np.asarray(0.3 * out / max(1e-9, np.abs(out).max()) + 0.003 * rng.standard_normal(count))
 
 
 def _syllable(rng: np.random.Generator, count: int, rate: int) -> Array:
@@ -38,7 +38,7 @@ def tone(rng: np.random.Generator, count: int, rate: int = 16000) -> Array:
     time = np.arange(count) / rate
     pitch = np.exp(rng.uniform(np.log(50), np.log(1500)))
     overtones = sum(np.sin(2 * np.pi * k * pitch * time) / k**1.5 for k in range(1, 6))
-    return 0.3 * overtones + 0.005 * rng.standard_normal(count)
+    return np.asarray(0.3 * overtones + 0.005 * rng.standard_normal(count))
 
 
 def hiss(rng: np.random.Generator, count: int) -> Array:
@@ -49,4 +49,4 @@ def spectrum(sound: Array, bins: int) -> Array:
     """The logarithm of the power of each frame, half overlapping, as features a frame."""
     size = 2 * (bins - 1)
     frames = np.lib.stride_tricks.sliding_window_view(sound, size)[:: size // 2] * np.hanning(size)
-    return np.log10(np.maximum(np.abs(np.fft.rfft(frames)) ** 2, 1e-12))
+    return np.asarray(np.log10(np.maximum(np.abs(np.fft.rfft(frames)) ** 2, 1e-12)))

@@ -17,7 +17,7 @@ from onnx_ci.gate.project import Context, Judging, judge_selection, open_context
 from onnx_ci.repo.select import Selection, Wanted
 from onnx_ci.util.text import one_line
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from onnx_ci.results import Command
 

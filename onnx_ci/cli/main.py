@@ -14,7 +14,7 @@ from pathlib import Path
 from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.version import __version__
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     Complain = Callable[[OnnxCiError], None]
     from typing import NoReturn

@@ -14,7 +14,7 @@ from onnx_ci.errors import EnvironmentFault, UsageError
 from onnx_ci.util.scalars import whole
 from onnx_ci.util.text import Style, one_line
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from typing import Any
 

@@ -12,7 +12,7 @@ from onnx_ci.repo.git import find_root
 from onnx_ci.repo.select import Owns, Scene, Selection, Wanted, select, tree_of
 from onnx_ci.repo.tree import Tree
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

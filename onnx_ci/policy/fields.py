@@ -16,7 +16,7 @@ from onnx_ci.util import scalars
 from onnx_ci.util.sizes import NUMBER, parse_count, parse_fraction, parse_size
 from onnx_ci.util.text import did_you_mean, nearest
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 

@@ -13,7 +13,7 @@ from onnx_ci.policy.fields import POLICY, read_table
 from onnx_ci.policy.glob import matches
 from onnx_ci.policy.reader import EXAMPLE, HINT, LARGEST, Place, Reading, compose, decode
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import date

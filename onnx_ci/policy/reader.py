@@ -8,7 +8,7 @@ import yaml
 
 from onnx_ci.errors import PolicyError
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from typing import Protocol
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from typing import IO
 

@@ -1,4 +1,4 @@
-"""The report as JSON, in the shape that CONTRACT fixes; other programs read this one."""
+"""The report as JSON: the one that other programs read."""
 
 from __future__ import annotations
 

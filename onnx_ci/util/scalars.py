@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from onnx_ci.util.sizes import parse_size
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from typing import Any
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-TYPE_CHECKING = False  # `typing` takes longer to load than this package; checkers see it all the same
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from typing import IO
 

@@ -10,6 +10,7 @@ import pytest
 
 from onnx_ci.gate import judge
 from onnx_ci.gate.gate import Gate
+from onnx_ci.model.load import open_model
 from onnx_ci.util.text import one_line
 from tests.support.action import call
 from tests.support.pull_requests import Hosted
@@ -170,7 +171,7 @@ def test_a_bug_fails_the_job_and_the_report_is_there(
     folder = tmp_path / "work"
     shutil.copytree(host.home / "clone", folder)
     shutil.copy(folder / "models" / "a.onnx", folder / "models" / "bad.onnx")
-    real = judge.open_model
+    real = open_model
 
     def broken(path: Path, **more: Any) -> Any:
         if path.name == "bad.onnx":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from tests.support import github as emulated
 from tests.support.action import Called, call
 from tests.support.comments import surroundings
 from tests.support.pull_requests import Hosted
+
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,7 @@ def checked(host: Hosted, github: emulated.GitHub, cache: str, branch: str, toke
     pull = github.pull(branch, fork=True)
     head = host.author.git("rev-parse", "HEAD").strip()
     also = {**surroundings(github), "ONNX_CI_CACHE": cache, "GITHUB_SHA": head}
-    inputs = {"comment": "true", "all": "true", "token": github.tokens[token]}
+    inputs: dict[str, Any] = {"comment": "true", "all": "true", "token": github.tokens[token]}
     return call(host.author.root, "pull_request", {"pull_request": pull}, also=also, **inputs), pull["number"]
 
 
@@ -69,7 +72,7 @@ def test_a_run_that_can_not_judge_does_not_leave_an_older_verdict(
 ) -> None:
     _, pull = checked(host, github, proven, f"could not {step} {wrong}", "write")
     event = {"pull_request": {"number": pull}}
-    inputs = {"comment": "true", "all": "true", "token": github.tokens["write"], **wrong}
+    inputs: dict[str, Any] = {"comment": "true", "all": "true", "token": github.tokens["write"], **wrong}
     done = call(host.author.root, "pull_request", event, also=surroundings(github), step=step, **inputs)
     assert done.code == "2"
     [comment] = github.comments(pull)

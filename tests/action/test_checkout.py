@@ -39,7 +39,7 @@ def at(host: Hosted, name: str, ref: str, *arguments: str) -> Repository:
     return clone
 
 
-def check(folder: Path, event: dict[str, Any], proven: str, name: str, **inputs: str) -> Called:
+def check(folder: Path, event: dict[str, Any], proven: str, name: str, **inputs: Any) -> Called:
     also = {"GITHUB_BASE_REF": "main", "ONNX_CI_CACHE": proven, "GITHUB_SHA": "b" * 40}
     return call(folder, name, event, also=also, **inputs)
 

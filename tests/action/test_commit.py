@@ -16,6 +16,8 @@ from tests.support.git_repo import Repository
 from tests.support.models import bloated, save_outside
 from tests.support.pull_requests import Hosted
 
+pytestmark = pytest.mark.sampled(6)
+
 
 @pytest.fixture(scope="module")
 def proven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
@@ -147,6 +149,7 @@ def test_a_push_below_its_own_commit_is_fixed_too(
     assert (third.code, third.outputs["committed"]) == ("0", "false")
 
 
+@pytest.mark.real
 def test_who_is_configured_commits_and_signs(host: Hosted, proven: dict[str, str]) -> None:
     if shutil.which("ssh-keygen") is None:
         pytest.skip("ssh-keygen is not installed")

@@ -57,6 +57,7 @@ def test_a_token_that_may_not_write_is_told_so(host: Hosted, served: Repository)
     assert done.patch.is_file()
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 def test_a_model_in_lfs_is_committed_as_a_pointer_and_its_content_sent(tmp_path: Path) -> None:
     host = Hosted(tmp_path)
@@ -81,6 +82,7 @@ def test_a_model_in_lfs_is_committed_as_a_pointer_and_its_content_sent(tmp_path:
     assert clone.git("-c", "filter.lfs.clean=git-lfs clean -- %f", "status", "--porcelain") == ""
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 def test_without_git_lfs_no_model_is_added_as_it_is(tmp_path: Path) -> None:
     """The content itself is in the work tree, as after a download by other means."""

@@ -18,6 +18,8 @@ from tests.support.hostile_names import EVERYTHING
 from tests.support.reports import run_report
 from tests.support.workflows import PROJECT, Act, Ran
 
+pytestmark = pytest.mark.real
+
 ARTIFACT = "onnx-ci-check-models"
 
 
@@ -39,13 +41,14 @@ def ran(act: Act, github: emulated.GitHub, folder: Path, event: dict[str, Any], 
     (left / "report.json").write_text(render_run(run_report(EVERYTHING, EVERYTHING)))
     (left / "action.yml").write_text("not looked at")
     github.known_as["not-a-token"] = github.tokens[token]
+    also: dict[str, Any] = {**surroundings(github)}
     return act.run(
         "workflow_run",
         event,
         folder=base.root,
         remote=base.root,
         artifacts=folder / "artifacts",
-        **surroundings(github),
+        **also,
     )
 
 

@@ -8,10 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.support.action import call
 from tests.support.workflows import PROJECT, Act, tools
+
+pytestmark = pytest.mark.real
 
 START = PROJECT / "onnx_ci" / "action" / "start.py"
 FORK = {"pull_request": {"head": {"ref": "x", "sha": "y", "repo": {"full_name": "stranger/models"}}}}

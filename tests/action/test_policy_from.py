@@ -31,7 +31,7 @@ def hosted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Hosted, dict[str, 
 
 
 def check(
-    hosted: tuple[Hosted, dict[str, Any]], cache: Path, name: str = "pull_request", **inputs: str
+    hosted: tuple[Hosted, dict[str, Any]], cache: Path, name: str = "pull_request", **inputs: Any
 ) -> Called:
     host, event = hosted
     also = {"GITHUB_BASE_REF": "main", "ONNX_CI_CACHE": str(cache)} if name == "pull_request" else {}

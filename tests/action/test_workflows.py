@@ -22,6 +22,8 @@ from tests.support.workflows import PROJECT, REPOSITORY, Act, Ran
 from tests.traps.bad_data import with_data
 from tests.traps.hostile import crashes_at_load
 
+pytestmark = pytest.mark.real
+
 LEAN = 16_888  # bytes of the bloated model without its copies
 
 
@@ -37,7 +39,11 @@ def run(act: Act, host: Hosted, example: str, event: str, payload: dict[str, Any
     target.write_text((PROJECT / "examples" / example).read_text())
     folder.commit_all("a workflow")
     payload = {"repository": {"full_name": REPOSITORY, "default_branch": "main"}, **payload}
-    places = {"folder": folder.root, "remote": host.origin.root, "artifacts": host.home / "artifacts"}
+    places: dict[str, Any] = {
+        "folder": folder.root,
+        "remote": host.origin.root,
+        "artifacts": host.home / "artifacts",
+    }
     return act.run(event, payload, **places, **also)
 
 

@@ -19,6 +19,8 @@ from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated
 from tests.support.node import node_program
 
+pytestmark = pytest.mark.real
+
 PROJECT = Path(__file__).resolve().parent.parent.parent
 COMPONENT = PROJECT / "templates" / "onnx-ci.yml"
 MERGE_REQUEST = "CI_PIPELINE_SOURCE=merge_request_event"

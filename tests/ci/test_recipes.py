@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.real
+
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "ci.md"
 SCHEMAS = {
     ".gitlab-ci.yml": "vendor.gitlab-ci",

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,6 +17,8 @@ from tests.support.cli import call, onnx_ci
 from tests.support.git_repo import Repository
 from tests.support.models import bloated, lean
 from tests.traps import FILE_TRAPS, HOSTILE, NAMES, TRAPS, FileTrap
+
+pytestmark = pytest.mark.sampled(12)
 
 POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 
@@ -497,7 +500,7 @@ def test_a_deleted_data_file_is_a_change(tmp_path: Path) -> None:
 
 def test_an_override_covers_the_data_too(tmp_path: Path) -> None:
     write(tmp_path)
-    where = {"save_as_external_data": True, "location": "m.onnx.data", "size_threshold": 0}
+    where: dict[str, Any] = {"save_as_external_data": True, "location": "m.onnx.data", "size_threshold": 0}
     onnx.save(bloated(), tmp_path / "m.onnx", **where)
     digest = onnx_ci("check", "--format", "json", cwd=tmp_path).json["models"][0]["before"]["sha256"]
     override = f"overrides:\n  - {{path: m.onnx, sha256: '{digest}', reason: ships, until: 2999-01-01}}\n"
@@ -526,7 +529,7 @@ def test_nothing_checked_is_said(tmp_path: Path) -> None:
 def test_growth_follows_a_renamed_data_file(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
     write(tmp_path, f"{POLICY}    budget: {{growth: 5%}}\n")
-    options = {"save_as_external_data": True, "size_threshold": 0}
+    options: dict[str, Any] = {"save_as_external_data": True, "size_threshold": 0}
     onnx.save(lean(), tmp_path / "m.onnx", location="m.onnx.data", **options)
     repository.commit_all("models")
     (tmp_path / "m.onnx.data").unlink()

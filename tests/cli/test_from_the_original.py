@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,18 +18,20 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.git_repo import Repository
 from tests.support.models import lean
 
+pytestmark = pytest.mark.sampled(20)
+
 HEAD = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 FP16 = f"{HEAD}    methods: [fp16-weights]\n"
 INT8 = f"{HEAD}    methods: [int8-weights]\n"
 LOOSE = "    tolerance: {cosine: 0.9}\n"
-DATA = {"save_as_external_data": True, "location": "m.onnx.data", "size_threshold": 0}
+DATA: dict[str, Any] = {"save_as_external_data": True, "location": "m.onnx.data", "size_threshold": 0}
 
 
 def policy(folder: Path, text: str) -> None:
     (folder / ".onnx-ci.yaml").write_text(text)
 
 
-def committed(folder: Path, rule: str, **how: object) -> Repository:
+def committed(folder: Path, rule: str, **how: Any) -> Repository:
     """A repository whose first commit has the original, and whose second what a rule made of it."""
     repository = Repository(folder)
     policy(folder, rule)
@@ -39,7 +42,7 @@ def committed(folder: Path, rule: str, **how: object) -> Repository:
     return repository
 
 
-def made_from_scratch(folder: Path, rule: str, **how: object) -> dict[str, bytes]:
+def made_from_scratch(folder: Path, rule: str, **how: Any) -> dict[str, bytes]:
     """What a rule makes of the original, where nothing was done to it before."""
     folder.mkdir()
     policy(folder, rule)
@@ -52,9 +55,10 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("m.*"))}
 
 
-def receipt(path: Path) -> dict[str, object]:
+def receipt(path: Path) -> dict[str, Any]:
     (entry,) = onnx.load(path, load_external_data=False).metadata_props
-    return json.loads(entry.value)
+    found: dict[str, Any] = json.loads(entry.value)
+    return found
 
 
 def codes(done: Done) -> dict[str, str]:
@@ -63,7 +67,7 @@ def codes(done: Done) -> dict[str, str]:
 
 
 def verdict(done: Done) -> str:
-    return done.json["models"][0]["verdict"]
+    return str(done.json["models"][0]["verdict"])
 
 
 def test_a_stronger_rule_is_applied_to_the_original(tmp_path: Path) -> None:
@@ -300,9 +304,12 @@ def test_external_data_that_is_gone_is_an_original_that_is_gone(tmp_path: Path) 
     assert "was not found" in onnx_ci("check", "--all", cwd=tmp_path).out
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 @pytest.mark.parametrize("how", [{}, DATA], ids=["one file", "external data"])
-def test_an_original_in_git_lfs_is_found_and_nothing_is_downloaded(tmp_path: Path, how: dict) -> None:
+def test_an_original_in_git_lfs_is_found_and_nothing_is_downloaded(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
     far, near = tmp_path / "far", tmp_path / "near"
     repository = Repository(far)
     repository.git("lfs", "install", "--local")
@@ -322,6 +329,7 @@ def test_an_original_in_git_lfs_is_found_and_nothing_is_downloaded(tmp_path: Pat
     assert files(far) == made_from_scratch(tmp_path / "there", INT8, **how)
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 def test_the_way_back_from_git_lfs(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
@@ -335,6 +343,7 @@ def test_the_way_back_from_git_lfs(tmp_path: Path) -> None:
     assert files(tmp_path)["m.onnx"] == lean().SerializeToString()
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 def test_a_damaged_lfs_object_is_not_trusted(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
@@ -357,7 +366,7 @@ def test_a_rule_without_methods_looks_for_nothing(tmp_path: Path) -> None:
     assert onnx_ci("check", "--all", cwd=tmp_path).code == 0
 
 
-FORGED = [
+FORGED: list[dict[str, Any]] = [
     {"source_sha256": "../../../../etc/passwd"},
     {"source_sha256": 5},
     {"source_size": "many"},

@@ -16,6 +16,8 @@ from tests.support.cli import Done, onnx_ci, plain_environment
 from tests.support.git_repo import write_policy
 from tests.support.models import bloated, lean
 
+pytestmark = pytest.mark.sampled(5)
+
 WAITS = 'import sys, time; open(sys.argv[1], "w").close(); time.sleep(600)'
 
 

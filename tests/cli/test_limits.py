@@ -18,6 +18,8 @@ from onnx import helper
 from tests.support.cli import onnx_ci, plain_environment
 from tests.support.models import bloated, lean, save_outside
 
+pytestmark = pytest.mark.sampled(4)
+
 T = TypeVar("T")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="work is bounded where processes can be forked")
 

@@ -18,6 +18,8 @@ from tests.support.git_repo import Repository, write_policy
 from tests.support.models import lean, save_outside
 from tests.traps.hostile import crashes_at_load
 
+pytestmark = pytest.mark.sampled(3)
+
 WEIGH = "    methods: []\n"
 
 

@@ -11,6 +11,8 @@ from onnx import parser
 
 from tests.support.cli import call as onnx_ci
 
+pytestmark = pytest.mark.sampled(3)
+
 HEAD = '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]>\n'
 TEXT = (
     "g (int64[B,S] ids, float[B,S] file) => (float[B,S,1] y) <float[11,1] t = {1,2,3,4,5,6,7,8,9,0,1}>"

@@ -24,6 +24,8 @@ from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean
 from tests.support.reports import outcome, run_report
 
+pytestmark = pytest.mark.sampled(4)
+
 WIDTHS = {"a/one.onnx": 128, "a/two.onnx": 112, "b/three.onnx": 32, "b/four.onnx": 24, "five.onnx": 16}
 
 
@@ -182,7 +184,7 @@ def named(*reports: RunReport) -> list[tuple[str, RunReport]]:
 
 
 def test_a_missing_shard_fails() -> None:
-    clean = {"outcomes": ()}
+    clean: dict[str, Any] = {"outcomes": ()}
     report = merged(named(report_of(3, **clean), report_of(1, **clean)))
     assert report.exit_code == 1
     assert "no report of shard 2 of 3: its models were not judged" in report.findings[0].message

@@ -14,6 +14,8 @@ import yaml
 from tests.support.cli import onnx_ci
 from tests.support.models import bloated, lean
 
+pytestmark = pytest.mark.sampled(5)
+
 
 def save(model: onnx.ModelProto, path: Path) -> Path:
     onnx.save(model, path)

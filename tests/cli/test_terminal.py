@@ -12,6 +12,8 @@ import pytest
 from tests.support.cli import onnx_ci
 from tests.support.models import bloated
 
+pytestmark = pytest.mark.sampled(2)
+
 pty = pytest.importorskip("pty")
 
 

@@ -14,6 +14,8 @@ from onnx_ci.model.graph import tensors
 from tests.support.cli import Done, call
 from tests.traps.base import model, weight
 
+pytestmark = pytest.mark.sampled(4)
+
 BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
     y = If (c) <then_branch = t () => (float[n,64] a) { a = MatMul(h, A) },
     else_branch = e () => (float[n,64] b) { b = Identity(h) }> }"""

@@ -45,7 +45,7 @@ def _stored() -> onnx.ModelProto:
         helper.make_tensor("floats", TensorProto.FLOAT, [300], values.tolist()),
         helper.make_tensor("doubles", TensorProto.DOUBLE, [300], values.tolist()),
         helper.make_tensor("halves", TensorProto.FLOAT16, [4], [1.0, 2.0, 3.0, 4.0]),
-        helper.make_tensor("words", TensorProto.STRING, [2], [b"a", b"b"]),
+        helper.make_tensor("words", TensorProto.STRING, [2], np.array([b"a", b"b"])),
     ]
     nodes = [helper.make_node("Add", ["x", "raw"], ["y"], name="n", doc_string="d")]
     shape = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [300]) for name in ("x", "y")]

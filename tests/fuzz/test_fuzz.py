@@ -56,7 +56,7 @@ if find_spec("atheris"):  # there are wheels for some versions of Python only: p
 
     def test_the_long_run_runs() -> None:
         run = Path(__file__).with_name("run.py")
-        command = [sys.executable, run, "--seconds", "2", "--target", "policy"]
+        command = [sys.executable, str(run), "--seconds", "2", "--target", "policy"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert "number_of_executed_units" in done.stderr

@@ -13,6 +13,8 @@ from tests.support.cli import call, onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated
 
+pytestmark = pytest.mark.sampled(8)
+
 COMMANDS = {
     "check": ["check"],
     "check --all": ["check", "--all"],

@@ -105,6 +105,7 @@ def test_data_and_what_is_staged(tmp_path: Path) -> None:
     assert "even as one commit it adds" in done.out
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 def test_lfs_has_a_budget_of_its_own(tmp_path: Path) -> None:
     repository = Repository(tmp_path)

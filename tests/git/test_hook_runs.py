@@ -12,6 +12,8 @@ from tests.support.git_repo import Repository, write_policy
 from tests.support.hooks import RUNNERS, Hooked
 from tests.support.models import bloated, lean, save_outside
 
+pytestmark = pytest.mark.real
+
 BUDGET = "    budget: {size: 40 kB, growth: 5%}\n    methods: []\n"  # judged without running anything
 ODD_NAMES = [
     "a b.onnx",

@@ -13,6 +13,8 @@ from tests.support.git_repo import Repository, write_policy
 from tests.support.hooks import RUNNERS, Hooked
 from tests.support.models import lean, save_outside
 
+pytestmark = pytest.mark.real
+
 RULE = "    budget: {size: 40 kB}\n    methods: []\n"
 
 

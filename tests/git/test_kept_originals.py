@@ -15,6 +15,8 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean, save_outside
 
+pytestmark = pytest.mark.sampled(7)
+
 INT8 = "    methods: [int8-weights]\n"
 REFS = "refs/onnx-ci/originals"
 
@@ -35,7 +37,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 def original_of(done: Done) -> dict[str, Any]:
     (model,) = done.json["models"]
     assert model["verdict"] == "shrunk", done.out
-    return model["original"]
+    original: dict[str, Any] = model["original"]
+    return original
 
 
 def fix(folder: Path, *arguments: str, code: int = 0, **env: str) -> dict[str, Any]:
@@ -212,7 +215,7 @@ def test_outside_of_git_there_is_a_folder(tmp_path: Path) -> None:
 def test_the_folder_is_bounded_and_the_last_one_stays(tmp_path: Path) -> None:
     here, kept = tmp_path / "here", tmp_path / "originals"
     write_policy(here, INT8)
-    env = {"ONNX_CI_ORIGINALS": str(kept), "ONNX_CI_ORIGINALS_SIZE": "40 kB"}
+    env: dict[str, Any] = {"ONNX_CI_ORIGINALS": str(kept), "ONNX_CI_ORIGINALS_SIZE": "40 kB"}
     for seed in (0, 1, 2):
         onnx.save(lean(seed=seed), here / "m.onnx")
         last = fix(here, **env)
@@ -235,6 +238,7 @@ def test_what_can_not_be_kept_is_not_replaced(tmp_path: Path) -> None:
     assert contents(here) == before
 
 
+@pytest.mark.real
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 @pytest.mark.parametrize("committed", [True, False])
 def test_what_git_lfs_tracks_is_in_its_store(repository: Repository, committed: bool) -> None:

@@ -14,7 +14,10 @@ from tests.support.git_repo import Repository, write_policy
 from tests.support.hooks import Hooked
 from tests.support.models import bloated, lean, save_outside
 
-pytestmark = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed"),
+]
 SIZE_ONLY = "    budget: {size: %s}\n    methods: []\n"
 FETCH = "lfs: {missing: fetch}\n"
 

@@ -20,6 +20,8 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean
 
+pytestmark = pytest.mark.sampled(6)
+
 INT8 = "    methods: [int8-weights]\n"
 FP16 = "    methods: [fp16-weights]\n"
 DEDUPE = "    methods: [dedupe]\n"
@@ -54,7 +56,7 @@ def current(folder: Path) -> str:
 def outputs(path: Path | bytes) -> np.ndarray:
     session = onnxruntime.InferenceSession(path if isinstance(path, bytes) else str(path))
     value = np.random.default_rng(0).standard_normal((4, session.get_inputs()[0].shape[1]))
-    return session.run(None, {"x": value.astype(np.float32)})[0].ravel()
+    return np.asarray(session.run(None, {"x": value.astype(np.float32)})[0]).ravel()
 
 
 def cosine(one: np.ndarray, two: np.ndarray) -> float:
@@ -62,6 +64,7 @@ def cosine(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def only(done: Done) -> dict[str, Any]:
+    model: dict[str, Any]
     (model,) = done.json["models"]
     return model
 

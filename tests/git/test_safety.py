@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import onnx
@@ -104,18 +102,3 @@ def test_only_one_module_starts_git() -> None:
     }
     assert starting == {"onnx_ci/repo/git.py"}
     assert not [path for path in (ROOT / "onnx_ci").rglob("*.py") if "shell=True" in path.read_text()]
-
-
-def test_nothing_to_do_loads_next_to_nothing(tmp_path: Path) -> None:
-    repository = Repository(tmp_path)
-    write_policy(tmp_path, RULE)
-    repository.commit_all("no model")
-    code = (
-        "import sys; from onnx_ci.cli.main import main; code = main(['check', *sys.argv[1:]])\n"
-        "heavy = ('dataclasses', 'typing', 'onnx', 'numpy', 'google.protobuf', 'onnxruntime')\n"
-        "print([name for name in heavy if name in sys.modules], code)"
-    )
-    for arguments in ([], ["--staged"], ["--staged", "--hook", "--"]):
-        command = [sys.executable, "-c", code, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert done.stdout.endswith("[] 0\n"), done.stdout

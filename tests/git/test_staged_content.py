@@ -11,6 +11,8 @@ from tests.support.cli import call as onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean, save_outside
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:

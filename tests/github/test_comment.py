@@ -17,6 +17,8 @@ from tests.support.github import GitHub
 from tests.support.reports import outcome, run_report
 from tests.support.workflows import REPOSITORY
 
+pytestmark = pytest.mark.real
+
 
 def test_the_report_of_a_fork_is_put_into_its_pull_request(github: GitHub, tmp_path: Path) -> None:
     pull = github.pull("of a fork", fork=True)
@@ -115,7 +117,7 @@ def test_the_pull_request_is_found_by_its_commit_where_the_branch_says_nothing(
 
 def test_where_github_does_not_say_who_we_are_it_is_its_own_bot(github: GitHub, tmp_path: Path) -> None:
     pull = github.pull("who", fork=True)
-    unknown = (404, {}, b"{}")
+    unknown: tuple[int, dict[str, str], bytes] = (404, {}, b"{}")
     github.fault = lambda call: unknown if call.path in ("/graphql", "/user") else None
     for path in ("a.onnx", "b.onnx"):
         comment_step(github, tmp_path, run_report(path), finished(pull))

@@ -18,6 +18,8 @@ from tests.support.hostile_names import EVERYTHING, HOSTILE
 from tests.support.reports import run_report
 from tests.support.workflows import REPOSITORY
 
+pytestmark = pytest.mark.real
+
 RUN = f"https://github.com/{REPOSITORY}/actions/runs/4711"
 NAMES = (
     *HOSTILE,

@@ -17,6 +17,8 @@ import yaml
 from onnx_ci.action.tell import artifact_name
 from tests.support.node import node, node_module
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[2]
 ACTIONS = [ROOT / "action.yml", ROOT / "setup" / "action.yml"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yml"))

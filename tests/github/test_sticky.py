@@ -10,6 +10,8 @@ from onnx_ci.errors import ApiFault, UsageError
 from tests.support.github import Call, GitHub, Reply
 from tests.support.workflows import REPOSITORY
 
+pytestmark = pytest.mark.real
+
 BOT = "github-actions[bot]"
 
 
@@ -20,7 +22,8 @@ def said() -> list[str]:
 
 def sticky(github: GitHub, said: list[str], *, key: str = "default", token: str = "write") -> Sticky:
     secret = github.tokens.get(token, token)
-    transport = Transport(base=github.url, token=secret, sleep=[].append)
+    waits: list[float] = []
+    transport = Transport(base=github.url, token=secret, sleep=waits.append)
     api = Api(transport=transport, repository=REPOSITORY)
     return Sticky(api=api, key=key, author=api.login(f"{github.url}/graphql"), say=said.append)
 

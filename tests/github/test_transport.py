@@ -12,6 +12,8 @@ from onnx_ci.errors import ApiFault, UsageError
 from tests.support.github import Call, GitHub, Reply
 from tests.support.workflows import REPOSITORY
 
+pytestmark = pytest.mark.real
+
 SECRET = "ghs_very-secret-token"
 
 

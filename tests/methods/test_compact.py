@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from onnx_ci.methods.compact import smaller_form
+from onnx_ci.methods.compact import Narrow, smaller_form
 from tests.support.cli import onnx_ci
 from tests.support.one_method import ops_at_run_time, rewrite, run_method
 from tests.support.run_model import identical, outputs
@@ -117,7 +117,7 @@ def test_whole_numbers_with_a_negative_zero_stay_floats() -> None:
     values = rng(1).integers(-100, 100, (64, 256)).astype(np.float32)
     values[3, 3] = -0.0
     form = smaller_form(values, opset=17)
-    assert form is not None
+    assert isinstance(form, Narrow)
     assert form.values.dtype == np.float16
 
 

@@ -39,7 +39,7 @@ def test_only_when_asked(tmp_path: Path) -> None:
 
 
 def one_sign(values: Array) -> Array:
-    other = values.copy()
+    other: Array = values.copy()
     other[values == 0] = -0.0
     return other
 

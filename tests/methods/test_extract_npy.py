@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -31,7 +32,9 @@ from tests.support.models import bloated, lean
 from tests.support.run_model import fed, identical, outputs
 from tests.traps import Trap, feeds_for
 
-FEEDS = [{"x": np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)}]
+pytestmark = pytest.mark.sampled(10)
+
+FEEDS: list[dict[str, Any]] = [{"x": np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)}]
 
 
 def extract(path: Path, target: Path, **options: object) -> Chained:
@@ -94,7 +97,7 @@ def test_repeated_constants_go_out_once(tmp_path: Path) -> None:
         ({"tensors": ["absent"]}, ["x"]),
     ],
 )
-def test_names_choose(tmp_path: Path, options: dict[str, object], expected: list[str]) -> None:
+def test_names_choose(tmp_path: Path, options: dict[str, Any], expected: list[str]) -> None:
     made = lean()
     made.graph.node[2].name = "second"
     chained = extract(saved(tmp_path, made), tmp_path / "out" / "m.onnx", **options)

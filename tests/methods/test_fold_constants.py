@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -143,7 +144,7 @@ def test_a_result_is_the_runtimes_to_the_bit(case: str, tmp_path: Path) -> None:
 
 
 LOW = np.array([-(2**63)], np.int64)
-KEPT = {
+KEPT: dict[str, tuple[Any, ...]] = {
     "what grows": ("k = Expand(A, s)", "float[64,8,16]", weights(s=numbers(64, 1, 1)), 17),
     "tiles": ("k = Tile(A, s)", "float[64,16]", weights(s=numbers(8, 1)), 17),
     "a large constant": ("k = ConstantOfShape(s)", "float[64,64]", weights(s=numbers(64, 64)), 17),

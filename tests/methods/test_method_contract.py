@@ -23,6 +23,8 @@ from onnx_ci.sandbox.runner import Runner
 from tests.support.run_model import fed, identical, outputs
 from tests.traps import GOOD_FILES, TRAPS, Trap, feeds_for
 
+pytestmark = pytest.mark.sampled(53)
+
 MODELS = (*TRAPS, *GOOD_FILES)
 # Models for which any rounding is too much: differences of nearly equal weights, signs of zero, and what
 # depends on whether a number is above a limit.

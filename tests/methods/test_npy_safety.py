@@ -18,6 +18,8 @@ from onnx_ci.model.replace import replace_model
 from tests.support.cli import onnx_ci
 from tests.support.models import lean
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def extracted(folder: Path) -> Path:
     onnx.save(lean(), folder / "m.onnx")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,6 +18,8 @@ from tests.support.run_model import outputs
 from tests.traps import HOSTILE, Trap
 from tests.traps.base import floats, model, weight, write
 
+pytestmark = pytest.mark.sampled(6)
+
 GELU = """g (float[2,64] x) => (float[2,64] y) { h = MatMul(x, W) a = Div(h, root) b = Erf(a) c = Add(b, one)
     d = Mul(h, c) y = Mul(d, half) }"""
 NUMBERS = {"root": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
@@ -24,7 +27,7 @@ BATCH_NORM = """g (float[1,8,8,8] x) => (float[1,8,8,8] y) { h = Conv<pads = [1,
     y = BatchNormalization(h, s, b, m, v) }"""
 
 
-def rewritten(name: str, options: dict, path: Path) -> Chained:
+def rewritten(name: str, options: dict[str, Any], path: Path) -> Chained:
     with open_model(path) as opened:
         chained = run_chain(opened, [Run(method(name), options)], size=path.stat().st_size)
         write_model(chained.model, path.with_name("made.onnx"))

@@ -14,6 +14,8 @@ from tests.support.run_model import outputs
 from tests.traps.base import model, weight
 from tests.traps.shrunk import SHRUNK
 
+pytestmark = pytest.mark.sampled(4)
+
 W = weight(64, 64, seed=1)
 TEXT = """g (float[batch,64] x) => (float[batch,64] y) { a = Add(half, half) b = Mul(a, V) k = Identity(x)
     h = MatMul(k, b) y = Identity(h) }"""

@@ -18,6 +18,8 @@ from onnx_ci.model.save import lay_out, write_model
 from tests.support.run_model import outputs
 from tests.traps import TRAPS, Trap, feeds_for
 
+pytestmark = pytest.mark.sampled(8)
+
 VARIANTS: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("int8-weights", {"granularity": "block", "block_size": 32}),
     ("int8-weights", {"encoding": "dq"}),

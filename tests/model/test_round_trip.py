@@ -63,6 +63,7 @@ def test_traps_survive(trap: Trap, tmp_path: Path) -> None:
         assert identical(outputs(path, feeds), outputs(target, feeds))
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("trap", HUGE_FILES, ids=lambda trap: trap.name)
 def test_files_past_two_gib_open(trap: Trap, tmp_path: Path) -> None:
     path = trap.build(tmp_path)

@@ -11,6 +11,8 @@ from onnx_ci.report.html import render_info, render_outcome, render_run
 from tests.support.browser import needs_browser, seen_in
 from tests.support.reports import model_info, outcome, run_report
 
+pytestmark = pytest.mark.real
+
 LONG = "model/" + "a_very_long_name_without_any_space." * 6
 PAGES = {
     "run": lambda: render_run(run_report(f"{LONG}.onnx", LONG)),

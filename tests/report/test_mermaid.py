@@ -18,6 +18,8 @@ from tests.support.hostile_names import EVERYTHING, HOSTILE
 from tests.support.node import node_module
 from tests.support.reports import outcome
 
+pytestmark = pytest.mark.real
+
 DRAWN = """<!doctype html><div id="pictures">{pictures}</div><pre id="seen"></pre>
 <script src="{mermaid}"></script>
 <script>

@@ -17,6 +17,8 @@ from tests.support.hostile_names import EVERYTHING
 from tests.support.node import node_module
 from tests.support.reports import run_report
 
+pytestmark = pytest.mark.real
+
 EVERY_CODE = RunReport(
     command="check",
     outcomes=(),

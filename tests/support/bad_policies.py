@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.support.good_policies import HEAD, SHA
 
@@ -18,7 +18,7 @@ class Bad(NamedTuple):
 
 
 # the whole text, the line to blame, the message, the hint
-WHOLE = [
+WHOLE: list[tuple[Any, ...]] = [
     ("", 1, "an empty file", "version: 1"),
     ("# nothing\n", 1, "an empty file", "version: 1"),
     ("- a\n", 1, "found a list, expected a mapping", "version: 1"),
@@ -92,7 +92,7 @@ WHOLE = [
 ]
 
 # the pattern of a rule
-PATHS = [
+PATHS: list[tuple[Any, ...]] = [
     ("'C:/m.onnx'", "absolute 'C:/m", 'path: "models'),
     ("/home/me/m.onnx", "absolute '/home", "path: ", False),
     ("a/../b.onnx", "`..`", 'path: "models'),
@@ -106,7 +106,7 @@ PATHS = [
 ]
 
 # one line inside a rule
-IN_RULE = [
+IN_RULE: list[tuple[Any, ...]] = [
     ("bugdet: {size: 1 MB}", "'bugdet', did you mean 'budget'?", "budget: {size"),
     ("zzz: 1", "unknown key 'zzz', expected one of: path", "known keys: path"),
     ("ignore: maybe", "found 'maybe', expected true or false", "ignore: true"),
@@ -196,7 +196,7 @@ IN_RULE = [
 ]
 
 # one line at the top level
-AT_TOP = [
+AT_TOP: list[tuple[Any, ...]] = [
     ("defaults:", "defaults: found nothing", "defaults: {"),
     ("groups: [{paths: [a], budget: {size: 1}}]", "no 'name'", "name: app"),
     ("groups: [{name: a, budget: {size: 1}}]", "no 'paths'", "paths: ["),
@@ -221,7 +221,7 @@ AT_TOP = [
     (f"overrides: [{{path: a, sha256: {SHA}, reason: ' ', until: 2027-01-31}}]", "expected text", "reason: "),
 ]
 
-BAD = {
+BAD: dict[str, Bad] = {
     **{case[0]: Bad(*case) for case in WHOLE},
     **{
         f"path: {path}": Bad(f"version: 1\nmodels: [{{path: {path}}}]\n", 2, *words) for path, *words in PATHS

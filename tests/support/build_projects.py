@@ -9,6 +9,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,7 +21,7 @@ from tests.support.run_model import outputs
 
 POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n    methods: [dedupe, int8-weights]\n'
 EXACT = 'version: 1\nmodels: [{path: "**/*.onnx"}]\n'
-FEED = {"x": np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)}
+FEED: dict[str, Any] = {"x": np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)}
 
 
 def write_project(folder: Path, pyproject: str, *, policy: str = POLICY, external: str = "") -> Path:

@@ -26,7 +26,12 @@ def comment_step(
     left = folder / "left"
     left.mkdir(exist_ok=True)
     (left / "report.json").write_bytes(report if isinstance(report, bytes) else render_run(report).encode())
-    given = {"paths": str(left), "token": github.tokens.get(token, token), "mode": "comment", **inputs}
+    given: dict[str, Any] = {
+        "paths": str(left),
+        "token": github.tokens.get(token, token),
+        "mode": "comment",
+        **inputs,
+    }
     return call(left, name, event, also=surroundings(github), **given)
 
 

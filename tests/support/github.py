@@ -59,7 +59,8 @@ class GitHub:
         """A new pull request, from a branch of this repository or from one of the stranger's fork."""
         body = {"title": branch, "head": f"stranger:{branch}" if fork else branch, "base": "main"}
         token = "token-of-stranger" if fork else "token-of-owner"
-        return self.ask("POST", f"/repos/{REPOSITORY}/pulls", body, token=token)
+        made: dict[str, Any] = self.ask("POST", f"/repos/{REPOSITORY}/pulls", body, token=token)
+        return made
 
     def comments(self, pull: int) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

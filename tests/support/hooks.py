@@ -28,9 +28,9 @@ class Hooked(Repository):
         done = self.run_hooks("install", *kinds)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def run(self, *command: str, **also: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, stdin: str | None = None, **also: str) -> subprocess.CompletedProcess[str]:
         home = str(self.root / ".git" / "hooks-home")
-        return super().run(*command, **{"PRE_COMMIT_HOME": home, "PREK_HOME": home, **also})
+        return super().run(*command, stdin=stdin, **{"PRE_COMMIT_HOME": home, "PREK_HOME": home, **also})
 
     def run_hooks(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.run(self.runner, *arguments)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_ci import compare
+
+pytestmark = pytest.mark.sampled(2)
 
 
 def network(*, off: float = 0.0, seed: int = 4) -> onnx.ModelProto:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,7 +24,7 @@ EXACT = Tolerance(exact=True)
 
 
 @pytest.fixture(scope="module")
-def runner():
+def runner() -> Iterator[Runner]:
     with Runner() as one:
         yield one
 
@@ -37,7 +38,7 @@ class Unsteady(Runner):
         self.generator = np.random.default_rng(0)
         self.sessions: list[tuple[int, bool]] = []
 
-    def run(self, model: Path, feeds: Sequence, **more) -> list:
+    def run(self, model: Path, feeds: Sequence[Any], **more: Any) -> list[Any]:
         self.sessions.append((len(feeds), more.get("other_threads", False)))
         return [
             {name: self._moved(value) for name, value in sample.items()}
@@ -63,15 +64,16 @@ PLANTED = many_trees()
 SHUFFLED = many_trees([int(tree) for tree in np.random.default_rng(3).permutation(TREES)])
 
 
-def test_a_steady_model_has_no_noise_and_costs_one_sample_more(tmp_path: Path):
-    with Unsteady(0.0) as runner:
+def test_a_steady_model_has_no_noise_and_costs_one_sample_more(tmp_path: Path) -> None:
+    runner = Unsteady(0.0)
+    with runner:
         found = checked(runner, tmp_path, model(LINEAR), model(LINEAR), EXACT)
         assert runner.sessions == [(2, False), (1, True), (2, False)]
     assert (found.status, found.method) == ("passed", "plain")
     assert [(one.name, one.exact, one.source, one.max_abs) for one in found.noise] == [("y", True, "", 0.0)]
 
 
-def test_noise_of_threads_is_measured_and_told_from_that_of_runs(runner: Runner, tmp_path: Path):
+def test_noise_of_threads_is_measured_and_told_from_that_of_runs(runner: Runner, tmp_path: Path) -> None:
     found = checked(runner, tmp_path, PLANTED, PLANTED, EXACT)
     assert found.status == "passed"  # run alike, they are alike
     assert [one.source for one in found.noise] == ["threads"]
@@ -79,7 +81,9 @@ def test_noise_of_threads_is_measured_and_told_from_that_of_runs(runner: Runner,
     assert 80 < found.noise[0].sqnr < 200
 
 
-def test_what_threads_do_to_the_original_is_not_held_against_a_candidate(runner: Runner, tmp_path: Path):
+def test_what_threads_do_to_the_original_is_not_held_against_a_candidate(
+    runner: Runner, tmp_path: Path
+) -> None:
     found = checked(runner, tmp_path, PLANTED, SHUFFLED, EXACT)
     assert (found.status, found.code) == ("not_run", "OCI005")
     assert "the original itself differs as much with another number of threads" in found.reason
@@ -89,7 +93,7 @@ def test_what_threads_do_to_the_original_is_not_held_against_a_candidate(runner:
     assert checked(runner, tmp_path, PLANTED, SHUFFLED, Tolerance(max_abs=suggested)).status == "passed"
 
 
-def test_noise_hides_no_damage(runner: Runner, tmp_path: Path):
+def test_noise_hides_no_damage(runner: Runner, tmp_path: Path) -> None:
     broken = many_trees(flipped=7)
     found = checked(runner, tmp_path, PLANTED, broken, EXACT)
     assert found.status == "failed"
@@ -97,7 +101,7 @@ def test_noise_hides_no_damage(runner: Runner, tmp_path: Path):
 
 
 @pytest.mark.parametrize("tolerance", [EXACT, Tolerance(max_abs=1e-9), Tolerance(sqnr=200.0)])
-def test_a_tolerance_stricter_than_the_original_is_with_itself(tmp_path: Path, tolerance: Tolerance):
+def test_a_tolerance_stricter_than_the_original_is_with_itself(tmp_path: Path, tolerance: Tolerance) -> None:
     with Unsteady(1e-6) as runner:
         found = checked(runner, tmp_path, model(LINEAR), model(LINEAR), tolerance)
     assert (found.status, found.code) == ("not_run", "OCI005")
@@ -105,7 +109,7 @@ def test_a_tolerance_stricter_than_the_original_is_with_itself(tmp_path: Path, t
     assert found.hint.startswith("a tolerance it can keep: {")
 
 
-def test_a_tolerance_wider_than_the_noise_is_kept_or_broken_as_ever(tmp_path: Path):
+def test_a_tolerance_wider_than_the_noise_is_kept_or_broken_as_ever(tmp_path: Path) -> None:
     other = LINEAR.replace("1,2,3,", "1,2,3.1,")
     with Unsteady(1e-6) as runner:
         found = checked(runner, tmp_path, model(LINEAR), model(LINEAR), Tolerance(max_rel=1e-4))
@@ -115,7 +119,7 @@ def test_a_tolerance_wider_than_the_noise_is_kept_or_broken_as_ever(tmp_path: Pa
         assert found.status == "failed"
 
 
-def test_a_suggested_tolerance_can_be_kept(tmp_path: Path):
+def test_a_suggested_tolerance_can_be_kept(tmp_path: Path) -> None:
     with Unsteady(1e-6) as runner:
         found = checked(runner, tmp_path, model(LINEAR), model(LINEAR), Tolerance(max_abs=1e-9))
         suggested = float(found.hint.rsplit("max_abs: ", 1)[1].rstrip("}"))

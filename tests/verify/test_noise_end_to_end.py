@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import numpy_helper
 
 from onnx_ci import shrink
@@ -26,14 +27,15 @@ from tests.traps.running import random_noise_scaled_to_nothing
 SPEECH = random_noise_scaled_to_nothing()
 
 
-def test_a_random_model_is_shrunk_and_nothing_of_the_seeds_is_left():
+def test_a_random_model_is_shrunk_and_nothing_of_the_seeds_is_left() -> None:
     result = shrink(SPEECH, methods=["int8-weights"])
     assert (result.verdict, result.verification.method) == ("shrunk", "seeded")
     assert all(one.exact for one in result.verification.noise)
+    assert isinstance(result.model, onnx.ModelProto)
     assert random_nodes(result.model) == random_nodes(SPEECH)
 
 
-def test_calibration_draws_the_same_numbers_each_time(tmp_path: Path):
+def test_calibration_draws_the_same_numbers_each_time(tmp_path: Path) -> None:
     text = "g (float[2,64] x) => (float[2,64] y) { n = RandomNormalLike(x) a = Add(x, n) y = MatMul(a, W) }"
     path = save(model(text, {"W": weight(64, 64)}), tmp_path / "model.onnx")
     feeds: list[dict[str, Any]] = [{"x": np.ones((2, 64), np.float32)}]
@@ -57,7 +59,7 @@ def damaged(proto: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def test_compare_says_how_it_was_done(tmp_path: Path, capsys):
+def test_compare_says_how_it_was_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two = save(SPEECH, tmp_path / "one.onnx"), save(damaged(SPEECH), tmp_path / "two.onnx")
     assert main(["compare", str(one), str(two)]) == 1
     shown = capsys.readouterr().out
@@ -68,7 +70,7 @@ def test_compare_says_how_it_was_done(tmp_path: Path, capsys):
     assert (found["verdict"], found["verification"]["method"]) == ("outputs_changed", "seeded")
 
 
-def test_compare_tells_noise_from_change(tmp_path: Path, capsys):
+def test_compare_tells_noise_from_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     order = [int(tree) for tree in np.random.default_rng(3).permutation(TREES)]
     one, two = save(many_trees(), tmp_path / "one.onnx"), save(many_trees(order), tmp_path / "two.onnx")
     assert main(["compare", str(one), str(two), "--tolerance", "max_abs=1e-12"]) == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,9 +24,12 @@ from onnx_ci.verify.verifier import Claim, Verifier
 from tests.support.text_models import HEAD, model, save
 from tests.traps.noisy import random_everywhere
 
+pytestmark = pytest.mark.sampled(8)
+
 WITH_F = HEAD.replace('"": 17', '"": 17, "f": 1')
 USUAL = Tolerance(cosine=0.999)
 CLOSE = Tolerance(cosine=0.999, max_rel=1e-3)
+Check = Callable[..., Verification]
 
 
 def text(body: str, outputs: str = "float[4,16] y", more: str = "") -> str:
@@ -43,15 +48,15 @@ def made(body: str, *, scale: float = 1.0, bent: bool = False, **more: str) -> o
 
 
 @pytest.fixture(scope="module")
-def runner():
+def runner() -> Iterator[Runner]:
     with Runner() as one:
         yield one
 
 
 @pytest.fixture
-def check(runner: Runner, tmp_path: Path):
+def check(runner: Runner, tmp_path: Path) -> Check:
     def run(
-        original: onnx.ModelProto, candidate: onnx.ModelProto, tolerance: Tolerance = USUAL, **spec
+        original: onnx.ModelProto, candidate: onnx.ModelProto, tolerance: Tolerance = USUAL, **spec: Any
     ) -> Verification:
         path = save(original, tmp_path / "original.onnx")
         before = path.read_bytes()
@@ -78,7 +83,7 @@ REPEAT = (
     " (bool d, float[4,16] s) { d = Identity(c) u = RandomUniformLike(a) s = Add(a, u) }>"
 )
 IN_F = "noise (a) => (b) { n = RandomNormalLike(a) b = Add(a, n) }"
-FUNCTION = {"more": f'\n<domain: "f", opset_import: ["": 17]> {IN_F}'}
+FUNCTION: dict[str, Any] = {"more": f'\n<domain: "f", opset_import: ["": 17]> {IN_F}'}
 KINDS = {
     "normal": "n = RandomNormal<shape=[4,16]>() y = Add(h, n)",
     "normal like": "n = RandomNormalLike<scale=3.0>(h) y = Add(h, n)",
@@ -93,7 +98,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_nodes_are_seeded_alike(check, kind: str):
+def test_random_nodes_are_seeded_alike(check: Check, kind: str) -> None:
     original = made(KINDS[kind])
     found = check(original, original, Tolerance(exact=True))
     assert (found.status, found.reason, found.method) == ("passed", "", "seeded")
@@ -102,32 +107,32 @@ def test_random_nodes_are_seeded_alike(check, kind: str):
     assert (found.status, found.method) == ("failed", "seeded")
 
 
-def test_in_a_function(check):
+def test_in_a_function(check: Check) -> None:
     original, bent = (made("y = f.noise(h)", bent=bent, **FUNCTION) for bent in (False, True))
     assert check(original, original, Tolerance(exact=True)).method == "seeded"
     assert check(original, bent, CLOSE).status == "failed"
 
 
-def test_rounding_is_measured_as_if_nothing_were_random(check):
+def test_rounding_is_measured_as_if_nothing_were_random(check: Check) -> None:
     original, tolerance = made(KINDS["normal like"]), Tolerance(sqnr=50.0)
     found = check(original, made(KINDS["normal like"], scale=1.01), tolerance)
     assert (found.status, found.method) == ("failed", "seeded")
     assert check(original, made(KINDS["normal like"], scale=1.0001), tolerance).status == "passed"
 
 
-def test_nodes_around_random_ones_do_not_matter(check):
+def test_nodes_around_random_ones_do_not_matter(check: Check) -> None:
     """onnxruntime's own seeds go by a node's place in the graph; ours do not."""
     original = made("a = Neg(h) b = Neg(a) c = Relu(x) n = RandomNormalLike(b) y = Add(b, n)")
     other = made("b = Identity(h) n = RandomNormalLike(b) y = Add(b, n)")
     assert check(original, other, Tolerance(exact=True)).status == "passed"
 
 
-def test_a_random_node_that_nothing_needs_may_go(check):
+def test_a_random_node_that_nothing_needs_may_go(check: Check) -> None:
     original = made("u = RandomUniformLike(h) n = RandomNormalLike(h) y = Add(h, n)")
     assert check(original, made("n = RandomNormalLike(h) y = Add(h, n)"), CLOSE).method == "seeded"
 
 
-def test_renamed_values_are_matched_by_order(check):
+def test_renamed_values_are_matched_by_order(check: Check) -> None:
     original = made("n = RandomNormalLike(h) u = RandomUniformLike(h) a = Add(h, n) y = Mul(a, u)")
     other = made("n2 = RandomNormalLike(h) u2 = RandomUniformLike(h) a = Add(h, n2) y = Mul(a, u2)")
     found = check(original, other, Tolerance(exact=True))
@@ -143,18 +148,18 @@ def test_renamed_values_are_matched_by_order(check):
         "n = RandomNormalLike<mean=0.5>(h) y = Add(h, n)",
     ],
 )
-def test_what_is_random_stays_as_random(check, body: str):
+def test_what_is_random_stays_as_random(check: Check, body: str) -> None:
     found = check(made("n = RandomNormalLike(h) y = Add(h, n)"), made(body), CLOSE)
     assert found.status == "failed"
 
 
-def test_two_random_nodes_that_became_one(check):
+def test_two_random_nodes_that_became_one(check: Check) -> None:
     original = made("n = RandomNormalLike(h) m = RandomNormalLike(h) a = Add(h, n) y = Sub(a, m)")
     found = check(original, made("n = RandomNormalLike(h) a = Add(h, n) y = Sub(a, n)"))
     assert found.status == "failed"
 
 
-def test_noise_that_an_input_scales_to_nothing(check):
+def test_noise_that_an_input_scales_to_nothing(check: Check) -> None:
     def scaled(kind: str, offset: str = "0.0") -> onnx.ModelProto:
         graph = (
             f"g (float[2] x, float noise_scale) => (float[2] y) <float b = {{{offset}}}>"
@@ -169,7 +174,7 @@ def test_noise_that_an_input_scales_to_nothing(check):
     assert check(scaled("RandomNormalLike"), other, Tolerance(max_abs=0.1), **quiet).status == "failed"
 
 
-def test_seeds_of_the_model_itself_are_left_alone(check):
+def test_seeds_of_the_model_itself_are_left_alone(check: Check) -> None:
     proto = made("n = RandomNormalLike<seed=7.0>(h) y = Add(h, n)")
     found = check(proto, proto, Tolerance(exact=True))
     assert (found.status, found.method) == ("passed", "plain")
@@ -183,7 +188,7 @@ COIN = "p = Sigmoid(h) b = Bernoulli(p) y = Mul(h, b)"
 DRAWN = "p = Sigmoid(h) u = RandomUniformLike(p) l = Greater(u, p) b = Cast<to=1>(l) y = Mul(h, b)"
 
 
-def test_other_random_nodes_are_compared_by_distribution(check):
+def test_other_random_nodes_are_compared_by_distribution(check: Check) -> None:
     found = check(made(COIN), made(DRAWN), USUAL)
     assert (found.status, found.reason, found.method) == ("passed", "", "distribution")
     assert 0.999 < found.outputs[0].cosine < 1
@@ -200,7 +205,7 @@ def test_other_random_nodes_are_compared_by_distribution(check):
         ("u = RandomUniformLike(h) p = Sigmoid(h) b = Sub(one, p) y = Mul(h, b)", {}),  # the mean alone
     ],
 )
-def test_damage_shows_in_the_distribution(check, body: str, damage: dict):
+def test_damage_shows_in_the_distribution(check: Check, body: str, damage: dict[str, Any]) -> None:
     found = check(made(COIN), made(body, **damage), USUAL)
     assert (found.status, found.method) == ("failed", "distribution")
 
@@ -214,14 +219,14 @@ def test_damage_shows_in_the_distribution(check, body: str, damage: dict):
         "n = RandomNormal<shape=[1,16], scale=0.25>() y = Add(h, n)",  # the same for every row
     ],
 )
-def test_the_spread_counts_too(check, body: str):
+def test_the_spread_counts_too(check: Check, body: str) -> None:
     original = made(HUM)
     found = check(original, made(body), USUAL)
     same = body.startswith("n = RandomNormal<shape=[4,16]>()")
     assert (found.status, found.method) == ("passed" if same else "failed", "distribution")
 
 
-def test_too_noisy_for_the_tolerance(check):
+def test_too_noisy_for_the_tolerance(check: Check) -> None:
     original = made("n = RandomNormalLike<scale=50.0>(h) y = Add(h, n)")
     other = made("n = RandomNormal<shape=[4,16], scale=50.0>() y = Add(h, n)")
     found = check(original, other, Tolerance(cosine=0.9999))
@@ -232,13 +237,13 @@ def test_too_noisy_for_the_tolerance(check):
     assert "methods: []" in found.hint
 
 
-def test_exact_outputs_of_other_random_nodes(check):
+def test_exact_outputs_of_other_random_nodes(check: Check) -> None:
     found = check(made(COIN), made(DRAWN), Tolerance(exact=True))
     assert (found.status, found.code) == ("not_run", "OCI005")
     assert "random" in found.reason
 
 
-def test_outputs_of_random_length(check):
+def test_outputs_of_random_length(check: Check) -> None:
     body = "u = {}(h) c = Greater(u, r) i = NonZero(c) y = Cast<to=1>(i)"
     original = made(body.format("RandomUniformLike"), outputs="float[2,n] y")
     found = check(original, original, Tolerance(exact=True))
@@ -248,7 +253,7 @@ def test_outputs_of_random_length(check):
     assert "output 'y' has another shape each run" in found.reason
 
 
-def test_integers_that_do_not_change_from_run_to_run_must_be_equal(check):
+def test_integers_that_do_not_change_from_run_to_run_must_be_equal(check: Check) -> None:
     where = " k = ArgMax<axis=1, keepdims=0>({})"
     outputs = "float[4,16] y, int64[4] k"
     original = made(COIN + where.format("h"), outputs=outputs)
@@ -260,7 +265,7 @@ def test_integers_that_do_not_change_from_run_to_run_must_be_equal(check):
 
 
 @pytest.mark.parametrize("method", [one for one in METHODS if one.exact], ids=lambda method: method.name)
-def test_exact_methods_leave_random_nodes_alone(runner: Runner, tmp_path: Path, method: Method):
+def test_exact_methods_leave_random_nodes_alone(runner: Runner, tmp_path: Path, method: Method) -> None:
     """None is merged with another, folded or given a seed; those that go are not needed."""
     path, target = save(random_everywhere(), tmp_path / "original.onnx"), tmp_path / "candidate.onnx"
     with open_model(path) as opened:
@@ -283,7 +288,9 @@ def test_exact_methods_leave_random_nodes_alone(runner: Runner, tmp_path: Path, 
         ("l = Mul(h, r) k = Multinomial<sample_size=8>(l) y = Tanh(h)", "float[4,16] y, int32[4,8] k"),
     ],
 )
-def test_throws_that_rounding_turns_are_compared_by_how_often_they_fall(check, body: str, outputs: str):
+def test_throws_that_rounding_turns_are_compared_by_how_often_they_fall(
+    check: Check, body: str, outputs: str
+) -> None:
     original = made(body, outputs=outputs)
     assert check(original, original).method == "seeded"
     rounded = made(body, outputs=outputs, scale=1.02)
@@ -298,7 +305,7 @@ def test_throws_that_rounding_turns_are_compared_by_how_often_they_fall(check, b
 
 
 @pytest.fixture
-def stranger(runner: Runner, tmp_path: Path):
+def stranger(runner: Runner, tmp_path: Path) -> Verifier:
     """A verifier for a model whose noise comes from a node that nobody knows how to seed, as of a library."""
     original = made(HUM)
     path = save(original, tmp_path / "original.onnx")
@@ -312,7 +319,7 @@ def claim(proto: onnx.ModelProto, path: Path, tolerance: Tolerance = USUAL) -> C
     return Claim(path=save(proto, path), proto=proto, tolerance=tolerance)
 
 
-def test_noise_that_can_not_be_seeded_is_found_by_running_twice(stranger: Verifier, tmp_path: Path):
+def test_noise_that_can_not_be_seeded_is_found_by_running_twice(stranger: Verifier, tmp_path: Path) -> None:
     same, bent = (
         made("n = RandomNormalLike<scale=0.25>(h) y = Add(h, n)", bent=bent) for bent in (False, True)
     )
@@ -324,7 +331,7 @@ def test_noise_that_can_not_be_seeded_is_found_by_running_twice(stranger: Verifi
         stranger.reference.usable_outputs()
 
 
-def test_a_damaged_model_is_told_apart_by_distribution(stranger: Verifier, tmp_path: Path):
+def test_a_damaged_model_is_told_apart_by_distribution(stranger: Verifier, tmp_path: Path) -> None:
 
     assert stranger.sensitivity(claim(made(HUM), tmp_path / "same.onnx")) == {"y": "unmoved"}
     bent = claim(made(HUM, bent=True), tmp_path / "bent.onnx")
@@ -333,7 +340,7 @@ def test_a_damaged_model_is_told_apart_by_distribution(stranger: Verifier, tmp_p
     assert stranger.sensitivity(slightly) == {"y": "missed"}
 
 
-def test_too_strict_for_a_random_model(stranger: Verifier, tmp_path: Path):
+def test_too_strict_for_a_random_model(stranger: Verifier, tmp_path: Path) -> None:
     same = made(HUM)
     found = stranger.check(claim(same, tmp_path / "same.onnx", Tolerance(max_abs=1e-6)))
     assert (found.status, found.code) == ("not_run", "OCI005")

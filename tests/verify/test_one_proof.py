@@ -15,6 +15,8 @@ from tests.support.models import lean
 from tests.support.text_models import model
 from tests.traps.huge_files import over_2_gib
 
+pytestmark = pytest.mark.sampled(3)
+
 ODD = "not-utf8-\udcff.onnx"
 TABLE = "g (int64[1,4] ids) => (float[1,4,8] y) <float[200,8] table> { y = Gather(table, ids) }"
 
@@ -65,6 +67,7 @@ def test_samples_for_a_model_whose_name_is_not_text(odd: Path) -> None:
         assert sample["x"].shape == (1, 64)
 
 
+@pytest.mark.real
 def test_compare_and_samples_of_a_model_past_two_gib(tmp_path: Path) -> None:
     first = over_2_gib(tmp_path)
     made = call("samples", first.name, "--output", "s.npz", "--count", "1", cwd=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -39,7 +40,7 @@ def prove(runner: Runner, tmp_path: Path) -> Prove:
     def prove(
         original: onnx.ModelProto,
         candidate: onnx.ModelProto,
-        sample: dict[str, object] | None = None,
+        sample: dict[str, Any] | None = None,
         tolerance: Tolerance | None = None,
     ) -> Verification:
         for name, proto in (("a", original), ("b", candidate)):
@@ -128,7 +129,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_that_show_nothing_are_named_by_their_kind(prove: Prove, kind: str) -> None:
-    stored = {
+    stored: dict[str, Any] = {
         "W": weight(64, 64, seed=1),
         "zero": np.zeros((), np.float32),
         "zeros": np.zeros((2, 64), np.float32),
@@ -213,7 +214,7 @@ def test_damage_that_does_not_run_is_replaced_by_damage_that_does(prove: Prove) 
         n = Cast <to = 7> (t) r = Gather(table, i) k = Expand(r, n) y = Mul(x, k) }"""
     table = weight(10, 1, seed=1).reshape(-1)
     codes = np.array([8, 1, 2, 3, 4, 5, 6, 9], np.uint8)
-    stored = {"codes": codes, "s": np.array([0], np.int64), "e": np.array([1], np.int64)}
+    stored: dict[str, Any] = {"codes": codes, "s": np.array([0], np.int64), "e": np.array([1], np.int64)}
     candidate = model(text, {**stored, "table": table.astype(np.float16).astype(np.float32)})
     seen = prove(model(text, {**stored, "table": table}), candidate)
     assert seen.status == "passed", seen.reason

@@ -8,6 +8,7 @@ import pytest
 from onnx import numpy_helper
 
 from onnx_ci import compare
+from tests.support.known import known
 from tests.support.text_models import model
 
 HEADS = """g (float[N,16] x) => (float[N,28] y) <float[16,8] boxes, float[8] far, float[16,20] classes> {
@@ -45,13 +46,13 @@ def test_scores_beside_large_numbers_can_be_anything_and_that_is_said() -> None:
     found = compare(heads(), heads(change=-1.0))
     assert found.verification.outputs[0].cosine > 0.999
     assert found.verdict == "unverified"
-    assert found.verification.coverage.blind == ("classes",)
+    assert known(found.verification.coverage).blind == ("classes",)
     assert "whatever is done to 'classes'" in found.verification.reason
 
 
 def test_what_is_near_to_what_it_was_needs_no_output_to_say_so() -> None:
     found = compare(heads(), heads(change=1.001))
-    assert (found.verdict, found.verification.coverage.faint) == ("ok", ("classes",))
+    assert (found.verdict, known(found.verification.coverage).faint) == ("ok", ("classes",))
 
 
 def test_damage_that_undoes_what_was_done_proves_nothing() -> None:
@@ -72,4 +73,4 @@ def test_rows_that_differ_have_to_be_rows_that_are_read(rows: slice, verdict: st
     found = compare(filled(TABLE, table=table), filled(TABLE, table=other))
     assert found.verdict == verdict
     if verdict == "unverified":
-        assert found.verification.coverage.unseen == ("table",)
+        assert known(found.verification.coverage).unseen == ("table",)

@@ -80,8 +80,8 @@ def test_a_tensor_is_found_and_damaged_however_it_is_stored(
 
 def test_sparse_weights_are_damaged_too(states: Callable[..., dict[str, str]]) -> None:
     proto = onnx.parser.parse_model(HEAD % 10 + "g (float[2,4] x) => (float[2,4] y) { y = Mul(x, w) }")
-    values = numpy_helper.from_array(np.float32([1, 2]), "w")
-    indices = numpy_helper.from_array(np.int64([1, 3]), "i")
+    values = numpy_helper.from_array(np.array([1, 2], np.float32), "w")
+    indices = numpy_helper.from_array(np.array([1, 3], np.int64), "i")
     proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [4]))
     assert states(proto, "w") == {"w": "noticed"}
 
@@ -152,7 +152,7 @@ def test_what_counts_as_changed(tmp_path: Path) -> None:
     assert names_changed(tmp_path, two(a=a, b=b), two(a=a, other=b)) == []
     assert names_changed(tmp_path, two(a=a, b=a), two(a=a)) == []  # the same bytes are stored still
     assert names_changed(tmp_path, two(a=a, b=b), two(a=a)) == ["b"]
-    eps = np.float32([1e-5])
+    eps = np.array([1e-5], np.float32)
     assert names_changed(tmp_path, two(a=a, eps=eps), two(a=a)) == []  # fused away
     assert names_changed(tmp_path, two(a=a, eps=eps), two(a=a, eps=eps * 2)) == ["eps"]
 

@@ -1,0 +1,245 @@
+"""What the planner makes of a rule: the smallest within tolerance, the mildest within budget, and why."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from onnx_ci.model.graph import tensors
+from tests.support.cli import Done, onnx_ci
+from tests.support.models import lean
+from tests.traps.base import model, weight, write
+
+pytestmark = pytest.mark.sampled(8)
+
+METHODS = "dedupe,fp16-weights,int8-weights,int4-weights"
+CANCELS = """g (float[n,64] x) => (float[n,64] y) { a = MatMul(x, P) b = MatMul(x, Q) d = Sub(a, b)
+    s = Mul(d, k) h = MatMul(x, W) t = MatMul(h, V) y = Add(s, t) }"""
+BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
+    y = If (c) <then_branch = t () => (float[n,64] a) { a = MatMul(h, A) },
+    else_branch = e () => (float[n,64] b) { b = Identity(h) }> }"""
+
+
+def sensitive() -> onnx.ModelProto:
+    """Most of the weights bear rounding; the difference of two nearly equal ones does not."""
+    close = weight(64, 64, seed=2, scale=0.001)
+    weights = {
+        "P": weight(64, 64, seed=1),
+        "Q": weight(64, 64, seed=1) + close,
+        "k": np.array(100, np.float32),
+        "W": weight(64, 256, seed=3),
+        "V": weight(256, 64, seed=4, scale=0.02),
+    }
+    return model(CANCELS, weights)
+
+
+def shrink(folder: Path, *arguments: str, methods: str = METHODS, out: str = "out.onnx") -> Done:
+    call = ("shrink", "model.onnx", out, "--methods", methods, "--format", "json", *arguments)
+    return onnx_ci(*call, cwd=folder)
+
+
+def test_a_model_that_fails_as_a_whole_comes_out_mostly_rounded(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    whole = shrink(tmp_path, "--plan-seconds", "0", methods="int8-weights")
+    assert whole.code == 1
+    assert whole.json["verdict"] == "outputs_changed"
+    done = shrink(tmp_path, methods="int8-weights")
+    assert done.code == 0, done.out
+    assert done.json["after"]["size"] < 0.5 * done.json["before"]["size"]
+    assert done.json["verification"]["status"] == "passed"
+    kept = {entry["name"]: entry for entry in done.json["plan"]["kept"]}
+    assert {"P", "Q"} == kept.keys()
+    assert kept["P"]["form"] == "as it was"
+    assert "dB" in kept["P"]["why"]
+    refused = [one for one in done.json["alternatives"] if one["state"] == "refused"]
+    assert refused[0]["methods"] == ["int8-weights"]
+    assert refused[0]["cosine"] < 0.999
+    stored = {t.name: t.data_type for t in tensors(onnx.load(tmp_path / "out.onnx"))}
+    assert stored["P"] == stored["Q"] == onnx.TensorProto.FLOAT
+    assert "W" not in stored
+
+
+def test_the_same_input_gives_the_same_plan_and_the_same_bytes(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    one, other = shrink(tmp_path), shrink(tmp_path, out="other.onnx")
+    assert one.code == other.code == 0
+    assert (tmp_path / "out.onnx").read_bytes() == (tmp_path / "other.onnx").read_bytes()
+    first, second = one.json["plan"], other.json["plan"]
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+
+
+def test_more_forms_give_a_smaller_model_within_the_same_tolerance(tmp_path: Path) -> None:
+    write(lambda: lean(width=256, layers=4), tmp_path)
+    whole = shrink(tmp_path, "--tolerance", "cosine=0.99", methods="int8-weights")
+    mixed = shrink(tmp_path, "--tolerance", "cosine=0.99")
+    assert mixed.code == 0
+    assert mixed.json["after"]["size"] < 0.9 * whole.json["after"]["size"]
+    assert all(output["cosine"] >= 0.99 for output in mixed.json["verification"]["outputs"])
+
+
+def test_what_no_input_reaches_is_not_rounded(tmp_path: Path) -> None:
+    write(lambda: model(BRANCH, {"W": weight(64, 64, seed=1), "A": weight(64, 64, seed=2)}), tmp_path)
+    np.savez(tmp_path / "sample.npz", x=weight(2, 64, seed=3, scale=1.0), c=np.array(False))
+    done = shrink(tmp_path, "--samples", "sample.npz")
+    assert done.code == 0, done.out
+    kept = {entry["name"]: entry["why"] for entry in done.json["plan"]["kept"]}
+    assert kept["A"] == "no output moves, whatever is done to it"
+    stored = {t.name: t.data_type for t in tensors(onnx.load(tmp_path / "out.onnx"))}
+    assert stored["A"] == onnx.TensorProto.FLOAT
+    assert "W" not in stored
+    both: dict[str, Any] = {"x": weight(2, 64, seed=3, scale=1.0)}
+    np.savez(tmp_path / "second.npz", **both, c=np.array(True))
+    done = shrink(tmp_path, "--samples", "sample.npz", "--samples", "second.npz")
+    assert "A" not in {t.name for t in tensors(onnx.load(tmp_path / "out.onnx"))}
+
+
+def test_a_budget_is_met_with_the_least_loss(tmp_path: Path) -> None:
+    path = write(lambda: lean(width=128, layers=4), tmp_path)
+    size = path.stat().st_size
+    errors = []
+    for share in (0.6, 0.4, 0.2):
+        done = shrink(tmp_path, "--budget", f"{int(size * share)}B", "--tolerance", "cosine=0.9")
+        assert done.code == 0, done.out
+        assert done.json["after"]["size"] <= size * share
+        errors.append(min(output["sqnr"] for output in done.json["verification"]["outputs"]))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] > 40
+
+
+def test_what_can_not_fit_is_told_how_close_it_came(tmp_path: Path) -> None:
+    path = write(sensitive, tmp_path)
+    done = onnx_ci(
+        *("shrink", "model.onnx", "out.onnx", "--methods", METHODS),
+        *("--budget", f"{path.stat().st_size // 6}B", "--tolerance", "cosine=0.99"),
+        cwd=tmp_path,
+    )
+    assert done.code == 1
+    assert not (tmp_path / "out.onnx").exists()
+    assert "within tolerance it can be" in done.out
+    assert "at a cosine of " in done.out
+    assert "its largest tensors: " in done.out
+    assert "no mix was taken" in done.out
+
+
+def test_a_plan_without_time_still_gives_something_proven_and_says_what_was_not_tried(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    done = shrink(tmp_path, "--plan-seconds", "0.000001", methods="fp16-weights")
+    assert done.code in (0, 1)
+    assert done.json["verification"]["status"] in ("passed", "failed")
+
+
+def test_the_policy_says_how_long_a_plan_may_take(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    policy = 'version: 1\nmodels:\n  - path: "*.onnx"\n    methods: [int8-weights]\n    plan_seconds: '
+    (tmp_path / ".onnx-ci.yaml").write_text(policy + "soon\n")
+    done = onnx_ci("check", "--all", cwd=tmp_path)
+    assert done.code == 2
+    assert ".onnx-ci.yaml:5" in done.err
+    (tmp_path / ".onnx-ci.yaml").write_text(policy + "30\n")
+    assert onnx_ci("fix", "--all", cwd=tmp_path).code == 0
+    before = (tmp_path / "model.onnx").read_bytes()
+    assert onnx_ci("fix", "--all", cwd=tmp_path).code == 0
+    assert (tmp_path / "model.onnx").read_bytes() == before
+
+
+def test_a_group_is_met_by_members_that_may_give(tmp_path: Path) -> None:
+    for number in range(3):
+        write(partial(lean, width=128, layers=2, seed=number), tmp_path, f"m{number}.onnx")
+    size = (tmp_path / "m0.onnx").stat().st_size
+    (tmp_path / ".onnx-ci.yaml").write_text(
+        f"""
+version: 1
+models:
+  - {{path: "*.onnx", methods: [fp16-weights, int8-weights, int4-weights], shrink: to-budget}}
+  - {{path: m2.onnx, methods: [dedupe]}}
+groups:
+  - {{name: app, paths: ["*.onnx"], budget: {{size: {int(1.8 * size)} B}}}}
+"""
+    )
+    done = onnx_ci("check", "--all", "--format", "json", cwd=tmp_path)
+    assert [model["verdict"] for model in done.json["models"]] == ["would_shrink", "would_shrink", "ok"]
+    done = onnx_ci("fix", "--all", "--format", "json", cwd=tmp_path)
+    assert done.code == 0, done.out
+    left = [(tmp_path / f"m{number}.onnx").stat().st_size for number in range(3)]
+    assert left[2] == size
+    checked = onnx_ci("check", "--all", cwd=tmp_path)
+    assert checked.code == 0
+    assert 1.5 * size < sum(left) <= 1.8 * size  # no more loss than the group needs
+    assert onnx_ci("check", "--all", cwd=tmp_path).code == 0
+
+
+def test_what_no_tensor_bears_is_refused_and_said(tmp_path: Path) -> None:
+    text = "g (float[n,64] x) => (float[n,64] y) { a = MatMul(x, P) b = MatMul(x, Q) y = Sub(a, b) }"
+    close = {"P": weight(64, 64, seed=1), "Q": weight(64, 64, seed=1) + weight(64, 64, seed=2, scale=1e-5)}
+    path = write(lambda: model(text, close), tmp_path)
+    done = shrink(tmp_path, methods="int8-weights")
+    assert (done.code, done.json["verdict"]) == (1, "outputs_changed")
+    assert done.json["alternatives"][0]["verdict"].startswith("refused")
+    assert path.exists()
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_what_is_chosen_on_made_up_inputs_keeps_a_distance_from_the_limit(tmp_path: Path) -> None:
+    write(lambda: lean(width=128, layers=4), tmp_path)
+    done = shrink(tmp_path, "--tolerance", "cosine=0.99")
+    assert done.json["verification"]["samples"] == 6  # two to look, four that had no part in the choice
+    assert all(output["cosine"] > 0.997 for output in done.json["verification"]["outputs"])
+    assert "int3" not in done.json["plan"]["forms"]
+
+
+def test_an_output_without_a_distance_needs_many_inputs(tmp_path: Path) -> None:
+    text = "g (float[n,64] x) => (int64[n] y) { h = MatMul(x, W) y = ArgMax<axis = 1, keepdims = 0>(h) }"
+    write(lambda: model(text, {"W": weight(64, 64, seed=1)}), tmp_path)
+    done = shrink(tmp_path, "--plan-seconds", "0", methods="int4-weights:min_elements=64:bits=6")
+    assert done.code == 1
+    assert "further inputs" in done.json["verification"]["reason"]
+
+
+def test_a_budget_that_only_the_smallest_meets_is_met(tmp_path: Path) -> None:
+    write(lambda: lean(width=128, layers=4), tmp_path)
+    smallest = shrink(tmp_path).json["after"]["size"]
+    for share in (1.0, 1.02, 1.1):
+        done = shrink(tmp_path, "--budget", f"{int(smallest * share)}B")
+        assert done.code == 0, done.out
+
+
+def test_of_few_tensors_every_mix_is_weighed(tmp_path: Path) -> None:
+    path = write(lambda: lean(width=128, layers=2), tmp_path)
+    size = path.stat().st_size
+    done = shrink(tmp_path, "--budget", f"{int(size * 0.8)}B")
+    assert 0.7 * size < done.json["after"]["size"] <= 0.8 * size  # one tensor in fp16 is enough
+
+
+def test_a_member_that_can_not_give_what_its_group_asks_still_keeps_its_own_budget(tmp_path: Path) -> None:
+    write(lambda: lean(width=128, layers=2), tmp_path, "a.onnx")
+    write(sensitive, tmp_path, "b.onnx")
+    sizes = [(tmp_path / name).stat().st_size for name in ("a.onnx", "b.onnx")]
+    (tmp_path / ".onnx-ci.yaml").write_text(
+        f"""
+version: 1
+models:
+  - {{path: "*.onnx", methods: [fp16-weights, int8-weights], budget: {{size: {int(sizes[1] * 0.6)} B}}}}
+groups:
+  - {{name: app, paths: ["*.onnx"], budget: {{size: {int(sum(sizes) * 0.2)} B}}}}
+"""
+    )
+    first = onnx_ci("fix", "--all", "--format", "json", cwd=tmp_path)
+    after = [(tmp_path / name).read_bytes() for name in ("a.onnx", "b.onnx")]
+    assert len(after[1]) <= sizes[1] * 0.6
+    assert first.code == 1  # the group can't be met
+    onnx_ci("fix", "--all", cwd=tmp_path)
+    assert [(tmp_path / name).read_bytes() for name in ("a.onnx", "b.onnx")] == after
+
+
+def test_a_run_tells_what_was_done_and_what_else_was_tried(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    policy = 'version: 1\nmodels:\n  - {path: "*.onnx", methods: [fp16-weights, int8-weights]}\n'
+    (tmp_path / ".onnx-ci.yaml").write_text(policy)
+    done = onnx_ci("check", "--all", cwd=tmp_path)
+    assert "model.onnx: int8-weights (int8 by" in done.out
+    assert "also tried: fp16-weights " in done.out
