@@ -271,13 +271,17 @@ class Step:
 
 
 # What an output is that shows little or nothing of the weights, and what is said of it.
+AlternativeState = Literal["", "refused", "too_large", "within"]  # "": from a report that does not say
+
+
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
     """A candidate that was tried: its methods, its size, and what became of it."""
 
     methods: tuple[str, ...]
     size: int
-    verdict: str
+    verdict: str  # in words
+    state: AlternativeState = ""
     cosine: float | None = None  # of the worst output, where it was run
     sqnr: float | None = None
 

@@ -22,14 +22,15 @@ from types import NoneType, UnionType
 from typing import IO, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from onnx_ci.errors import UsageError
-from onnx_ci.gate.candidates import Candidate, Choice, Held, Job, Staged
+from onnx_ci.gate.candidates import Candidate, Choice, Held, Staged
+from onnx_ci.gate.subject import Subject, Task
 from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
 from onnx_ci.model.load import adopt_model
 from onnx_ci.model.measure import files_of
 from onnx_ci.model.model import Model
-from onnx_ci.model.store import BackgroundHash, file_sha256, file_state
+from onnx_ci.model.store import file_sha256, file_state
 from onnx_ci.policy.schema import Rule
 from onnx_ci.results import Measure, Step
 from onnx_ci.sandbox.versions import Libraries
@@ -53,18 +54,18 @@ PACKAGES = (
 APPLIED_LATER = ("pattern", "line", "severity", "ignore", "only_new", "load_check")
 
 
-def identity(job: Job, content: str, limits: Mapping[str, int]) -> str:
+def identity(task: Task, content: str, limits: Mapping[str, int]) -> str:
     """The name of the entry for this work; none where the outcome depends on more than can be told."""
-    if not content or not is_repeatable(job.rule):
+    if not content or not is_repeatable(task.rule):
         return ""
     parts = {
         "content": content,
-        "name": job.path.name,  # data files are called after it, and the receipt lists them
-        "rule": {key: value for key, value in asdict(job.rule).items() if key not in APPLIED_LATER},
-        **_user_files(job),
+        "name": task.path.name,  # data files are called after it, and the receipt lists them
+        "rule": {key: value for key, value in asdict(task.rule).items() if key not in APPLIED_LATER},
+        **_user_files(task),
         "limits": dict(limits),
-        "compressed": job.compressed,
-        "insists": job.insists,
+        "compressed": task.compressed,
+        "insists": task.insists,
         "made by": _makers(),
     }
     return _digest(parts)
@@ -75,21 +76,21 @@ def _digest(parts: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
-def _user_files(job: Job) -> dict[str, list[str]]:
-    libraries = Libraries(job.rule.libraries, job.home).found()
-    return {"samples": list(_samples(job)), "libraries": [file_sha256(file) for file in libraries]}
+def _user_files(task: Task) -> dict[str, list[str]]:
+    libraries = Libraries(task.rule.libraries, task.home).found()
+    return {"samples": list(_samples(task)), "libraries": [file_sha256(file) for file in libraries]}
 
 
-def run_identity(job: Job, content: str, *against: str) -> str:
+def run_identity(task: Task, content: str, *against: str) -> str:
     """The name of the entry for what running a model showed: as it is, or against other contents."""
     if not content:
         return ""
     parts = {
         "contents": [content, *against],
-        "name": job.path.name,  # onnxruntime's complaints have it
-        "inputs": asdict(job.rule.inputs),
-        "limits": asdict(job.rule.limits),
-        **_user_files(job),
+        "name": task.path.name,  # onnxruntime's complaints have it
+        "inputs": asdict(task.rule.inputs),
+        "limits": asdict(task.rule.limits),
+        **_user_files(task),
         "made by": _makers(),
     }
     return _digest(parts)
@@ -100,9 +101,9 @@ def is_repeatable(rule: Rule) -> bool:
     return rule.evaluate is None and rule.budget.latency is None
 
 
-def _samples(job: Job) -> Iterator[str]:
+def _samples(task: Task) -> Iterator[str]:
     """The contents of the user's inputs, in the order in which they are fed."""
-    for file in sample_files(job.rule.inputs.samples, job.home):
+    for file in sample_files(task.rule.inputs.samples, task.home):
         yield f"{file.suffix} {file_sha256(file)}"
 
 
@@ -371,6 +372,9 @@ def _make(path: Path) -> bytes | None:
     return _read_key(path)
 
 
+OF_ITS_ORIGIN = ("missing", "notes", "original", "derived_from")  # found out after a choice is kept
+
+
 @dataclass(frozen=True)
 class Memory:
     """Where the outcome for one model is kept; `name` is empty where it is not to be kept."""
@@ -397,7 +401,10 @@ class Memory:
         by_chance = by_chance or any(step.failed for step in idle)
         if not self.name or not steady or by_chance or not untouched(self.model):
             return
-        facts = {"choice": plain(choice, leave_out=("staged",)), "idle": [plain(step) for step in idle]}
+        facts = {
+            "choice": plain(choice, leave_out=("staged", *OF_ITS_ORIGIN)),
+            "idle": [plain(step) for step in idle],
+        }
         if choice.staged is None:
             save(self.name, self.key, facts, {})
             return
@@ -415,27 +422,22 @@ class Memory:
             save(self.name, self.key, {"held": plain(held)}, {})
 
 
-def memory(
-    job: Job,
-    model: Model,
-    hashing: BackgroundHash | None,
-    content: str,
-    limits: Mapping[str, int],
-    scratch: Path,
-) -> Memory:
+def memory(subject: Subject, content: str, limits: Mapping[str, int]) -> Memory:
     """`content` is the digest of the model's files. It counts if they are still those that were opened."""
-    key = key_for(job, model, hashing)
+    key = key_for(subject)
     name = ""
     if key:
         with contextlib.suppress(OSError, ValueError, NotImplementedError, IndexError):
-            name = identity(job, content, limits)  # what is wrong with samples is told where they are read
-    return Memory(name, key or b"", model, scratch)
+            # What is wrong with samples is told where they are read.
+            name = identity(subject.task, content, limits)
+    return Memory(name, key or b"", subject.model, subject.scratch)
 
 
-def key_for(job: Job, model: Model, hashing: BackgroundHash | None) -> bytes | None:
+def key_for(subject: Subject) -> bytes | None:
     """What an entry about this model is signed with; None where none can be kept or believed."""
-    key = signing_key() if job.cache and limit() else None
-    same = hashing is not None and hashing.state == model.seen.get(job.path) and untouched(model)
+    task, model, hashing = subject.task, subject.model, subject.hashing
+    key = signing_key() if task.cache and limit() else None
+    same = hashing is not None and hashing.state == model.seen.get(task.path) and untouched(model)
     return key if same else None
 
 
@@ -452,7 +454,7 @@ def _described(staged: Staged) -> dict[str, Any]:
         "file": staged.path.name,
         "digest": staged.digest,
         "measure": plain(staged.measure),
-        "candidate": plain(staged.candidate, leave_out=("model", "runs", "rounded", "again")),
+        "candidate": plain(staged.candidate, leave_out=("model", "runs", "rounded", "origin")),
         "runs": [[run.method.name, dict(run.options)] for run in staged.candidate.runs],
     }
 
