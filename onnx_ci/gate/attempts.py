@@ -32,7 +32,8 @@ def choose(subject: Subject, ledger: Ledger) -> Choice:
     """What an earlier run chose for the same content, or what comes of trying."""
     if subject.hands_off:
         return Choice(None, NOT_RUN, ())
-    if subject.runner is None or not subject.task.cache:
+    task = subject.task
+    if subject.runner is None or not (task.cache or task.look):
         return try_all(subject, ledger)
     from onnx_ci.gate.cache import memory
 
@@ -40,12 +41,14 @@ def choose(subject: Subject, ledger: Ledger) -> Choice:
     kept = memory(subject, content, subject.aims)
     known = kept.recall()
     if known is None:
+        first = memory(subject, content, subject.limits).recall() if task.look and task.share else None
+        if first is not None:
+            ledger.by_rule, ledger.by_chance = first.choice, first.by_chance
         choice = try_all(subject, ledger)
         kept.keep(choice, tuple(ledger.idle.values()), by_chance=ledger.by_chance)
         return choice
-    choice, idle = known
-    ledger.idle = {(step.method, step.note): step for step in idle}
-    return choice
+    ledger.idle = {(step.method, step.note): step for step in known.idle}
+    return known.choice
 
 
 def try_all(subject: Subject, ledger: Ledger) -> Choice:
@@ -79,7 +82,18 @@ def first_proven(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledg
             break  # no other candidate can be verified either
         failed_exact = failed_exact or staged.candidate.bitwise
         misled = misled or (staged.candidate.exact and not staged.candidate.bitwise)
+    else:
+        if ledger.by_rule is not None:
+            return _by_rule(ledger.by_rule, failed, ledger)
     return Choice(None, failed or idle, tuple(ledger.tried), failed_exact, misled, plan=ledger.plan)
+
+
+def _by_rule(known: Choice, failed: Verification | None, ledger: Ledger) -> Choice:
+    """What its own rule makes of a model, where what its group leaves it can't be had."""
+    _note(known.alternatives, ledger)
+    verification = known.verification if known.staged else failed or known.verification
+    alternatives, plan = tuple(ledger.tried), known.plan or ledger.plan
+    return replace(known, verification=verification, alternatives=alternatives, plan=plan)
 
 
 def worth_it(subject: Subject, staged: Staged) -> bool:
@@ -212,7 +226,10 @@ def _to_budget(
     exact = _exact(subject, draft, ledger)
     now = exact.measure if exact else subject.before
     planner: Planner | None = None
-    for goal in [subject.aims, subject.limits] if subject.aims != subject.limits else [subject.limits]:
+    goals = [subject.aims, subject.limits] if subject.aims != subject.limits else [subject.limits]
+    if ledger.by_rule is not None:
+        goals, exact = [subject.aims], None
+    for goal in goals:
         if not over_limits(subject.before, goal) or not over_limits(now, goal):
             break
         planner = planner or _planner(subject, draft, methods, stack, ledger)

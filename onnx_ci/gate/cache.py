@@ -197,10 +197,10 @@ def limit() -> int:
 
 
 @contextlib.contextmanager
-def opened(name: str) -> Iterator[IO[bytes] | None]:
+def opened(name: str, place: Path | None = None) -> Iterator[IO[bytes] | None]:
     """An entry to read, as it was when it was opened, whoever replaces or removes it meanwhile."""
     try:
-        path = folder() / f"{name}{SUFFIX}"
+        path = (place or folder()) / f"{name}{SUFFIX}"
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - Path.open takes no opener
     except (OSError, RuntimeError):
         yield None
@@ -277,27 +277,33 @@ LONGEST = 1 << 24
 CHUNK = 1 << 20
 
 
-def load(name: str, key: bytes, scratch: Path) -> dict[str, Any] | None:
+def load(name: str, key: bytes, scratch: Path, place: Path | None = None) -> dict[str, Any] | None:
     """The facts of an entry. Its files are copied to `scratch` and compared there: nobody can change
-    them after that."""
-    with opened(name) as file:
+    them after that. `place` is a folder of this run, in place of the cache."""
+    with opened(name, place) as file:
         header = _header(file, name, key) if file else None
         if file is None or header is None:
             return None
         for title, size, digest in header["files"]:
             if not _copy(file, scratch, title, size, digest):
                 return None
-    used(name)
+    if place is None:
+        used(name)
     facts: dict[str, Any] = header["facts"]
     return facts
 
 
-def save(name: str, key: bytes, facts: Mapping[str, Any], files: Mapping[str, Path]) -> None:
+def save(
+    name: str, key: bytes, facts: Mapping[str, Any], files: Mapping[str, Path], place: Path | None = None
+) -> None:
     listed = [(title, path.stat().st_size, file_sha256(path)) for title, path in files.items()]
     header = json.dumps({"name": name, "facts": facts, "files": listed}).encode()
     start = MAGIC + HEAD.pack(_sign(key, header), len(header)) + header
     size = len(start) + sum(length for _, length, _ in listed)
-    put(name, [start, *files.values()], size)
+    if place is None:
+        put(name, [start, *files.values()], size)
+    else:
+        _write(place / f"{name}{SUFFIX}", [start, *files.values()])
 
 
 def _sign(key: bytes, header: bytes) -> bytes:
@@ -377,49 +383,72 @@ OF_ITS_ORIGIN = ("missing", "notes", "original", "derived_from")  # found out af
 
 @dataclass(frozen=True)
 class Memory:
-    """Where the outcome for one model is kept; `name` is empty where it is not to be kept."""
+    """Where the choice for one model is kept: in the cache, under a name that is empty where it is not to be
+    kept, and for the time of this run where the model is looked at twice."""
 
     name: str
     key: bytes
-    model: Model
-    scratch: Path
+    subject: Subject
+    noted: str = ""  # its name in the folder of this run
 
-    def recall(self) -> tuple[Choice, tuple[Step, ...]] | None:
+    def recall(self) -> Recalled | None:
         """The choice that was made for this content, and the steps that gained nothing."""
-        place = self.scratch / "remembered"
-        facts = load(self.name, self.key, place) if self.name else None
+        facts = self._load()
         if facts is None:
             return None
-        staged = _staged(facts["staged"], self.model, place) if "staged" in facts else None
-        idle = tuple(read(Step, step) for step in facts["idle"])
-        return read(Choice, facts["choice"], staged=staged), idle
+        place = self.subject.scratch / "remembered" / self.noted
+        staged = _staged(facts["staged"], self.subject.model, place) if "staged" in facts else None
+        return Recalled(
+            choice=read(Choice, facts["choice"], staged=staged),
+            idle=tuple(read(Step, step) for step in facts["idle"]),
+            by_chance=facts.get("by_chance", False),
+        )
 
     def keep(self, choice: Choice, idle: Sequence[Step], *, by_chance: bool) -> None:
-        """Remember a choice that another run would make as well."""
+        """Remember a choice that another run would make as well; within this run, any."""
         found = choice.verification
         steady = found.status != "not_run" or not found.needed
-        by_chance = by_chance or any(step.failed for step in idle)
-        if not self.name or not steady or by_chance or not untouched(self.model):
-            return
-        facts = {
-            "choice": plain(choice, leave_out=("staged", *OF_ITS_ORIGIN)),
-            "idle": [plain(step) for step in idle],
-        }
-        if choice.staged is None:
-            save(self.name, self.key, facts, {})
-            return
-        path = choice.staged.path
-        files = {file.relative_to(path.parent).as_posix(): file for file in _files(choice.staged)}
-        save(self.name, self.key, {**facts, "staged": _described(choice.staged)}, files)
+        lasting = steady and not by_chance and not any(step.failed for step in idle)
+        kept = plain(choice, leave_out=("staged", *OF_ITS_ORIGIN))
+        facts = {"choice": kept, "idle": [plain(step) for step in idle], "by_chance": by_chance}
+        files: dict[str, Path] = {}
+        if choice.staged is not None:
+            facts["staged"] = _described(choice.staged)
+            folder = choice.staged.path.parent
+            files = {file.relative_to(folder).as_posix(): file for file in _files(choice.staged)}
+        self._save(facts, files, lasting=lasting)
 
     def recall_held(self) -> Held | None:
         """What was found of the model as it is and its original."""
-        facts = load(self.name, self.key, self.scratch / "remembered") if self.name else None
+        facts = self._load()
         return None if facts is None else read(Held, facts["held"])
 
-    def keep_held(self, held: Held) -> None:
-        if self.name and held.proof.verification.status in ("passed", "failed") and untouched(self.model):
-            save(self.name, self.key, {"held": plain(held)}, {})
+    def keep_held(self, held: Held, *, by_chance: bool) -> None:
+        lasting = held.proof.verification.status in ("passed", "failed") and not by_chance
+        self._save({"held": plain(held)}, {}, lasting=lasting)
+
+    def _load(self) -> dict[str, Any] | None:
+        look, place = self.subject.task.look, self.subject.scratch / "remembered" / self.noted
+        facts = load(self.noted, look.key, place, look.folder) if look else None
+        if facts is None and self.name:
+            facts = load(self.name, self.key, place)
+        return facts
+
+    def _save(self, facts: Mapping[str, Any], files: Mapping[str, Path], *, lasting: bool) -> None:
+        look = self.subject.task.look
+        if look is not None and look.first:
+            save(self.noted, look.key, facts, files, look.folder)
+        if self.name and lasting and untouched(self.subject.model):
+            save(self.name, self.key, facts, files)
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """A choice as it was kept."""
+
+    choice: Choice
+    idle: tuple[Step, ...]
+    by_chance: bool
 
 
 def memory(subject: Subject, content: str, limits: Mapping[str, int]) -> Memory:
@@ -430,7 +459,8 @@ def memory(subject: Subject, content: str, limits: Mapping[str, int]) -> Memory:
         with contextlib.suppress(OSError, ValueError, NotImplementedError, IndexError):
             # What is wrong with samples is told where they are read.
             name = identity(subject.task, content, limits)
-    return Memory(name, key or b"", subject.model, subject.scratch)
+    noted = _digest({"name": subject.task.name, "content": content, "limits": dict(limits)})
+    return Memory(name, key or b"", subject, noted)
 
 
 def key_for(subject: Subject) -> bytes | None:

@@ -68,7 +68,8 @@ def _walk(subject: Subject, ledger: Ledger) -> Outcome:
             subject, choice = choose_by_origin(subject, origin, ledger)
         final = choice.staged.model if choice.staged else subject.model
         verdict, findings = decide(subject.measured(final), choice)
-        if subject.override is None and subject.runner is not None:
+        first_look = subject.task.look is not None and subject.task.look.first
+        if subject.override is None and subject.runner is not None and not first_look:
             from onnx_ci.gate.load_check import load_check
 
             verdict, loading = load_check(subject, choice.verification, verdict)

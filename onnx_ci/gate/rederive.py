@@ -150,7 +150,7 @@ def _derived_anew(subject: Subject, origin: Origin, kept: Verification, ledger: 
 
 
 def _memory(subject: Subject, receipt: Receipt) -> Memory | None:
-    if not subject.task.cache or subject.runner is None:
+    if subject.runner is None or not (subject.task.cache or subject.task.look):
         return None
     from onnx_ci.gate.cache import memory
 
@@ -202,8 +202,8 @@ def _hold(subject: Subject, original: Subject, receipt: Receipt, found: Original
     same = same or (found_out.status == "failed" and original.prover.resembles(there))
     held = Held(proof, same, found.state)
     kept = _memory(subject, receipt)
-    if kept and found_out.code != RAN_OUT:
-        kept.keep_held(held)
+    if kept:
+        kept.keep_held(held, by_chance=found_out.code == RAN_OUT)
     return held
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +18,7 @@ from onnx_ci.gate.judge import disk_trouble, judge, judge_pointer, needs_content
 from onnx_ci.gate.policy_changes import PolicyChanges
 from onnx_ci.gate.project import Context, Judging, context_for, policy_for, relative
 from onnx_ci.gate.repo_findings import Standing
-from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Say, Task
+from onnx_ci.gate.subject import InPlace, Ledger, Look, NewFile, Say, Task
 from onnx_ci.model.replace import is_needed
 from onnx_ci.policy.load import ended_override, idle_rules, rule_for
 from onnx_ci.policy.schema import TOTAL, History, Policy, Rule
@@ -31,7 +32,7 @@ from onnx_ci.results import BUG, Finding, Outcome, RunReport
 from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
 from onnx_ci.sandbox.process import ended_children, memory_for
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.util.files import sweep_files
+from onnx_ci.util.files import scratch_folder, sweep_files
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import nearest
 
@@ -57,6 +58,7 @@ class Plan:
     cache: bool = True
     runtimes: tuple[str, ...] = ()  # versions of onnxruntime, beside those of the rules
     targets: Mapping[Path, int] = field(default_factory=dict)  # what groups leave to models, in bytes
+    look: Look | None = None  # None: every model is looked at once
     withheld: Mapping[Path, str] = field(default_factory=dict)  # models, and what is not run for them
     swept: set[Path] = field(default_factory=set)  # folders that were rid of what dead runs left
     sharded: bool = False  # only a part of what is to be judged: then groups are judged by whoever has all
@@ -72,8 +74,13 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
         plan.baseline.look_up(plan.models)
     groups = _groups(plan)
     before = groups.totals() if plan.sharded else {}
-    plan = replace(plan, targets=groups.targets(lambda path: _size_by_rule(plan, path, progress)))
-    outcomes = tuple(_judge_all(plan, progress))
+    with ExitStack() as stack:
+        contested = dict.fromkeys(path for members in groups.dependent() for path in members)
+        if contested:
+            look = Look(stack.enter_context(scratch_folder()), secrets.token_bytes(32), first=True)
+            sizes_by_rule = _sizes_by_rule(replace(plan, models=tuple(contested), look=look), progress)
+            plan = replace(plan, targets=groups.targets(sizes_by_rule), look=replace(look, first=False))
+        outcomes = tuple(_judge_all(plan, progress))
     plan.sources.forget()  # a fix changed sizes
     sizes = tuple(groups.sizes(before))
     return RunReport(
@@ -96,12 +103,14 @@ def _groups(plan: Plan) -> Groups:
     )
 
 
-def _size_by_rule(plan: Plan, path: Path, progress: Progress) -> int:
-    """What a model takes once its own rule was applied; nothing is written for that."""
-    alone = replace(plan, models=(path,), command="check", jobs=1)
-    outcome = next(_judge_all(alone, lambda _, __, *said: progress(0, len(plan.models), *said)))
-    found = outcome.after or outcome.before
-    return found.size if found else plan.sources.of(path).size
+def _sizes_by_rule(plan: Plan, progress: Progress) -> dict[Path, int]:
+    """What models take once their own rules were applied; nothing is written for that."""
+    outcomes = _judge_all(replace(plan, command="check"), lambda _, count, *said: progress(0, count, *said))
+    sizes = {}
+    for path, outcome in zip(plan.models, outcomes, strict=True):
+        found = outcome.after or outcome.before
+        sizes[path] = found.size if found else plan.sources.of(path).size
+    return sizes
 
 
 def _obtain(plan: Plan) -> list[str]:
@@ -327,6 +336,7 @@ def _task(asked: Asked, rule: Rule, source: Source) -> Task:
         keeps_originals=plan.command == "fix",
         baseline=None if building else plan.baseline,
         cache=plan.cache,
+        look=plan.look,
     )
 
 

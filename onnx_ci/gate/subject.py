@@ -24,6 +24,7 @@ from onnx_ci.results import Alternative, Measure, Planned, Step
 from onnx_ci.util.text import option_free, shell_word
 
 if TYPE_CHECKING:
+    from onnx_ci.gate.candidates import Choice
     from onnx_ci.repo.baseline import Baseline
     from onnx_ci.repo.content import Source
     from onnx_ci.sandbox.runner import Runner
@@ -53,6 +54,16 @@ class NewFile:
         return write_new(candidate, original, self.path.resolve(), digest=digest, reserved=self.reserved)
 
 
+@dataclass(frozen=True)
+class Look:
+    """A model whose share of a group depends on the others' is looked at twice: first for what becomes of
+    it by its own rule. What is proven then is kept in a folder of this run, and not proven again."""
+
+    folder: Path
+    key: bytes
+    first: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """What is asked of one model, before its content is looked at."""
@@ -77,6 +88,7 @@ class Task:
     keeps_originals: bool = False  # an original that is replaced is kept where it can be had again
     baseline: Baseline | None = None  # what the model is compared with; None where nothing is
     cache: bool = True  # whether what an earlier run proved for this content may be used again
+    look: Look | None = None  # None: it is looked at once
 
     @property
     def user_path(self) -> Path:
@@ -250,5 +262,6 @@ class Ledger:
     tried: list[Alternative] = field(default_factory=list)
     idle: dict[tuple[str, str], Step] = field(default_factory=dict)  # methods that gained nothing, and why
     plan: Planned | None = None  # what the planner found out, whether anything came of it or not
+    by_rule: Choice | None = None  # what a first look chose by its own rule, without its group
     by_chance: bool = False  # whether another run may find otherwise: time or memory ran out
     written: list[Path] = field(default_factory=list)  # what was put in place
