@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,13 +12,13 @@ from functools import partial
 from pathlib import Path
 
 from onnx_ci.errors import ModelError, OnnxCiError
-from onnx_ci.gate.candidates import Job, Say, Write, noting, write_in_place
-from onnx_ci.gate.gate import RAN_OUT
+from onnx_ci.gate.attempts import RAN_OUT
 from onnx_ci.gate.groups import Groups
-from onnx_ci.gate.judge import disk_trouble, judge, judge_absent, needs_content
+from onnx_ci.gate.judge import disk_trouble, judge, judge_pointer, needs_content
 from onnx_ci.gate.policy_changes import PolicyChanges
 from onnx_ci.gate.project import Context, Judging, context_for, policy_for, relative
 from onnx_ci.gate.repo_findings import Standing
+from onnx_ci.gate.subject import InPlace, Ledger, Look, NewFile, Say, Task
 from onnx_ci.model.replace import is_needed
 from onnx_ci.policy.load import ended_override, idle_rules, rule_for
 from onnx_ci.policy.schema import TOTAL, History, Policy, Rule
@@ -25,14 +26,13 @@ from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.changes import MODELS, Branch, Version, called_after, known_files, merge_base
 from onnx_ci.repo.content import Source, Sources, check_out, obtain
 from onnx_ci.repo.git import commit_of, has_commits, repository_of
-from onnx_ci.repo.original import keep_original
 from onnx_ci.repo.select import Owns, Selection, model_named, models_below
 from onnx_ci.repo.tree import Tree
 from onnx_ci.results import BUG, Command, Finding, Outcome, RunReport, Severity
 from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
 from onnx_ci.sandbox.process import ended_children, memory_for
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.util.files import sweep_files
+from onnx_ci.util.files import scratch_folder, sweep_files
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import nearest
 
@@ -58,6 +58,7 @@ class Plan:
     cache: bool = True
     runtimes: tuple[str, ...] = ()  # versions of onnxruntime, beside those of the rules
     targets: Mapping[Path, int] = field(default_factory=dict)  # what groups leave to models, in bytes
+    look: Look | None = None  # None: every model is looked at once
     withheld: Mapping[Path, str] = field(default_factory=dict)  # models, and what is not run for them
     swept: set[Path] = field(default_factory=set)  # folders that were rid of what dead runs left
     sharded: bool = False  # only a part of what is to be judged: then groups are judged by whoever has all
@@ -73,8 +74,13 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
         plan.baseline.look_up(plan.models)
     groups = _groups(plan)
     before = groups.totals() if plan.sharded else {}
-    plan = replace(plan, targets=groups.targets(lambda path: _size_by_rule(plan, path, progress)))
-    outcomes = tuple(_judge_all(plan, progress))
+    with ExitStack() as stack:
+        contested = dict.fromkeys(path for members in groups.dependent() for path in members)
+        if contested:
+            look = Look(stack.enter_context(scratch_folder()), secrets.token_bytes(32), first=True)
+            sizes_by_rule = _sizes_by_rule(replace(plan, models=tuple(contested), look=look), progress)
+            plan = replace(plan, targets=groups.targets(sizes_by_rule), look=replace(look, first=False))
+        outcomes = tuple(_judge_all(plan, progress))
     plan.sources.forget()  # a fix changed sizes
     sizes = tuple(groups.sizes(before))
     return RunReport(
@@ -97,12 +103,14 @@ def _groups(plan: Plan) -> Groups:
     )
 
 
-def _size_by_rule(plan: Plan, path: Path, progress: Progress) -> int:
-    """What a model takes once its own rule was applied; nothing is written for that."""
-    alone = replace(plan, models=(path,), command="check", jobs=1)
-    outcome = next(_judge_all(alone, lambda _, __, *said: progress(0, len(plan.models), *said)))
-    found = outcome.after or outcome.before
-    return found.size if found else plan.sources.of(path).size
+def _sizes_by_rule(plan: Plan, progress: Progress) -> dict[Path, int]:
+    """What models take once their own rules were applied; nothing is written for that."""
+    outcomes = _judge_all(replace(plan, command="check"), lambda _, count, *said: progress(0, count, *said))
+    sizes = {}
+    for path, outcome in zip(plan.models, outcomes, strict=True):
+        found = outcome.after or outcome.before
+        sizes[path] = found.size if found else plan.sources.of(path).size
+    return sizes
 
 
 def _obtain(plan: Plan) -> list[str]:
@@ -116,17 +124,17 @@ def _obtain(plan: Plan) -> list[str]:
 
 
 def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:
-    write = write_in_place(plan.root) if plan.command == "fix" else None
-    return judge_each([Asked(plan, path, write) for path in plan.models], jobs=plan.jobs, progress=progress)
+    output = InPlace(plan.root) if plan.command == "fix" else None
+    return judge_each([Asked(plan, path, output) for path in plan.models], jobs=plan.jobs, progress=progress)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One model to be judged in a run. `write` puts a proven candidate in place; None only looks."""
+    """One model to be judged in a run, and where a proven candidate is put; None only looks."""
 
     plan: Plan
     path: Path
-    write: Write | None
+    output: InPlace | NewFile | None
 
     @property
     def name(self) -> str:
@@ -148,7 +156,7 @@ def judge_each(
     """The outcomes in order; where a process can be forked, time and memory are bounded for each model."""
 
     def one(number: int, runner: Runner, say: Say) -> Outcome:
-        return judge_by_rule(asked[number].plan, asked[number].path, runner, asked[number].write, say)
+        return judge_by_rule(asked[number], runner, say)
 
     def heard(number: int, doing: str) -> None:
         progress(number, len(asked), asked[number].name, doing)
@@ -245,28 +253,28 @@ def _ran_out(asked: Asked, stopped: Stopped) -> Outcome:
     )
 
 
-def judge_by_rule(plan: Plan, path: Path, runner: Runner, write: Write | None, say: Say) -> Outcome:
+def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:
     """One model under the rule that holds for it, if any does. What goes wrong with one is a finding about
     that one: the others are judged all the same."""
-    wrote: list[Path] = []
+    ledger = Ledger()
     try:
-        return _by_rule(plan, path, runner, noting(write, wrote) if write else None, say, wrote)
+        return judge_model(asked, runner, ledger, say)
     except ModelError as error:
         finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
     except OnnxCiError:
         raise  # about the machine or the call: it would be the same for every model
     except OSError as error:
-        finding = disk_trouble(shown(plan, path), error)
+        finding = disk_trouble(asked.name, error)
     except Exception as error:  # noqa: BLE001 - a bug of ours; the command ends with exit code 4
-        finding = _bug(shown(plan, path), error)
-    rule = rule_for(plan.policy, relative(path, plan.folder))
+        finding = _bug(asked.name, error)
+    rule = rule_for(asked.plan.policy, relative(asked.path, asked.plan.folder))
     return Outcome(
-        path=shown(plan, path),
+        path=asked.name,
         verdict="unverified",
         rule_pattern=rule.pattern if rule else "",
         rule_line=rule.line if rule else 0,
         findings=(finding,),
-        written=bool(wrote),
+        written=bool(ledger.written),
     )
 
 
@@ -277,52 +285,59 @@ def _bug(name: str, error: Exception) -> Finding:
     return Finding(code=BUG, severity="error", message=f"{name}: could not be judged: {message}", hint=hint)
 
 
-def _by_rule(
-    plan: Plan, path: Path, runner: Runner, write: Write | None, say: Say, wrote: Sequence[Path]
-) -> Outcome:
-    name, matched = shown(plan, path), relative(path, plan.folder)
+def judge_model(asked: Asked, runner: Runner, ledger: Ledger, say: Say) -> Outcome:
+    """The walk of one model: where its content is, what is asked of it, what comes of it."""
+    plan, path = asked.plan, asked.path
     rule = _matching(plan, path)
     if rule is None or rule.ignore:
-        return _ignored(plan, path, name, rule)
+        return _ignored(plan, path, asked.name, rule)
     brought = plan.withheld.get(path, "")
     if brought:  # it is weighed; what the rule wants to be run is not
         rule = replace(rule, methods=(), evaluate=None, libraries=())
     source = plan.sources.of(path)
     _sweep(plan, source)
-    job = Job(
+    task = _task(asked, rule, source)
+    # A package needs the content itself: there a pointer is a model that can't be read.
+    if source.absent and plan.command != "build":
+        outcome = judge_pointer(task, source)
+    else:
+        outcome = judge(task, runner, ledger, say)
+    standing = Standing(
+        task=task,
+        source=source,
+        sources=plan.sources,
+        baseline=plan.baseline,
+        fixing=plan.command == "fix" and asked.output is not None,
+        wrote=bool(ledger.written),
+        only_new=plan.only_new,
+    )
+    done = standing.apply(_with_ended_override(plan, outcome, task.matched))
+    return _unverified(done, brought) if brought else done
+
+
+def _task(asked: Asked, rule: Rule, source: Source) -> Task:
+    plan, path = asked.plan, asked.path
+    building = plan.command == "build"
+    return Task(
         path=source.path,
-        name=name,
-        matched=matched,
+        name=asked.name,
+        matched=relative(path, plan.folder),
         rule=replace(rule, runtimes=(*rule.runtimes, *plan.runtimes)),
         root=source.root,
         home=plan.folder,
         policy=plan.policy,
-        write=write if source.in_place else None,
-        strict=plan.command == "build",
-        elsewhere=plan.command == "build",
+        output=asked.output if source.in_place else None,
+        strict=building,
+        elsewhere=building,
         base_size=plan.baseline.size(path) if rule.budget.growth is not None else None,
         known_as=path,
         repository=plan.sources.repository,
-        target=plan.targets.get(path),
-        keep=partial(keep_original, plan.sources.repository) if plan.command == "fix" else None,
-        changed=lambda: _changed(plan, path),
+        share=plan.targets.get(path),
+        keeps_originals=plan.command == "fix",
+        baseline=None if building else plan.baseline,
         cache=plan.cache,
-        base=partial(_base, plan, path),
+        look=plan.look,
     )
-    # A package needs the content itself: there a pointer is a model that can't be read.
-    by_pointer = source.absent and plan.command != "build"
-    outcome = judge_absent(job, source) if by_pointer else judge(job, runner, say)
-    standing = Standing(
-        job=job,
-        source=source,
-        sources=plan.sources,
-        baseline=plan.baseline,
-        fixing=plan.command == "fix" and write is not None,
-        wrote=bool(wrote),
-        only_new=plan.only_new,
-    )
-    done = standing.apply(_with_ended_override(plan, outcome, matched))
-    return _unverified(done, brought) if brought else done
 
 
 def _unverified(outcome: Outcome, brought: str) -> Outcome:
@@ -343,22 +358,6 @@ def _sweep(plan: Plan, source: Source) -> None:
     for folder in {part.path.parent for part in source.parts} - plan.swept:
         plan.swept.add(folder)
         sweep_files(folder, is_needed)
-
-
-def _changed(plan: Plan, path: Path) -> bool:
-    """Whether a model is not what it was in the commit that this run is compared with; in a build, and
-    outside of git, nothing is compared with any."""
-    compared = plan.command != "build" and plan.sources.repository is not None
-    return compared and not plan.baseline.unchanged(path)
-
-
-def _base(plan: Plan, path: Path) -> Source | None:
-    """The model in the commit that is compared with, if it is another there and its content is here."""
-    former = plan.baseline.former_name(path)
-    if former is None or plan.baseline.unchanged(path):
-        return None
-    source = plan.baseline.sources.of(former)
-    return None if source.absent else source
 
 
 def _matching(plan: Plan, path: Path) -> Rule | None:
