@@ -37,12 +37,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture
 def idle_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs a method or a verification in this process fails."""
-    from onnx_ci.gate.gate import Gate
+    from onnx_ci.gate import attempts
 
     def refuse(*_: object) -> None:
         raise AssertionError("work was done that an earlier run had done")
 
-    monkeypatch.setattr(Gate, "_choose", refuse)
+    monkeypatch.setattr(attempts, "try_all", refuse)
 
 
 @pytest.hookimpl(wrapper=True)

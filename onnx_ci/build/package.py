@@ -12,10 +12,10 @@ from time import perf_counter
 from typing import Any
 
 from onnx_ci.errors import BuildStopped, ModelError, UsageError
-from onnx_ci.gate.candidates import write_to
 from onnx_ci.gate.project import Context, context_for, open_context, policy_for
 from onnx_ci.gate.run import Asked, Plan, judge_each
 from onnx_ci.gate.single import check_target, copy_model
+from onnx_ci.gate.subject import NewFile
 from onnx_ci.inputs.sample_paths import sample_files, sample_folders
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import files_of
@@ -86,7 +86,7 @@ def shipped(plan: Plan, source: Path, target: Path, reserved: Collection[str] = 
     Names that are `reserved` are not given to its data: another model needs what is called so.
     """
     check_target(source, target)
-    return Asked(plan, source, write_to(target, reserved))
+    return Asked(plan, source, NewFile(target, tuple(reserved)))
 
 
 def pack(

@@ -1,412 +1,369 @@
-"""The candidates for one model, in the order the rule wants them tried."""
+"""The candidates for one model, in the order the rule wants them tried, until one is proven."""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from onnx_ci.gate.candidates import Candidate, Draft, Job, Say, Staged, candidates, drafted
-from onnx_ci.gate.decide import limits_of, over_limits
-from onnx_ci.methods.chain import Run, no_feeds
-from onnx_ci.methods.selection import encoding_parts
-from onnx_ci.model.measure import by_name, files_of, measure, parameters
-from onnx_ci.model.model import Model
-from onnx_ci.model.receipt import Receipt, attach_receipt, model_digest, read_receipt
+from onnx_ci.gate.candidates import Candidate, Choice, Draft, Staged, candidates, drafted
+from onnx_ci.gate.decide import over_limits
+from onnx_ci.gate.lineage import stamp
+from onnx_ci.gate.subject import Ledger, Subject
+from onnx_ci.methods.catalogue import method
+from onnx_ci.model.measure import measure, parameters
 from onnx_ci.model.save import lay_out, write_model
-from onnx_ci.model.store import BackgroundHash, file_sha256
-from onnx_ci.policy.schema import MethodChoice, Rule
-from onnx_ci.results import Alternative, Finding, Measure, OriginalState, Planned, Step
-from onnx_ci.version import __version__
+from onnx_ci.model.store import BackgroundHash
+from onnx_ci.policy.schema import MethodChoice
+from onnx_ci.results import NOT_RUN, Alternative, AlternativeState, Measure, Proof, Verification
+from onnx_ci.util.sizes import format_percent
 
 if TYPE_CHECKING:
     from onnx_ci.gate.planner import Planner
-    from onnx_ci.sandbox.runner import Runner
-    from onnx_ci.verify.prove import Prover
 
-
-@dataclass(frozen=True)
-class Lineage:
-    """`receipt` is the one the model carries, if it is valid; `files` are its own."""
-
-    policy: str
-    files: tuple[Path, ...]
-    receipt: Receipt | None = None
-    unpacked: tuple[str, ...] = ()  # methods whose encodings are no longer there
-    edited: bool = False  # it has a receipt of ours, and was changed since
-    foreign: bool = False  # it has a receipt that is not believed
-
-    @cached_property
-    def data(self) -> dict[str, str]:
-        """The sha256 of each of its files, where it has more than one."""
-        if len(self.files) == 1:
-            return {}
-        return {name: file_sha256(file) for name, file in by_name(self.files).items()}
-
-    @property
-    def disowned(self) -> Lineage:
-        """The same model as if it had no receipt: a source of its own."""
-        return Lineage(self.policy, self.files, foreign=True)
-
-    @property
-    def current(self) -> bool:
-        """Shrunk under this very rule and not touched since: there is nothing left to do."""
-        return self.receipt is not None and self.receipt.policy == self.policy
-
-    @property
-    def lossy(self) -> bool:
-        """Values were rounded once: no approximate method may run on them again."""
-        return self.receipt is not None and self.receipt.lossy
-
-    @property
-    def outdated(self) -> Receipt | None:
-        """The receipt of a model that was rounded under another rule: what this one asks for, only the
-        original can give."""
-        return self.receipt if self.lossy and not self.current else None
-
-    def findings(
-        self, name: str, *, over: bool, missing: str = "", forbidden: str = ""
-    ) -> tuple[Finding, ...]:
-        """What to say where the rule asks for something that only the original can give; `missing` is
-        why there is none, `forbidden` why it may not stay as it is."""
-        if self.unpacked:
-            return (_unpacked(name, self.unpacked),)
-        if self.edited:
-            return (_edited(name),)
-        receipt = self.outdated
-        if receipt is None:
-            return ()
-        finding = Finding(
-            code="OCI011",
-            severity="error" if forbidden else "warning" if over else "note",
-            message=f"{name}: {forbidden and f'{forbidden}; '}it was shrunk with {', '.join(receipt.names)}"
-            " under another rule;"
-            f" what is rounded once is not rounded again{missing and f', and its original {missing}'}",
-            hint=f"to apply this rule, restore the original (sha256 {receipt.source_sha256[:12]}…,"
-            f" {receipt.source_size:,} bytes) and run: onnx-ci fix {name}",
-        )
-        return (finding,)
-
-
-def fingerprint(rule: Rule) -> str:
-    """The part of a rule that decides what a model becomes, as a short digest."""
-    content = {
-        "methods": [[choice.name, dict(choice.options)] for choice in rule.methods],
-        "mode": rule.mode,
-        "tolerance": asdict(rule.tolerance),
-        "budget": asdict(rule.budget),
-        "minimum_gain": rule.minimum_gain,
-    }
-    text = json.dumps(content, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def lineage(model: Model, rule: Rule) -> Lineage:
-    """Read the receipt, and believe it only if the model is still as it was when that was written."""
-    receipt = read_receipt(model.proto)
-    valid = receipt is not None and receipt.digest == model_digest(model)
-    files = tuple(files_of(model.path, model.proto))
-    unpacked = _lost_encodings(model, receipt) if receipt and not valid else ()
-    edited = receipt is not None and not valid and not unpacked
-    return Lineage(fingerprint(rule), files, receipt if valid else None, unpacked, edited)
-
-
-def _lost_encodings(model: Model, receipt: Receipt) -> tuple[str, ...]:
-    """The methods that stored weights small, if no weight is stored that way any more."""
-    stored = tuple(name for name in receipt.names if name.endswith("-weights"))
-    return stored if stored and not encoding_parts(model.proto) else ()
-
-
-def _edited(name: str) -> Finding:
-    return Finding(
-        code="OCI019",
-        severity="warning",
-        message=f"{name}: was changed after onnx-ci shrank it; nothing vouches for what it computes now",
-        hint="restore it (git restore), or run onnx-ci compare with its original and take the receipt out of"
-        " its metadata",
-    )
-
-
-def _unpacked(name: str, methods: Sequence[str]) -> Finding:
-    return Finding(
-        code="OCI019",
-        severity="warning",
-        message=f"{name}: was shrunk with {', '.join(methods)}; another tool has unpacked its weights",
-        hint="simplify a model before it is shrunk, not after: restore the original and run onnx-ci fix last",
-    )
-
-
-def _entry(run: Run) -> dict[str, Any]:
-    """A method as the receipt tells of it; of a mix, how many tensors there are of each kind."""
-    mix = {part.label: len(part.tensors) for part in run.parts}
-    told = {"options": dict(run.options), "mix": mix}
-    return {"name": run.method.name, **{key: value for key, value in told.items() if value}}
-
-
-def stamp(model: Model, runs: Sequence[Run], line: Lineage, source: Measure, *, verified: bool) -> str:
-    """Give a candidate its receipt, and return the digest in it. What an earlier one says of the original is
-    carried on, unless this is where something is lost first: then the original is what is there now."""
-    done = [_entry(run) for run in runs]
-    bitwise = all(run.method.bitwise for run in runs)
-    earlier = line.receipt if line.lossy or bitwise else None
-    receipt = Receipt(
-        tool=__version__,
-        policy=line.policy,
-        source_sha256=earlier.source_sha256 if earlier else source.sha256,
-        source_size=earlier.source_size if earlier else source.size,
-        source_data=earlier.source_data if earlier else line.data,
-        methods=[*(earlier.methods if earlier else []), *done],
-        lossy=line.lossy or any(not run.method.exact for run in runs),
-        verified=verified,
-        digest=model_digest(model),
-    )
-    attach_receipt(model.proto, receipt)
-    return receipt.digest
-
-
-class Workbench:
-    """What is measured and made is measured and made once."""
-
-    def __init__(
-        self,
-        job: Job,
-        model: Model,
-        hashing: BackgroundHash | None,
-        scratch: Path,
-        say: Say,
-        runner: Runner | None,
-    ) -> None:
-        self.job = job
-        self.model = model
-        self.runner = runner
-        self.hashing = hashing
-        self.scratch = scratch
-        self.say = say
-        self.size = sum(file.stat().st_size for file in files_of(job.path, model.proto))
-        self.limits = limits_of(job.rule, job.base_size)
-        self.aims = {**self.limits, **({} if job.target is None else {"group": job.target})}
-        self.lineage = lineage(model, job.rule)
-        self.count = 0
-        self.idle: dict[tuple[str, str], Step] = {}  # methods that gained nothing, and why
-        self.plan: Planned | None = None  # what the planner found out, whether anything came of it or not
-        self.original: OriginalState | None = None  # where it is, as far as that was asked
-        self.by_chance = False  # whether another run may find otherwise: time or memory ran out
-
-    @cached_property
-    def before(self) -> Measure:
-        """Asked for late: until then the file is hashed while other work goes on."""
-        self.say("measuring")
-        return measure(self.job.path, self.model.proto, hashing=self.hashing, compressed=self.job.compressed)
-
-    @cached_property
-    def prover(self) -> Prover | None:
-        """Loaded with all it needs when it is first asked for; None where nothing is to be verified."""
-        if self.runner is None:
-            return None
-        from onnx_ci.verify.prove import Prover
-
-        return Prover(self.job.rule, self.model, self.runner, self.scratch, home=self.job.home)
-
-    def feeds(self) -> Sequence[Mapping[str, Any]]:
-        """Inputs for methods that calibrate; what makes them is loaded when one asks."""
-        return self.prover.feeds() if self.prover else no_feeds()
-
-    def compressed(self, found: Measure) -> int:
-        return sum(getattr(found, name) for name in self.job.compressed)
-
-    def stage(self, candidate: Candidate) -> Staged:
-        """Write the candidate, receipt included, into the scratch folder and measure it there."""
-        self.say(f"trying {', '.join(candidate.names)}")
-        model = candidate.model.copy()
-        digest = stamp(model, candidate.runs, self.lineage, self.before, verified=self.runner is not None)
-        if self.runner is None and not self.job.compressed:
-            # Nothing will be run or compressed, so no scratch copy is needed either.
-            found = Measure(size=lay_out(model).size, params=parameters(model.proto))
-            return Staged(candidate, model, digest, self.scratch, found)
-        self.count += 1
-        path = self.scratch / f"candidate-{self.count}" / "model.onnx"
-        path.parent.mkdir()
-        write_model(model, path)
-        found = measure(path, model.proto, hashing=BackgroundHash(path), compressed=self.job.compressed)
-        return Staged(candidate, model, digest, path, found)
-
-
+RAN_OUT = "OCI013"  # what a machine under load, or with less memory, may do otherwise
 STRIDES = 4  # times that a plan is asked for more, where what it gave is still too large
 
 
-class Attempts:
+def choose(subject: Subject, ledger: Ledger) -> Choice:
+    """What an earlier run chose for the same content, or what comes of trying."""
+    if subject.hands_off:
+        return Choice(None, NOT_RUN, ())
+    task = subject.task
+    if subject.runner is None or not (task.cache or task.look):
+        return try_all(subject, ledger)
+    from onnx_ci.gate.cache import memory
+
+    content = subject.before.sha256 + (" without its receipt" if subject.lineage.foreign else "")
+    kept = memory(subject, content, subject.aims)
+    known = kept.recall()
+    if known is None:
+        first = memory(subject, content, subject.limits).recall() if task.look and task.share else None
+        if first is not None:
+            ledger.by_rule, ledger.by_chance = first.choice, first.by_chance
+        choice = try_all(subject, ledger)
+        kept.keep(choice, tuple(ledger.idle.values()), by_chance=ledger.by_chance)
+        return choice
+    ledger.idle = {(step.method, step.note): step for step in known.idle}
+    return known.choice
+
+
+def try_all(subject: Subject, ledger: Ledger) -> Choice:
+    """The first that is proven; once more without other libraries, where one of them misled us."""
+    choice = first_proven(subject, subject.methods, ledger)
+    own = [one for one in subject.methods if method(one.name).fidelity != "exact*"]
+    if choice.staged is None and choice.misled and len(own) < len(subject.methods):
+        ledger.tried = []
+        again = first_proven(subject, own, ledger)
+        tried = (*choice.alternatives, *again.alternatives)
+        choice = replace(again if again.staged else choice, alternatives=tried)
+    return choice
+
+
+def first_proven(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledger) -> Choice:
+    """Try candidates in the order the rule wants until one is proven."""
+    failed: Verification | None = None
+    failed_exact = misled = False
+    idle = NOT_RUN
+    for attempt in in_order(subject, methods, ledger):
+        if not worth_it(subject, attempt):
+            idle = _not_worth(subject, attempt)
+            continue
+        staged, proof = _proven(subject, attempt, ledger)
+        if proof.accepted:
+            plan = staged.candidate.planned or ledger.plan
+            return Choice(staged, proof.verification, tuple(ledger.tried), latency=proof.latency, plan=plan)
+        ledger.tried.append(_refused(staged, proof))
+        failed = failed or proof.verification
+        if proof.verification.status == "not_run" and not _unseen(proof):
+            break  # no other candidate can be verified either
+        failed_exact = failed_exact or staged.candidate.bitwise
+        misled = misled or (staged.candidate.exact and not staged.candidate.bitwise)
+    else:
+        if ledger.by_rule is not None:
+            return _by_rule(ledger.by_rule, failed, ledger)
+    return Choice(None, failed or idle, tuple(ledger.tried), failed_exact, misled, plan=ledger.plan)
+
+
+def _by_rule(known: Choice, failed: Verification | None, ledger: Ledger) -> Choice:
+    """What its own rule makes of a model, where what its group leaves it can't be had."""
+    _note(known.alternatives, ledger)
+    verification = known.verification if known.staged else failed or known.verification
+    alternatives, plan = tuple(ledger.tried), known.plan or ledger.plan
+    return replace(known, verification=verification, alternatives=alternatives, plan=plan)
+
+
+def worth_it(subject: Subject, staged: Staged) -> bool:
+    if staged.candidate.moved and staged.candidate.exact:
+        return True  # where bytes are kept is what was asked for
+    before, after = over_limits(subject.before, subject.limits), over_limits(staged.measure, subject.limits)
+    if after.keys() - before.keys():
+        return False  # paid for with a limit that was kept until now
+    saved = 1 - staged.measure.size / subject.size
+    if staged.candidate.for_compression and staged.candidate.size <= subject.size:
+        # The receipt alone may make such a file larger; what is worth it shows when it is compressed.
+        saved = 1 - subject.compressed(staged.measure) / subject.compressed(subject.before)
+    if saved <= 0:
+        return False
+    return bool(before and not after) or saved >= subject.rule.minimum_gain
+
+
+def _not_worth(subject: Subject, staged: Staged) -> Verification:
+    """Nothing was run, and why: a small model gains less than the receipt of it takes."""
+    made, size = f"with {', '.join(staged.candidate.names)}", staged.measure.size
+    told = f"{made} it would be {size:,} bytes, its receipt included, instead of {subject.size:,}"
+    if 0 < subject.size - size < subject.size * subject.rule.minimum_gain:
+        told += f"; savings under {format_percent(subject.rule.minimum_gain)} are left alone"
+    return replace(NOT_RUN, reason=f"{NOT_RUN.reason}: {told}")
+
+
+def _proven(subject: Subject, staged: Staged, ledger: Ledger) -> tuple[Staged, Proof]:
+    """The proof of a candidate, or of the same without the tensors that nothing vouches for."""
+    proof = _prove(subject, staged, ledger)
+    unseen = _unseen(proof)
+    candidate = staged.candidate.sparing(unseen) if unseen else None
+    if candidate is None:
+        return staged, proof
+    spared = stage(subject, candidate)
+    limits = subject.limits
+    worse = over_limits(spared.measure, limits).keys() - over_limits(staged.measure, limits)
+    if not spared.candidate.gained or worse or not worth_it(subject, spared):
+        return staged, proof
+    other = _prove(subject, spared, ledger)
+    if not other.accepted:
+        return staged, proof
+    ledger.tried.append(_refused(staged, proof))
+    return spared, other
+
+
+def _prove(subject: Subject, staged: Staged, ledger: Ledger) -> Proof:
+    if subject.prover is None:
+        reason = "verification was turned off"
+        return Proof(accepted=True, verification=Verification(status="not_run", reason=reason))
+    subject.say(f"verifying {', '.join(staged.candidate.names)}")
+    from onnx_ci.verify.prove import Submission
+
+    made = staged.candidate
+    proof = subject.prover.prove(
+        Submission(
+            path=staged.path,
+            model=staged.model,
+            changes=made.changes,
+            bitwise=made.bitwise,
+            rounded=made.rounded,
+        )
+    )
+    coverage = proof.verification.coverage
+    ledger.by_chance |= proof.verification.code == RAN_OUT or bool(coverage and coverage.hurried)
+    return proof
+
+
+def _unseen(proof: Proof) -> tuple[str, ...]:
+    """The changed tensors that a proof does not speak for."""
+    coverage = proof.verification.coverage
+    return (*coverage.unseen, *coverage.blind) if coverage else ()
+
+
+def stage(subject: Subject, candidate: Candidate) -> Staged:
+    """Write the candidate, receipt included, into the scratch folder and measure it there."""
+    subject.say(f"trying {', '.join(candidate.names)}")
+    model, compressed = candidate.model.copy(), subject.task.compressed
+    verified = subject.runner is not None
+    digest = stamp(model, candidate.runs, subject.lineage, subject.before, verified=verified)
+    if not verified and not compressed:
+        # Nothing will be run or compressed, so no scratch copy is needed either.
+        found = Measure(size=lay_out(model).size, params=parameters(model.proto))
+        return Staged(candidate, model, digest, subject.scratch, found)
+    path = Path(tempfile.mkdtemp(prefix="candidate-", dir=subject.scratch)) / "model.onnx"
+    write_model(model, path)
+    found = measure(path, model.proto, hashing=BackgroundHash(path), compressed=compressed)
+    return Staged(candidate, model, digest, path, found)
+
+
+def in_order(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledger) -> Iterator[Staged]:
     """to-budget: the mildest that fits, else the exact one. smallest: the smallest first."""
+    mode = subject.rule.mode
+    draft = drafted(
+        subject.model,
+        methods,
+        size=subject.size,
+        exact_only=mode == "exact-only" or subject.lineage.lossy,
+        compressed=bool(subject.task.compressed),
+        feeds=subject.feeds,
+    )
+    with ExitStack() as stack:
+        if mode == "smallest":
+            planner = _planner(subject, draft, methods, stack, ledger)
+            yield from _smallest(subject, draft, planner, ledger)
+        else:
+            yield from _to_budget(subject, draft, methods, stack, ledger)
 
-    def __init__(self, bench: Workbench) -> None:
-        self.bench = bench
 
-    def in_order(self, methods: Sequence[MethodChoice], tried: list[Alternative]) -> Iterator[Staged]:
-        bench = self.bench
-        mode = bench.job.rule.mode
-        draft = drafted(
-            bench.model,
+def _smallest(subject: Subject, draft: Draft, planner: Planner | None, ledger: Ledger) -> Iterator[Staged]:
+    whole = _ordered(subject, list(_gaining(draft, planner, ledger)))
+    if planner is None:
+        yield from whole
+        return
+    waiting, found = list(whole), False
+    for candidate in _noted(planner.smallest(), ledger):
+        staged, found = _planned(subject, planner, candidate, ledger), True
+        if candidate.planned is not None:
+            _note(planner.alternatives(), ledger)
+        while waiting and _rank(subject, waiting[0]) < _rank(subject, staged):
+            yield waiting.pop(0)
+        yield staged
+    # Where no mix holds, methods as a whole are tried in earnest: it is told why they are refused.
+    yield from waiting if found else _ordered(subject, list(_gaining(draft, None, ledger)))
+
+
+def _to_budget(
+    subject: Subject, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack, ledger: Ledger
+) -> Iterator[Staged]:
+    """First for what a group leaves the model, if it is in one; where that can't be had, for itself."""
+    exact = _exact(subject, draft, ledger)
+    now = exact.measure if exact else subject.before
+    planner: Planner | None = None
+    goals = [subject.aims, subject.limits] if subject.aims != subject.limits else [subject.limits]
+    if ledger.by_rule is not None:
+        goals, exact = [subject.aims], None
+    for goal in goals:
+        if not over_limits(subject.before, goal) or not over_limits(now, goal):
+            break
+        planner = planner or _planner(subject, draft, methods, stack, ledger)
+        if planner is not None:
+            yield from _planned_to_fit(subject, planner, now, goal, ledger)
+        yield from _whole_to_fit(subject, draft, planner, goal, ledger)
+    if exact is not None:
+        yield exact
+
+
+def _exact(subject: Subject, draft: Draft, ledger: Ledger) -> Staged | None:
+    """The exact result, if there is one."""
+    lossy = {run.method.name for run in draft.lossy}
+    base = next(_noted(candidates(draft, planned=lossy), ledger), None)
+    return None if base is None else stage(subject, base)
+
+
+def _planned_to_fit(
+    subject: Subject, planner: Planner, now: Measure, goal: Mapping[str, int], ledger: Ledger
+) -> Iterator[Staged]:
+    """The least harmed mix that fits. Sizes are estimates until a candidate is written: ask for more
+    where it is still too large. At last what is smallest: exact methods may have shrunk it further."""
+    needed = float(_excess(now, goal))
+    for _ in range(STRIDES):
+        short = 0
+        for candidate in _noted(planner.mildest(needed), ledger):
+            staged = _planned(subject, planner, candidate, ledger)
+            short = _excess(staged.measure, goal)
+            if short:
+                break
+            yield staged
+        if not short:
+            break
+        needed += 1.05 * short
+    _note(planner.alternatives(needed), ledger)
+    ledger.plan = planner.report()
+    for candidate in planner.smallest():
+        staged = _planned(subject, planner, candidate, ledger)
+        if over_limits(staged.measure, goal):
+            _note([_alternative(staged, "within", "within tolerance, but too large")], ledger)
+            break
+        yield staged
+
+
+def _whole_to_fit(
+    subject: Subject, draft: Draft, planner: Planner | None, goal: Mapping[str, int], ledger: Ledger
+) -> Iterator[Staged]:
+    for candidate in _gaining(draft, planner, ledger):
+        if candidate.exact:
+            continue
+        staged = stage(subject, candidate)
+        if over_limits(staged.measure, goal):
+            _note([_alternative(staged, "too_large", "too large")], ledger)
+        else:
+            yield staged
+
+
+def _planned(subject: Subject, planner: Planner, candidate: Candidate, ledger: Ledger) -> Staged:
+    """A plan that the clock cut short is a matter of chance: it must not be remembered."""
+    ledger.by_chance |= planner.hurried
+    return stage(subject, candidate)
+
+
+def _planner(
+    subject: Subject, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack, ledger: Ledger
+) -> Planner | None:
+    """Where there is something to plan, time for it, and a way to find out."""
+    if subject.runner is None or not subject.rule.plan_seconds or not draft.lossy:
+        return None
+    from onnx_ci.gate.planner import Planner
+    from onnx_ci.gate.planner_trials import plannable
+
+    if subject.prover is None or not any(map(plannable, methods)):
+        return None
+    planner = stack.enter_context(
+        Planner(
+            draft,
             methods,
-            size=bench.size,
-            exact_only=mode == "exact-only" or bench.lineage.lossy,
-            compressed=bool(bench.job.compressed),
-            feeds=bench.feeds,
+            rule=subject.rule,
+            prover=subject.prover,
+            scratch=subject.scratch,
+            compressed=bool(subject.task.compressed),
+            say=subject.say,
         )
-        with ExitStack() as stack:
-            if mode == "smallest":
-                yield from self._smallest(draft, self._planner(draft, methods, stack), tried)
-            else:
-                yield from self._to_budget(draft, methods, stack, tried)
-
-    def _planned(self, planner: Planner, candidate: Candidate) -> Staged:
-        """A plan that the clock cut short is a matter of chance: it must not be remembered."""
-        self.bench.by_chance |= planner.hurried
-        return self.bench.stage(candidate)
-
-    def _smallest(self, draft: Draft, planner: Planner | None, tried: list[Alternative]) -> Iterator[Staged]:
-        whole = self._ordered(list(self._gaining(draft, planner)))
-        if planner is None:
-            yield from whole
-            return
-        waiting, found = list(whole), False
-        for candidate in self._noted(planner.smallest()):
-            staged, found = self._planned(planner, candidate), True
-            tried += [] if candidate.planned is None else _unless_there(planner.alternatives(), tried)
-            while waiting and self._rank(waiting[0]) < self._rank(staged):
-                yield waiting.pop(0)
-            yield staged
-        # Where no mix holds, methods as a whole are tried in earnest: it is told why they are refused.
-        yield from waiting if found else self._ordered(list(self._gaining(draft, None)))
-
-    def _to_budget(
-        self, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack, tried: list[Alternative]
-    ) -> Iterator[Staged]:
-        """First for what a group leaves the model, if it is in one; where that can't be had, for itself."""
-        bench = self.bench
-        exact = self._exact(draft)
-        now = exact.measure if exact else bench.before
-        planner: Planner | None = None
-        for goal in (bench.aims, bench.limits) if bench.aims != bench.limits else (bench.limits,):
-            if not over_limits(bench.before, goal) or not over_limits(now, goal):
-                break
-            planner = planner or self._planner(draft, methods, stack)
-            if planner is not None:
-                yield from self._planned_to_fit(planner, now, goal, tried)
-            yield from self._whole_to_fit(draft, planner, goal, tried)
-        if exact is not None:
-            yield exact
-
-    def _whole_to_fit(
-        self, draft: Draft, planner: Planner | None, goal: dict[str, int], tried: list[Alternative]
-    ) -> Iterator[Staged]:
-        for candidate in self._gaining(draft, planner):
-            if candidate.exact:
-                continue
-            staged = self.bench.stage(candidate)
-            if over_limits(staged.measure, goal):
-                tried += _unless_there([alternative(staged, "too large")], tried)
-            else:
-                yield staged
-
-    def _exact(self, draft: Draft) -> Staged | None:
-        """The exact result, if there is one."""
-        base = next(iter(self._noted(candidates(draft, planned=_all_names(draft)))), None)
-        return None if base is None else self.bench.stage(base)
-
-    def _planned_to_fit(
-        self, planner: Planner, now: Measure, goal: dict[str, int], tried: list[Alternative]
-    ) -> Iterator[Staged]:
-        """The least harmed mix that fits. Sizes are estimates until a candidate is written: ask for more
-        where it is still too large. At last what is smallest: exact methods may have shrunk it further."""
-        needed = float(_excess(over_limits(now, goal), goal))
-        for _ in range(STRIDES):
-            short = 0
-            for candidate in self._noted(planner.mildest(needed)):
-                staged = self._planned(planner, candidate)
-                short = _excess(over_limits(staged.measure, goal), goal)
-                if short:
-                    break
-                yield staged
-            if not short:
-                break
-            needed += 1.05 * short
-        tried += _unless_there(planner.alternatives(needed), tried)
-        self.bench.plan = planner.report()
-        for candidate in planner.smallest():
-            staged = self._planned(planner, candidate)
-            if over_limits(staged.measure, goal):
-                tried += _unless_there([alternative(staged, "within tolerance, but too large")], tried)
-                break
-            yield staged
-
-    def _planner(self, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack) -> Planner | None:
-        """Where there is something to plan, time for it, and a way to find out."""
-        bench = self.bench
-        if bench.runner is None or not bench.job.rule.plan_seconds or not draft.lossy:
-            return None
-        from onnx_ci.gate.planner import Planner
-        from onnx_ci.gate.planner_trials import plannable
-
-        if bench.prover is None or not any(map(plannable, methods)):
-            return None
-        planner = stack.enter_context(
-            Planner(
-                draft,
-                methods,
-                rule=bench.job.rule,
-                prover=bench.prover,
-                scratch=bench.scratch,
-                compressed=bool(bench.job.compressed),
-                say=bench.say,
-            )
-        )
-        bench.by_chance |= planner.hurried
-        bench.plan = planner.nothing if planner.search is None and planner.hurried else None
-        return planner if planner.search is not None else None
-
-    def _gaining(self, draft: Draft, planner: Planner | None) -> Iterator[Candidate]:
-        # A plan that ran out of time may have found nothing: then methods as a whole are better than none.
-        whole = planner is None or planner.hurried
-        planned = set() if planner is None or whole else {form.run.method.name for form in planner.forms}
-        return self._noted(candidates(draft, planned))
-
-    def _noted(self, made: Iterable[Candidate]) -> Iterator[Candidate]:
-        """Those that gained something; of the others what they say of it."""
-        for candidate in made:
-            steps = (
-                step for step in candidate.steps if not step.tensors and step.size_after == step.size_before
-            )
-            self.bench.idle.update({(step.method, step.note): step for step in steps})
-            if candidate.gained:
-                yield candidate
-
-    def _ordered(self, found: list[Candidate]) -> Iterable[Staged]:
-        """By size on disk; by compressed size where a candidate was made for that."""
-        if not any(candidate.for_compression for candidate in found):
-            return map(self.bench.stage, sorted(found, key=lambda candidate: candidate.size))
-        return sorted(map(self.bench.stage, found), key=self._rank)
-
-    def _rank(self, staged: Staged) -> int:
-        return self.bench.compressed(staged.measure) if self.bench.job.compressed else staged.measure.size
+    )
+    ledger.by_chance |= planner.hurried
+    ledger.plan = planner.nothing if planner.search is None and planner.hurried else None
+    return planner if planner.search is not None else None
 
 
-def alternative(staged: Staged, verdict: str) -> Alternative:
-    return Alternative(methods=staged.candidate.names, size=staged.measure.size, verdict=verdict)
+def _gaining(draft: Draft, planner: Planner | None, ledger: Ledger) -> Iterator[Candidate]:
+    # A plan that ran out of time may have found nothing: then methods as a whole are better than none.
+    whole = planner is None or planner.hurried
+    planned = set() if planner is None or whole else {form.run.method.name for form in planner.forms}
+    return _noted(candidates(draft, planned), ledger)
 
 
-def _unless_there(found: Sequence[Alternative], tried: Sequence[Alternative]) -> list[Alternative]:
-    known = [(other.methods, other.size) for other in tried]
-    return [one for one in found if (one.methods, one.size) not in known]
+def _noted(made: Iterable[Candidate], ledger: Ledger) -> Iterator[Candidate]:
+    """Those that gained something; of the others what they say of it."""
+    for candidate in made:
+        for step in candidate.steps:
+            if not step.tensors and step.size_after == step.size_before:
+                ledger.idle[step.method, step.note] = step
+        if candidate.gained:
+            yield candidate
 
 
-def _all_names(draft: Draft) -> set[str]:
-    return {run.method.name for run in draft.lossy}
+def _ordered(subject: Subject, found: list[Candidate]) -> Iterable[Staged]:
+    """By size on disk; by compressed size where a candidate was made for that."""
+    if not any(candidate.for_compression for candidate in found):
+        return (stage(subject, one) for one in sorted(found, key=lambda candidate: candidate.size))
+    return sorted((stage(subject, one) for one in found), key=lambda staged: _rank(subject, staged))
 
 
-def _excess(over: dict[str, int], limits: dict[str, int]) -> int:
+def _rank(subject: Subject, staged: Staged) -> int:
+    return subject.compressed(staged.measure) if subject.task.compressed else staged.measure.size
+
+
+def _refused(staged: Staged, proof: Proof) -> Alternative:
+    return _alternative(staged, "refused", f"refused: {proof.verification.reason}")
+
+
+def _alternative(staged: Staged, state: AlternativeState, words: str) -> Alternative:
+    names, size = staged.candidate.names, staged.measure.size
+    return Alternative(methods=names, size=size, state=state, verdict=words)
+
+
+def _note(found: Sequence[Alternative], ledger: Ledger) -> None:
+    """Put on the list what is not there already."""
+    known = [(other.methods, other.size) for other in ledger.tried]
+    ledger.tried += [one for one in found if (one.methods, one.size) not in known]
+
+
+def _excess(found: Measure, goal: Mapping[str, int]) -> int:
     """The bytes that have to go for the limit that is broken most."""
-    return max((value - limits[name] for name, value in over.items() if name != "params"), default=0)
+    over = over_limits(found, goal)
+    return max((value - goal[name] for name, value in over.items() if name != "params"), default=0)

@@ -22,14 +22,15 @@ from types import NoneType, UnionType
 from typing import IO, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from onnx_ci.errors import UsageError
-from onnx_ci.gate.candidates import Candidate, Choice, Held, Job, Staged
+from onnx_ci.gate.candidates import Candidate, Choice, Held, Staged
+from onnx_ci.gate.subject import Subject, Task
 from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
 from onnx_ci.model.load import adopt_model
 from onnx_ci.model.measure import files_of
 from onnx_ci.model.model import Model
-from onnx_ci.model.store import BackgroundHash, file_sha256, file_state
+from onnx_ci.model.store import file_sha256, file_state
 from onnx_ci.policy.schema import Rule
 from onnx_ci.results import Measure, Step
 from onnx_ci.sandbox.versions import Libraries
@@ -54,18 +55,18 @@ PACKAGES = (
 APPLIED_LATER = ("pattern", "line", "severity", "ignore", "only_new", "load_check")
 
 
-def identity(job: Job, content: str, limits: Mapping[str, int]) -> str:
+def identity(task: Task, content: str, limits: Mapping[str, int]) -> str:
     """The name of the entry for this work; none where the outcome depends on more than can be told."""
-    if not content or not is_repeatable(job.rule):
+    if not content or not is_repeatable(task.rule):
         return ""
     parts = {
         "content": content,
-        "name": job.path.name,  # data files are called after it, and the receipt lists them
-        "rule": {key: value for key, value in asdict(job.rule).items() if key not in APPLIED_LATER},
-        **_user_files(job),
+        "name": task.path.name,  # data files are called after it, and the receipt lists them
+        "rule": {key: value for key, value in asdict(task.rule).items() if key not in APPLIED_LATER},
+        **_user_files(task),
         "limits": dict(limits),
-        "compressed": job.compressed,
-        "insists": job.insists,
+        "compressed": task.compressed,
+        "insists": task.insists,
         "made by": _makers(),
     }
     return _digest(parts)
@@ -76,21 +77,21 @@ def _digest(parts: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
-def _user_files(job: Job) -> dict[str, list[str]]:
-    libraries = Libraries(job.rule.libraries, job.home).found()
-    return {"samples": list(_samples(job)), "libraries": [file_sha256(file) for file in libraries]}
+def _user_files(task: Task) -> dict[str, list[str]]:
+    libraries = Libraries(task.rule.libraries, task.home).found()
+    return {"samples": list(_samples(task)), "libraries": [file_sha256(file) for file in libraries]}
 
 
-def run_identity(job: Job, content: str, *against: str) -> str:
+def run_identity(task: Task, content: str, *against: str) -> str:
     """The name of the entry for what running a model showed: as it is, or against other contents."""
     if not content:
         return ""
     parts = {
         "contents": [content, *against],
-        "name": job.path.name,  # onnxruntime's complaints have it
-        "inputs": asdict(job.rule.inputs),
-        "limits": asdict(job.rule.limits),
-        **_user_files(job),
+        "name": task.path.name,  # onnxruntime's complaints have it
+        "inputs": asdict(task.rule.inputs),
+        "limits": asdict(task.rule.limits),
+        **_user_files(task),
         "made by": _makers(),
     }
     return _digest(parts)
@@ -101,9 +102,9 @@ def is_repeatable(rule: Rule) -> bool:
     return rule.evaluate is None and rule.budget.latency is None
 
 
-def _samples(job: Job) -> Iterator[str]:
+def _samples(task: Task) -> Iterator[str]:
     """The contents of the user's inputs, in the order in which they are fed."""
-    for file in sample_files(job.rule.inputs.samples, job.home):
+    for file in sample_files(task.rule.inputs.samples, task.home):
         yield f"{file.suffix} {file_sha256(file)}"
 
 
@@ -205,10 +206,10 @@ def limit() -> int:
 
 
 @contextlib.contextmanager
-def opened(name: str) -> Iterator[IO[bytes] | None]:
+def opened(name: str, place: Path | None = None) -> Iterator[IO[bytes] | None]:
     """An entry to read, as it was when it was opened, whoever replaces or removes it meanwhile."""
     try:
-        path = folder() / f"{name}{SUFFIX}"
+        path = (place or folder()) / f"{name}{SUFFIX}"
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - Path.open takes no opener
     except (OSError, RuntimeError):
         yield None
@@ -285,27 +286,33 @@ LONGEST = 1 << 24
 CHUNK = 1 << 20
 
 
-def load(name: str, key: bytes, scratch: Path) -> dict[str, Any] | None:
+def load(name: str, key: bytes, scratch: Path, place: Path | None = None) -> dict[str, Any] | None:
     """The facts of an entry. Its files are copied to `scratch` and compared there: nobody can change
-    them after that."""
-    with opened(name) as file:
+    them after that. `place` is a folder of this run, in place of the cache."""
+    with opened(name, place) as file:
         header = _header(file, name, key) if file else None
         if file is None or header is None:
             return None
         for title, size, digest in header["files"]:
             if not _copy(file, scratch, title, size, digest):
                 return None
-    used(name)
+    if place is None:
+        used(name)
     facts: dict[str, Any] = header["facts"]
     return facts
 
 
-def save(name: str, key: bytes, facts: Mapping[str, Any], files: Mapping[str, Path]) -> None:
+def save(
+    name: str, key: bytes, facts: Mapping[str, Any], files: Mapping[str, Path], place: Path | None = None
+) -> None:
     listed = [(title, path.stat().st_size, file_sha256(path)) for title, path in files.items()]
     header = json.dumps({"name": name, "facts": facts, "files": listed}).encode()
     start = MAGIC + HEAD.pack(_sign(key, header), len(header)) + header
     size = len(start) + sum(length for _, length, _ in listed)
-    put(name, [start, *files.values()], size)
+    if place is None:
+        put(name, [start, *files.values()], size)
+    else:
+        _write(place / f"{name}{SUFFIX}", [start, *files.values()])
 
 
 def _sign(key: bytes, header: bytes) -> bytes:
@@ -380,71 +387,96 @@ def _make(path: Path) -> bytes | None:
     return _read_key(path)
 
 
+OF_ITS_ORIGIN = ("missing", "notes", "original", "derived_from")  # found out after a choice is kept
+
+
 @dataclass(frozen=True)
 class Memory:
-    """Where the outcome for one model is kept; `name` is empty where it is not to be kept."""
+    """Where the choice for one model is kept: in the cache, under a name that is empty where it is not to be
+    kept, and for the time of this run where the model is looked at twice."""
 
     name: str
     key: bytes
-    model: Model
-    scratch: Path
+    subject: Subject
+    noted: str = ""  # its name in the folder of this run
 
-    def recall(self) -> tuple[Choice, tuple[Step, ...]] | None:
+    def recall(self) -> Recalled | None:
         """The choice that was made for this content, and the steps that gained nothing."""
-        place = self.scratch / "remembered"
-        facts = load(self.name, self.key, place) if self.name else None
+        facts = self._load()
         if facts is None:
             return None
-        staged = _staged(facts["staged"], self.model, place) if "staged" in facts else None
-        idle = tuple(read(Step, step) for step in facts["idle"])
-        return read(Choice, facts["choice"], staged=staged), idle
+        place = self.subject.scratch / "remembered" / self.noted
+        staged = _staged(facts["staged"], self.subject.model, place) if "staged" in facts else None
+        return Recalled(
+            choice=read(Choice, facts["choice"], staged=staged),
+            idle=tuple(read(Step, step) for step in facts["idle"]),
+            by_chance=facts.get("by_chance", False),
+        )
 
     def keep(self, choice: Choice, idle: Sequence[Step], *, by_chance: bool) -> None:
-        """Remember a choice that another run would make as well."""
+        """Remember a choice that another run would make as well; within this run, any."""
         found = choice.verification
         steady = found.status != "not_run" or not found.needed
-        by_chance = by_chance or any(step.failed for step in idle)
-        if not self.name or not steady or by_chance or not untouched(self.model):
-            return
-        facts = {"choice": plain(choice, leave_out=("staged",)), "idle": [plain(step) for step in idle]}
-        if choice.staged is None:
-            save(self.name, self.key, facts, {})
-            return
-        path = choice.staged.path
-        files = {file.relative_to(path.parent).as_posix(): file for file in _files(choice.staged)}
-        save(self.name, self.key, {**facts, "staged": _described(choice.staged)}, files)
+        lasting = steady and not by_chance and not any(step.failed for step in idle)
+        kept = plain(choice, leave_out=("staged", *OF_ITS_ORIGIN))
+        facts = {"choice": kept, "idle": [plain(step) for step in idle], "by_chance": by_chance}
+        files: dict[str, Path] = {}
+        if choice.staged is not None:
+            facts["staged"] = _described(choice.staged)
+            folder = choice.staged.path.parent
+            files = {file.relative_to(folder).as_posix(): file for file in _files(choice.staged)}
+        self._save(facts, files, lasting=lasting)
 
     def recall_held(self) -> Held | None:
         """What was found of the model as it is and its original."""
-        facts = load(self.name, self.key, self.scratch / "remembered") if self.name else None
+        facts = self._load()
         return None if facts is None else read(Held, facts["held"])
 
-    def keep_held(self, held: Held) -> None:
-        if self.name and held.proof.verification.status in ("passed", "failed") and untouched(self.model):
-            save(self.name, self.key, {"held": plain(held)}, {})
+    def keep_held(self, held: Held, *, by_chance: bool) -> None:
+        lasting = held.proof.verification.status in ("passed", "failed") and not by_chance
+        self._save({"held": plain(held)}, {}, lasting=lasting)
+
+    def _load(self) -> dict[str, Any] | None:
+        look, place = self.subject.task.look, self.subject.scratch / "remembered" / self.noted
+        facts = load(self.noted, look.key, place, look.folder) if look else None
+        if facts is None and self.name:
+            facts = load(self.name, self.key, place)
+        return facts
+
+    def _save(self, facts: Mapping[str, Any], files: Mapping[str, Path], *, lasting: bool) -> None:
+        look = self.subject.task.look
+        if look is not None and look.first:
+            save(self.noted, look.key, facts, files, look.folder)
+        if self.name and lasting and untouched(self.subject.model):
+            save(self.name, self.key, facts, files)
 
 
-def memory(
-    job: Job,
-    model: Model,
-    hashing: BackgroundHash | None,
-    content: str,
-    limits: Mapping[str, int],
-    scratch: Path,
-) -> Memory:
+@dataclass(frozen=True)
+class Recalled:
+    """A choice as it was kept."""
+
+    choice: Choice
+    idle: tuple[Step, ...]
+    by_chance: bool
+
+
+def memory(subject: Subject, content: str, limits: Mapping[str, int]) -> Memory:
     """`content` is the digest of the model's files. It counts if they are still those that were opened."""
-    key = key_for(job, model, hashing)
+    key = key_for(subject)
     name = ""
     if key:
         with contextlib.suppress(OSError, ValueError, NotImplementedError, IndexError):
-            name = identity(job, content, limits)  # what is wrong with samples is told where they are read
-    return Memory(name, key or b"", model, scratch)
+            # What is wrong with samples is told where they are read.
+            name = identity(subject.task, content, limits)
+    noted = _digest({"name": subject.task.name, "content": content, "limits": dict(limits)})
+    return Memory(name, key or b"", subject, noted)
 
 
-def key_for(job: Job, model: Model, hashing: BackgroundHash | None) -> bytes | None:
+def key_for(subject: Subject) -> bytes | None:
     """What an entry about this model is signed with; None where none can be kept or believed."""
-    key = signing_key() if job.cache and limit() else None
-    same = hashing is not None and hashing.state == model.seen.get(job.path) and untouched(model)
+    task, model, hashing = subject.task, subject.model, subject.hashing
+    key = signing_key() if task.cache and limit() else None
+    same = hashing is not None and hashing.state == model.seen.get(task.path) and untouched(model)
     return key if same else None
 
 
@@ -461,7 +493,7 @@ def _described(staged: Staged) -> dict[str, Any]:
         "file": staged.path.name,
         "digest": staged.digest,
         "measure": plain(staged.measure),
-        "candidate": plain(staged.candidate, leave_out=("model", "runs", "rounded", "again")),
+        "candidate": plain(staged.candidate, leave_out=("model", "runs", "rounded", "origin")),
         "runs": [[run.method.name, dict(run.options)] for run in staged.candidate.runs],
     }
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, no_feeds, run_chain
 from onnx_ci.model.model import Model
-from onnx_ci.model.replace import replace_model, write_new
-from onnx_ci.model.store import BackgroundHash
-from onnx_ci.policy.schema import MethodChoice, Policy, Rule
+from onnx_ci.policy.schema import MethodChoice
+from onnx_ci.repo.original import Original
 from onnx_ci.results import (
     Alternative,
     Finding,
@@ -26,14 +23,9 @@ from onnx_ci.results import (
     Step,
     Verification,
 )
-from onnx_ci.util.text import option_free, shell_word
 
 if TYPE_CHECKING:
     from onnx_ci.methods.catalogue import Feeds
-    from onnx_ci.repo.content import Source
-
-
-Again = Callable[[Collection[str]], "Candidate"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class Candidate:
     size: int
     planned: Planned | None = None  # how the forms of its tensors were chosen
     rounded: tuple[Model, Model] | None = None  # before and after what is not exact by construction
-    again: Again | None = None  # makes it once more, without touching the tensors named
+    origin: Origin | None = None  # None where it was not made in this run
     gained: bool = True  # False: its methods found nothing to do, or no more than those of another candidate
 
     @property
@@ -80,6 +72,14 @@ class Candidate:
     def names(self) -> tuple[str, ...]:
         return tuple(run.method.name for run in self.runs)
 
+    def sparing(self, names: Collection[str]) -> Candidate | None:
+        """The same once more, without touching the tensors named; None where it can't be made again."""
+        if self.origin is None:
+            return None
+        draft, runs = self.origin
+        spared = (run.sparing(names) for run in runs)
+        return draft.with_runs([run for run in spared if run is not None])
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -96,11 +96,10 @@ class Draft:
         lossy = _extended(self.start, sorted(runs, key=_stage), self.feeds)
         made = _extended(lossy, sorted(self.late, key=_stage), self.feeds)
         first = self.start.model if self.start.bitwise else self.given
-        return replace(made, rounded=(first, lossy.model), again=partial(self._sparing, runs))
+        return replace(made, rounded=(first, lossy.model), origin=(self, tuple(runs)))
 
-    def _sparing(self, runs: Sequence[Run], names: Collection[str]) -> Candidate:
-        spared = (run.sparing(names) for run in runs)
-        return self.with_runs([run for run in spared if run is not None])
+
+Origin = tuple[Draft, tuple[Run, ...]]  # what a candidate was made from, and the lossy runs it is made with
 
 
 def drafted(
@@ -159,53 +158,6 @@ def _extended(before: Candidate, runs: Sequence[Run], feeds: Feeds) -> Candidate
     )
 
 
-Say = Callable[[str], None]
-Write = Callable[[Model, Model, str], Path]  # candidate, original, the candidate's digest: where it now is
-Keep = Callable[[Sequence[Path]], OriginalState]  # the files of a model that is about to be replaced
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One model and all that is asked of it. `write` puts a proven candidate in place; None only looks."""
-
-    path: Path
-    name: str
-    rule: Rule
-    root: Path  # nothing outside of it is read or written
-    home: Path  # what sample patterns are relative to, and where the user's own score runs
-    policy: Policy | None = None
-    write: Write | None = None
-    insists: bool = False
-    strict: bool = False  # True: what is written keeps its rule, or nothing is written
-    base_size: int | None = None
-    hashing: BackgroundHash | None = None
-    target: int | None = None  # bytes that a group's budget leaves it; to plan for, not to be judged by
-    repository: Path | None = None  # of git: where an original is looked for
-    matched: str = ""  # its name relative to the policy, for patterns
-    known_as: Path | None = None  # where the user knows the model, if it is read from elsewhere
-    identify: bool = True  # False: no sha256 of anything, where nothing is lost that one could want back
-    elsewhere: bool = False  # True: the model itself and its data stay, so nobody is robbed of them
-    keep: Keep | None = None  # sees to it that an original can be had again; None where nothing is lost
-    changed: Callable[[], bool] = lambda: False  # whether it is another than in the commit compared with
-    base: Callable[[], Source | None] = lambda: None  # the model in the commit compared with, if another
-    cache: bool = True  # whether what an earlier run proved for this content may be used again
-
-    @property
-    def call(self) -> str:
-        """How to name the model on the command line, from here."""
-        return shell_word(option_free(os.path.relpath(self.known_as or self.path)))
-
-    @property
-    def compressed(self) -> list[str]:
-        """The compressed sizes that count: those with a budget, or gzip if the user named a method for it."""
-        limited = [name for name in self.rule.budget.size_like if name != "size"]
-        return limited or (["gzip"] if self.insists and self._rounds_for_compression else [])
-
-    @property
-    def _rounds_for_compression(self) -> bool:
-        return any(method(choice.name).gains == "compressed" for choice in self.rule.methods)
-
-
 @dataclass(frozen=True)
 class Staged:
     """A candidate with its receipt, as files in a scratch folder: exactly what would be put in place."""
@@ -239,24 +191,7 @@ class Choice:
     plan: Planned | None = None  # what was tried tensor by tensor, chosen or not
     stale: Finding | None = None  # why the model may not stay as it is, whatever its size
     as_it_is: bool = False  # what was verified is the model that is there, against its original
-
-
-def write_to(target: Path, reserved: Collection[str] = ()) -> Write:
-    """To another place; names of data files that are reserved are left to others."""
-    return lambda candidate, original, digest: write_new(
-        candidate, original, target.resolve(), digest=digest, reserved=reserved
-    )
-
-
-def write_in_place(root: Path) -> Write:
-    return lambda candidate, original, digest: replace_model(candidate, original, root=root, digest=digest)
-
-
-def noting(write: Write, wrote: list[Path]) -> Write:
-    """The same, and what was written is put on a list."""
-
-    def noted(candidate: Model, original: Model, digest: str) -> Path:
-        wrote.append(write(candidate, original, digest))
-        return wrote[-1]
-
-    return noted
+    missing: str = ""  # why there is no original
+    notes: tuple[Finding, ...] | None = None  # what to say of its original, where there is one
+    original: OriginalState | None = None  # where it is, as far as that was asked
+    derived_from: Original | None = None  # what the candidate is made from, if not from the model

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from onnx_ci.policy.schema import Override, Rule
-from onnx_ci.results import Alternative, Finding, Latency, Measure, Severity, Verdict, Verification, gain
+from onnx_ci.results import Alternative, Finding, Measure, Severity, Verdict, gain
 from onnx_ci.util.advice import GIVE_SAMPLES, LOOSEN_TOLERANCE, OR_OVERRIDE, RAISE_BUDGET, allow_stronger
 from onnx_ci.util.sizes import format_percent, format_size
 
+if TYPE_CHECKING:
+    from onnx_ci.gate.candidates import Choice, Staged
+    from onnx_ci.gate.subject import Task
+
 # What a limit is called, and the finding it leads to when it is broken.
 LIMIT_CODES = {"growth": "OCI002", "params": "OCI014", "latency": "OCI010"}
-
+# Methods that store weights small, and those that compute in 8 bits as well.
+STORES_SMALL = ("fp16-weights", "int8-weights", "int4-weights")
+QUANTIZES = (*STORES_SMALL, "dynamic-int8", "static-int8")
 
 DEFAULT_HINT = LOOSEN_TOLERANCE + ", or allow milder methods"
 REFUSED_HINTS = {
@@ -23,28 +30,23 @@ REFUSED_HINTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
-    """All that the verdict depends on. `after` is the verified candidate, if there is one."""
+class Measured:
+    """What is asked of a model, and what was measured of it; the rest of a verdict is in the choice."""
 
-    name: str
-    call: str = ""  # how to name the model on the command line
-    rule: Rule
-    policy_file: str = ""
+    task: Task
     before: Measure
-    after: Measure | None = None
-    methods: tuple[str, ...] = ()
-    moved: tuple[str, ...] = ()  # what would be stored elsewhere, in words
-    verification: Verification
-    writes: bool = False
-    insists: bool = False  # the user named the methods: that none holds is an error, not a choice
     limits: Mapping[str, int] = field(default_factory=dict)
-    latency: Latency | None = None
-    alternatives: tuple[Alternative, ...] = ()
-    failed_exact: bool = False
-    largest: tuple[tuple[str, int], ...] = ()  # tensors and their bytes
     override: Override | None = None
-    stale: Finding | None = None  # why the model may not stay as it is, whatever its size
-    as_it_is: bool = False  # what was verified is the model that is there, against its original
+    largest: tuple[tuple[str, int], ...] = ()  # tensors and their bytes
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def where(self) -> str:
+        file = self.task.policy_file
+        return f" ({file}:{self.task.rule.line})" if file else ""
 
 
 def limits_of(rule: Rule, base_size: int | None) -> dict[str, int]:
@@ -63,58 +65,63 @@ def over_limits(measure: Measure, limits: Mapping[str, int]) -> dict[str, int]:
     return {name: value for name, value in found.items() if value is not None and value > limits[name]}
 
 
-def decide(facts: Facts) -> tuple[Verdict, tuple[Finding, ...]]:
+def decide(model: Measured, choice: Choice) -> tuple[Verdict, tuple[Finding, ...]]:
     """The verdict, and a finding for everything the user has to know."""
-    verdict, findings = _decide(facts)
-    if facts.rule.severity == "warning":
+    verdict, findings = _decide(model, choice)
+    if model.task.rule.severity == "warning":
         findings = [replace(f, severity="warning") if f.severity == "error" else f for f in findings]
-    if facts.override is not None:
-        findings = _accepted(findings, facts.override)
+    if model.override is not None:
+        findings = _accepted(findings, model.override)
     return verdict, tuple(findings)
 
 
-def _decide(facts: Facts) -> tuple[Verdict, list[Finding]]:
-    broken = over_limits(facts.after or facts.before, facts.limits)
-    stale = [facts.stale] if facts.stale else []
+def _decide(model: Measured, choice: Choice) -> tuple[Verdict, list[Finding]]:
+    staged, writes = choice.staged, model.task.output is not None
+    broken = over_limits(staged.measure if staged else model.before, model.limits)
+    stale = [choice.stale] if choice.stale else []
     if broken:
-        return "over_budget", [*stale, *_over_budget(facts, broken), *_left_out(facts, "error")]
-    if facts.after is not None:
-        shrunk = [] if facts.writes else stale or [_would_shrink(facts, facts.after)]
-        return ("shrunk" if facts.writes else "would_shrink"), [*shrunk, *_left_out(facts, "warning")]
+        return "over_budget", [
+            *stale,
+            *_over_budget(model, choice, broken),
+            *_left_out(model, choice, "error"),
+        ]
+    if staged is not None:
+        shrunk = [] if writes else stale or [_would_shrink(model, staged)]
+        return ("shrunk" if writes else "would_shrink"), [*shrunk, *_left_out(model, choice, "warning")]
     if stale:
         return "outputs_changed", stale
-    if facts.verification.status == "failed":
-        if facts.failed_exact or facts.insists:
-            return "outputs_changed", list(_left_out(facts, "error"))
-        return "ok", list(_left_out(facts, "note"))
-    if facts.verification.code:
-        return "unverified", [_unverified(facts)]
+    if choice.verification.status == "failed":
+        if choice.failed_exact or model.task.insists:
+            return "outputs_changed", list(_left_out(model, choice, "error"))
+        return "ok", list(_left_out(model, choice, "note"))
+    if choice.verification.code:
+        return "unverified", [_unverified(model, choice)]
     return "ok", []
 
 
-def _over_budget(facts: Facts, broken: Mapping[str, int]) -> Iterator[Finding]:
+def _over_budget(model: Measured, choice: Choice, broken: Mapping[str, int]) -> Iterator[Finding]:
     for name, value in broken.items():
-        limit = facts.limits[name]
-        closest = _closest(facts, limit) if name in ("size", "growth") else ""
+        limit = model.limits[name]
+        closest = _closest(choice, limit) if name in ("size", "growth") else ""
         yield Finding(
             code=LIMIT_CODES.get(name, "OCI001"),
             severity="error",
-            message=f"{facts.name}: {_amount(name, value)} is over its {_limit_name(name)} of"
-            f" {_amount(name, limit)}{_where(facts)}{closest}",
-            hint=_budget_hint(facts) + _largest(facts),
+            message=f"{model.name}: {_amount(name, value)} is over its {_limit_name(name)} of"
+            f" {_amount(name, limit)}{model.where}{closest}",
+            hint=_budget_hint(model, choice) + _largest(model),
         )
 
 
-def _closest(facts: Facts, limit: int) -> str:
+def _closest(choice: Choice, limit: int) -> str:
     """How near it came: the smallest within tolerance, and what the tolerance would have to be to fit."""
-    held = [one for one in facts.alternatives if one.verdict.startswith("within")]
+    held = [one for one in choice.alternatives if one.state == "within"]
     best = min(held, key=lambda one: one.size, default=None)
     said = f"; within tolerance it can be {_described(best)}" if best else ""
-    small = [one for one in facts.alternatives if one.size <= limit and one.cosine is not None]
+    small = [one for one in choice.alternatives if one.size <= limit and one.cosine is not None]
     mildest = max(small, key=lambda one: one.cosine or 0.0, default=None)
-    if mildest is not None and mildest.verdict.startswith("refused"):
+    if mildest is not None and mildest.state == "refused":
         return f"{said}; at a cosine of {mildest.cosine:.5f} it would be {_described(mildest)}"
-    tried = min(facts.alternatives, key=lambda one: one.size, default=None)
+    tried = min(choice.alternatives, key=lambda one: one.size, default=None)
     if said or tried is None:
         return said
     return f"; the closest was {_described(tried)}"
@@ -132,70 +139,69 @@ def _limit_name(name: str) -> str:
     return {"size": "size budget", "growth": "growth limit"}.get(name, f"{name} budget")
 
 
-def _largest(facts: Facts) -> str:
-    named = [f"{name} ({format_size(size)})" for name, size in facts.largest]
+def _largest(model: Measured) -> str:
+    named = [f"{name} ({format_size(size)})" for name, size in model.largest]
     return f"; its largest tensors: {', '.join(named)}" if named else ""
 
 
-def _budget_hint(facts: Facts) -> str:
-    approximate = any(choice.name.endswith(("-weights", "-int8")) for choice in facts.rule.methods)
-    if not approximate and facts.verification.status != "failed":
+def _budget_hint(model: Measured, choice: Choice) -> str:
+    quantizes = any(one.name in QUANTIZES for one in model.task.rule.methods)
+    if not quantizes and choice.verification.status != "failed":
         stronger = allow_stronger("dedupe", "drop-unused", "int8-weights")
         return stronger + ", " + RAISE_BUDGET + OR_OVERRIDE
     return RAISE_BUDGET + ", " + LOOSEN_TOLERANCE + OR_OVERRIDE
 
 
-def _would_shrink(facts: Facts, after: Measure) -> Finding:
-    hint = f"run: onnx-ci fix {facts.call or facts.name}"
-    if facts.moved and after.size >= facts.before.size:
-        message = f"{facts.name}: would move {' and '.join(facts.moved)}{_where(facts)}"
+def _would_shrink(model: Measured, staged: Staged) -> Finding:
+    candidate, before, after = staged.candidate, model.before, staged.measure
+    hint = f"run: onnx-ci fix {model.task.call}"
+    if candidate.moved and after.size >= before.size:
+        message = f"{model.name}: would move {' and '.join(candidate.moved)}{model.where}"
         return Finding(code="OCI020", severity="error", message=message, hint=hint)
-    name, old, new = gain(facts.before, after)
+    name, old, new = gain(before, after)
     measured = "" if name == "size" else f" ({name})"
-    over = over_limits(facts.before, facts.limits)
-    why = f"is over its {' and '.join(map(_limit_name, over))}{_where(facts)}, but " if over else ""
+    over = over_limits(before, model.limits)
+    why = f"is over its {' and '.join(map(_limit_name, over))}{model.where}, but " if over else ""
     return Finding(
         code="OCI003",
         severity="error",
-        message=f"{facts.name}: {why}can be {format_size(new)} instead of {format_size(old)}{measured}"
-        f" (-{format_percent(1 - new / old)}) with {', '.join(facts.methods)}",
+        message=f"{model.name}: {why}can be {format_size(new)} instead of {format_size(old)}{measured}"
+        f" (-{format_percent(1 - new / old)}) with {', '.join(candidate.names)}",
         hint=hint,
     )
 
 
-def _left_out(facts: Facts, severity: Severity) -> Iterator[Finding]:
+def _left_out(model: Measured, choice: Choice, severity: Severity) -> Iterator[Finding]:
     """Say which candidates were refused for their outputs."""
-    if facts.verification.status == "failed":
+    found = choice.verification
+    if found.status == "failed":
         yield Finding(
-            code=facts.verification.code or "OCI004",
+            code=found.code or "OCI004",
             severity=severity,
-            message=f"{facts.name}: {facts.verification.reason}",
-            hint=facts.verification.hint or REFUSED_HINTS.get(facts.verification.code, DEFAULT_HINT),
+            message=f"{model.name}: {found.reason}",
+            hint=found.hint or REFUSED_HINTS.get(found.code, DEFAULT_HINT),
         )
         return
-    refused = [alternative for alternative in facts.alternatives if alternative.verdict.startswith("refused")]
-    for alternative in refused if severity == "warning" else []:
-        yield Finding(
-            code="OCI004",
-            severity="note",
-            message=f"{facts.name}: {', '.join(alternative.methods)} left out: {alternative.verdict}",
-        )
+    for one in choice.alternatives:
+        if severity == "warning" and one.state == "refused":
+            yield Finding(
+                code="OCI004",
+                severity="note",
+                message=f"{model.name}: {', '.join(one.methods)} left out: {one.verdict}",
+            )
 
 
-def _unverified(facts: Facts) -> Finding:
+def _unverified(model: Measured, choice: Choice) -> Finding:
     what = "a smaller form was found but not verified"
-    if facts.as_it_is:
+    if choice.as_it_is:
         what = "was shrunk, and could not be verified against its original"
+    found = choice.verification
     return Finding(
-        code=facts.verification.code,
+        code=found.code,
         severity="error",
-        message=f"{facts.name}: {what}: {facts.verification.reason}",
-        hint=facts.verification.hint or "give inputs that run it: " + GIVE_SAMPLES,
+        message=f"{model.name}: {what}: {found.reason}",
+        hint=found.hint or "give inputs that run it: " + GIVE_SAMPLES,
     )
-
-
-def _where(facts: Facts) -> str:
-    return f" ({facts.policy_file}:{facts.rule.line})" if facts.policy_file else ""
 
 
 def _accepted(findings: list[Finding], override: Override) -> list[Finding]:

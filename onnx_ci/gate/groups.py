@@ -53,16 +53,16 @@ class Groups:
             if limit is not None and self._total("size", members.values()) > limit:
                 yield [path for name, path in members.items() if name in self.judged]
 
-    def targets(self, size_of: Callable[[Path], int]) -> dict[Path, int]:
-        """What members under to-budget may take so that their group fits. `size_of` tells what becomes of a
-        judged model by its own rule. What is too much is taken from each in proportion to its size."""
+    def targets(self, by_rule: Mapping[Path, int]) -> dict[Path, int]:
+        """What members under to-budget may take so that their group fits. `by_rule` is what becomes of
+        judged models by their own rules. What is too much is taken from each in proportion to its size."""
         found: dict[Path, int] = {}
         for group, members in self._concerned():
             limit = group.budget.size
             if limit is None or self._total("size", members.values()) <= limit:
                 continue
             sizes = {
-                path: size_of(path) if name in self.judged else self.sources.of(path).size
+                path: by_rule[path] if name in self.judged else self.sources.of(path).size
                 for name, path in members.items()
             }
             flexible = [path for name, path in members.items() if self._gives(name)]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from onnx_ci.errors import ModelError
-from onnx_ci.gate.attempts import Workbench
 from onnx_ci.gate.cache import key_for, load, plain, read, run_identity, save, untouched
+from onnx_ci.gate.subject import Subject
 from onnx_ci.model.graph import bodies, opset, tensors
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import measure
@@ -67,21 +67,21 @@ Fact = TypeVar("Fact", Ran, Moved)
 
 
 def load_check(
-    bench: Workbench, verification: Verification, verdict: Verdict
+    subject: Subject, verification: Verification, verdict: Verdict
 ) -> tuple[Verdict, tuple[Finding, ...]]:
     """The verdict with what running the model adds to it. A proof has run the original already."""
-    rule = bench.job.rule
-    if bench.runner is None or bench.job.policy is None or not rule.load_check:
+    rule = subject.rule
+    if subject.runner is None or subject.task.policy is None or not rule.load_check:
         return verdict, ()
     if verification.code and verification.status == "not_run":
         return verdict, ()  # it was tried, and what came of it is told
     if not verification.outputs:
-        bench.say("running it once")
-        ran = _remembered(bench, Ran, lambda: _run(bench))
+        subject.say("running it once")
+        ran = _remembered(subject, Ran, lambda: _run(subject))
     else:
         lost = tuple(delta.name for delta in verification.outputs if delta.kind == "nan")
         ran = Ran(state="ran", lost=lost, samples=verification.samples)
-    findings = [*_about(bench, ran), *(_about_move(bench) if ran.state == "ran" else ())]
+    findings = [*_about(subject, ran), *(_about_move(subject) if ran.state == "ran" else ())]
     if verdict == "ok" and any(finding.severity == "error" for finding in findings):
         verdict = "unverified"
     if rule.severity == "warning":
@@ -89,28 +89,28 @@ def load_check(
     return verdict, tuple(findings)
 
 
-def _prover(bench: Workbench) -> Prover:
+def _prover(subject: Subject) -> Prover:
     """Loaded with all it needs when something is run: what is remembered needs none of it."""
-    if bench.prover is None:
+    if subject.prover is None:
         raise ValueError("nothing is run without a runner")
-    return bench.prover
+    return subject.prover
 
 
-def _run(bench: Workbench) -> Ran:
+def _run(subject: Subject) -> Ran:
     from onnx_ci.sandbox.exchange import is_float
     from onnx_ci.sandbox.runner import RunFailed, Unrunnable
     from onnx_ci.verify.reference import has_no_number
 
-    reference = _prover(bench).reference
+    reference = _prover(subject).reference
     try:
         outputs = reference.outputs()
     except Unrunnable as error:
-        return _failed(bench, reference.runner, error.failure, error)
+        return _failed(subject, reference.runner, error.failure, error)
     except ModelError as error:  # there are no inputs: then loading it is all that can be done
         try:
-            reference.runner.load(reference.original, limits=bench.job.rule.limits)
+            reference.runner.load(reference.original, limits=subject.rule.limits)
         except RunFailed as failure:
-            return _failed(bench, reference.runner, failure, failure)
+            return _failed(subject, reference.runner, failure, failure)
         return Ran(state="loaded", said=error.message, hint=error.hint)
     values: dict[str, list[bool]] = {}
     for sample in outputs:
@@ -121,23 +121,23 @@ def _run(bench: Workbench) -> Ran:
     return Ran(state="ran", lost=lost, all_lost=bool(lost) and len(lost) == len(values), samples=len(outputs))
 
 
-def _failed(bench: Workbench, runner: Runner, failure: RunFailed, error: ModelError) -> Ran:
-    proto, said = bench.model.proto, failure.message
+def _failed(subject: Subject, runner: Runner, failure: RunFailed, error: ModelError) -> Ran:
+    proto, said = subject.model.proto, failure.message
     if failure.kind != "error":
         hint = "give the model more room: limits: {seconds: ..., memory: ...}"
         return Ran(state="ran out", said=error.message, hint=hint)
     if failure.stage == "run":
-        state: State = "broken" if bench.job.rule.inputs.samples else "loaded"
+        state: State = "broken" if subject.rule.inputs.samples else "loaded"
         return Ran(state=state, said=error.message, hint=error.hint)
     if failure.stage == "load":
-        missing = _missing_here(proto, runner, failure, bench)
+        missing = _missing_here(proto, runner, failure, subject)
         if missing:
             return Ran(state="elsewhere", said=said, hint=missing)
         return Ran(state="broken", said=f"onnxruntime can't load it: {said}", hint="export it again")
     return Ran(state="broken", said=said, hint=error.hint)
 
 
-def _missing_here(proto: ModelProto, runner: Runner, failure: RunFailed, bench: Workbench) -> str:
+def _missing_here(proto: ModelProto, runner: Runner, failure: RunFailed, subject: Subject) -> str:
     """What would help a model that is not at fault itself; nothing where it is.
 
     Decided by what the model asks for and what this onnxruntime has, not by what it says."""
@@ -156,10 +156,10 @@ def _missing_here(proto: ModelProto, runner: Runner, failure: RunFailed, bench: 
         with contextlib.suppress(RunFailed):  # one that can't say what it has
             if extensions - runner.operators():
                 return newer
-    return "" if _takes_versions(proto, runner, bench) else newer
+    return "" if _takes_versions(proto, runner, subject) else newer
 
 
-def _takes_versions(proto: ModelProto, runner: Runner, bench: Workbench) -> bool:
+def _takes_versions(proto: ModelProto, runner: Runner, subject: Subject) -> bool:
     """Whether onnxruntime takes a model of one node with the same IR version and opsets."""
     from onnx import TensorProto, helper, save
 
@@ -174,18 +174,18 @@ def _takes_versions(proto: ModelProto, runner: Runner, bench: Workbench) -> bool
     model.opset_import.extend(proto.opset_import)
     if not opset(proto):
         model.opset_import.add(version=1)  # for the node itself
-    path = bench.scratch / "versions.onnx"
+    path = subject.scratch / "versions.onnx"
     save(model, path)
     try:
-        runner.load(path, limits=bench.job.rule.limits)
+        runner.load(path, limits=subject.rule.limits)
     except RunFailed:
         return False
     return True
 
 
-def _about(bench: Workbench, ran: Ran) -> Iterator[Finding]:
-    name = bench.job.name
-    kind = "the samples given" if bench.job.rule.inputs.samples else "inputs made up for it"
+def _about(subject: Subject, ran: Ran) -> Iterator[Finding]:
+    name = subject.task.name
+    kind = "the samples given" if subject.rule.inputs.samples else "inputs made up for it"
     if ran.state == "ran" and ran.lost:
         named = ", ".join(map(repr, ran.lost[:_SHOWN])) + (", …" if len(ran.lost) > _SHOWN else "")
         what = "all its outputs are" if ran.all_lost else f"all of {named} is"
@@ -203,17 +203,17 @@ def _about(bench: Workbench, ran: Ran) -> Iterator[Finding]:
         yield Finding(code=code, severity=severity, message=message, hint=ran.hint + f"; {TURN_OFF}")
 
 
-def _about_move(bench: Workbench) -> Iterator[Finding]:
+def _about_move(subject: Subject) -> Iterator[Finding]:
     """How far outputs are from what they were, where only weights changed."""
-    source = bench.job.base()
+    source = subject.task.base
     if source is None:
         return
     try:
         with open_model(source.path, root=source.root) as base:
-            if not _differ_in_weights(base, bench.model):
+            if not _differ_in_weights(base, subject.model):
                 return
             then = measure(source.path, base.proto, hashing=BackgroundHash(source.path))
-            moved = _remembered(bench, Moved, lambda: _compared(base, _prover(bench)), then.sha256)
+            moved = _remembered(subject, Moved, lambda: _compared(base, _prover(subject)), then.sha256)
     except (ModelError, OSError):
         return  # what was there before is nobody's fault now
     if not moved.comparable:
@@ -224,7 +224,7 @@ def _about_move(bench: Workbench) -> Iterator[Finding]:
     yield Finding(
         code="OCI055",
         severity="note",
-        message=f"{bench.job.name}: only weights changed: on {moved.samples} inputs, {told}",
+        message=f"{subject.task.name}: only weights changed: on {moved.samples} inputs, {told}",
     )
 
 
@@ -259,18 +259,18 @@ def _compared(base: Model, prover: Prover) -> Moved:
     )
 
 
-def _remembered(bench: Workbench, kind: type[Fact], find: Callable[[], Fact], *against: str) -> Fact:
+def _remembered(subject: Subject, kind: type[Fact], find: Callable[[], Fact], *against: str) -> Fact:
     """What an earlier run found for the same content and inputs, or what is found now. What a busy machine
     may do otherwise is not kept."""
-    key = key_for(bench.job, bench.model, bench.hashing)
+    key = key_for(subject)
     name = ""
     if key:
         with contextlib.suppress(OSError, ValueError, NotImplementedError, IndexError):
-            name = run_identity(bench.job, bench.before.sha256, kind.__name__, *against)
-    facts = load(name, key, bench.scratch / "remembered-run") if key and name else None
+            name = run_identity(subject.task, subject.before.sha256, kind.__name__, *against)
+    facts = load(name, key, subject.scratch / "remembered-run") if key and name else None
     if facts is not None:
         return read(kind, facts)
     found = find()
-    if key and name and getattr(found, "state", "") != "ran out" and untouched(bench.model):
+    if key and name and getattr(found, "state", "") != "ran out" and untouched(subject.model):
         save(name, key, plain(found), {})
     return found

@@ -22,7 +22,6 @@ from onnx_ci.verify.metrics import least_sqnr, with_margin
 from onnx_ci.verify.prove import Prover
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
-NO_TIME = "there was no time to plan"
 SHOWN = 20  # tensors that a report names
 FEW = 6  # mixes that are written and proven, should what held in trials be refused
 
@@ -46,6 +45,7 @@ class Planner:
         self.forms = forms_of(choices)
         self.began = time.monotonic()
         self.reason = ""
+        self._out_of_time = False
         self.search: Search | None = None
         self._stack = ExitStack()
         try:
@@ -53,7 +53,7 @@ class Planner:
         except ModelError as error:
             self.reason = error.message
         except OutOfTime:
-            self.reason = NO_TIME
+            self.reason, self._out_of_time = "there was no time to plan", True
         except BaseException:
             self._stack.close()
             raise
@@ -100,7 +100,7 @@ class Planner:
     @property
     def hurried(self) -> bool:
         """Whether there was not enough time for all of it."""
-        return self.reason == NO_TIME or bool(self.search and self.search.known.cut_short)
+        return self._out_of_time or bool(self.search and self.search.known.cut_short)
 
     @property
     def nothing(self) -> Planned:

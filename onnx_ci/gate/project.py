@@ -197,7 +197,7 @@ def judge_selection(
     notes = (*(() if ruled else context.notes), *filter(None, [selection.note, _no_base(context, how)]))
     report = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
     if selection.models:
-        from onnx_ci.gate.run import judge_models
+        from onnx_ci.gate.shares import judge_models
 
         report = judge_models(report, context, selection, how, changes)
     if how.shard:
@@ -245,7 +245,7 @@ def _with_history(report: RunReport, context: Context, selection: Selection) -> 
         return report
     from dataclasses import replace
 
-    from onnx_ci.gate.run import history_findings
+    from onnx_ci.gate.history import history_findings
 
     found = (history_findings(each, selection.base, _owner(each)) for each in limited)
     return replace(report, findings=(*report.findings, *(finding for some in found for finding in some)))

@@ -1,285 +1,292 @@
-"""A model that was rounded under another rule: what this rule makes of its original, where that is found."""
+"""A model that was shrunk before: held against its original, and derived anew from it under another rule."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnx_ci.errors import ModelError
+from onnx_ci.gate.attempts import RAN_OUT, choose, worth_it
 from onnx_ci.gate.candidates import Choice, Held, Staged
 from onnx_ci.gate.decide import over_limits
-from onnx_ci.gate.gate import RAN_OUT, Gate
+from onnx_ci.gate.subject import Ledger, Subject, subject_of
 from onnx_ci.methods.catalogue import METHODS, method
-from onnx_ci.model.load import open_model, read_skeleton
-from onnx_ci.model.measure import files_of
+from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import Receipt
 from onnx_ci.model.save import write_model
 from onnx_ci.model.store import BackgroundHash
+from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.original import Original, find_original
-from onnx_ci.results import NOT_RUN, Finding, OriginalState, Outcome, Proof, Severity, Verdict, Verification
+from onnx_ci.results import NOT_RUN, Finding, OriginalState, Proof, Severity, Verification
 from onnx_ci.util.sizes import format_size
 
 if TYPE_CHECKING:
     from onnx_ci.gate.cache import Memory
 
 
-class AnewGate(Gate):
-    """Works on a model as it is, unless only its original can give what the rule asks for.
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What is known of where a shrunk model comes from."""
 
-    The original goes through a gate of its own, so what comes out is what it would have become under
-    this rule, byte for byte. Here it is weighed against the model that is there: a model may become larger
-    only where its rule forbids it to stay as it is.
+    receipt: Receipt
+    missing: str = ""  # why there is no original
+    found: Original | None = None
+    subject: Subject | None = None  # the original, as if it were there instead; nothing is written
+    held: Held | None = None  # None: there was nothing to hold the model against
+
+
+def source_of(subject: Subject, opened: ExitStack) -> Origin | None:
+    """Where the model comes from; None where nothing depends on it. Its original stays open in `opened`.
+
+    Anyone can write a receipt. A model that changed and has one of this very rule is run against its
+    original, as it was when it was shrunk. What was rounded under another rule can get what this one asks
+    for from its original only.
     """
-
-    def run(self, outcome: Outcome) -> Outcome:
-        self.missing = ""  # why there is no original
-        self.notes: tuple[Finding, ...] | None = None  # what to say where there is one
-        self.derived_from: Original | None = None
-        with ExitStack() as self.opened:
-            return super().run(outcome)
-
-    def about_lineage(self, verdict: Verdict) -> tuple[Finding, ...]:
-        if self.notes is not None:
-            return self.notes
-        receipt = self.lineage.outdated
-        return self.lineage.findings(
-            self.job.name,
-            over=verdict == "over_budget",
-            missing=self.missing,
-            forbidden=self._forbidden(receipt) if receipt and self.missing and self._exact_only else "",
-        )
-
-    def choose(self) -> Choice:
-        receipt = self.lineage.receipt
-        if receipt is None or not self.job.rule.methods or self.override is not None or self.sharers:
-            return super().choose()
-        if self.lineage.current:
-            return self._vouched_for(receipt) if self.job.changed() else super().choose()
-        return self._derived_anew(receipt) if receipt.lossy else super().choose()
-
-    def _derived_anew(self, receipt: Receipt) -> Choice:
-        """What the rule makes of the original, if the model is a form of it."""
-        source = self._source(receipt)
-        if source is None:
-            return super().choose()
-        found, gate = source
-        held = self._known(receipt) or self._held(gate, receipt, found)
-        if not held.same:
-            return self._as_a_new_source(receipt, held)
-        self.idle = gate.idle
-        return self._weighed(gate.choose(), receipt, found, held.proof.verification)
-
-    def _vouched_for(self, receipt: Receipt) -> Choice:
-        """A model that changed and has a receipt of this very rule: anyone can write that, so the model is
-        run against its original, as it was when it was shrunk."""
-        held = self._known(receipt)
-        if held is None:
-            source = self._source(receipt)
-            if source is None:
-                return self._without_original(receipt)
-            held = self._held(source[1], receipt, source[0])
-        if not held.same and held.proof.verification.status == "failed":
-            return self._as_a_new_source(receipt, held)
-        self.original = replace(held.original, verified=held.proof.accepted)
-        found, latency = held.proof.verification, held.proof.latency
-        if held.proof.accepted:
-            choice = super().choose()
-            return choice if choice.staged else replace(choice, verification=found, latency=latency)
-        if found.status == "failed":
-            hint = (
-                f"derive it anew: onnx-ci restore --original {self.job.call} && onnx-ci fix {self.job.call}"
-            )
-            found = replace(found, reason=f"against its original: {found.reason}", hint=hint)
-        return Choice(None, found, (), failed_exact=True, latency=latency, as_it_is=True)
-
-    def _without_original(self, receipt: Receipt) -> Choice:
-        """What was rounded must not be rounded again, so there is nothing but the receipt's word. Anything
-        else can be judged as a model that has none."""
-        self.original = OriginalState(sha256=receipt.source_sha256)
-        if not receipt.lossy:
-            self.lineage = self.lineage.disowned
-            return super().choose()
-        finding = Finding(
-            code="OCI050",
-            severity="warning",
-            message=f"{self.job.name}: shrunk with {', '.join(receipt.names)} by its receipt's word alone:"
-            f" its original {self.missing}",
-            hint="commit the original before the model that was made from it, or fetch what has it",
-        )
-        self.notes = (finding,)
-        return super().choose()
-
-    def _as_a_new_source(self, receipt: Receipt, held: Held) -> Choice:
-        """The receipt names something else: the model is judged as if it had none."""
-        self.lineage = self.lineage.disowned
-        finding = Finding(
-            code="OCI049",
-            severity="warning",
-            message=f"{self.job.name}: is not what its receipt says it was made from (sha256"
-            f" {receipt.source_sha256[:12]}…): {held.proof.verification.reason}; it is a new source",
-            hint=f"to see both: onnx-ci restore --original {self.job.call} other.onnx &&"
-            f" onnx-ci compare other.onnx {self.job.call}",
-        )
-        self.notes = (finding,)
-        return super().choose()
-
-    def _source(self, receipt: Receipt) -> tuple[Original, Gate] | None:
-        """The original, and a gate for it; or `missing` says why there is none."""
-        found = self._look_for(receipt)
-        if found is None:
-            return None
-        try:
-            return found, self._gate_of(found)
-        except ModelError:
-            self.missing = "was found, but can't be read any more"
-            return None
-
-    def _memory(self, receipt: Receipt) -> Memory | None:
-        if not self.job.cache or self.runner is None:
-            return None
-        from onnx_ci.gate.cache import memory
-
-        content = f"{self.before.sha256} made from {receipt.source_sha256}"
-        return memory(self.job, self.model, self.hashing, content, {}, self.scratch)
-
-    def _known(self, receipt: Receipt) -> Held | None:
-        kept = self._memory(receipt)
-        return kept.recall_held() if kept else None
-
-    def _held(self, source: Gate, receipt: Receipt, found: Original) -> Held:
-        """The model that is there against its original, under the rule of today."""
-        if source.prover is None:
-            return Held(Proof(accepted=False, verification=NOT_RUN), True, found.state)
-        from onnx_ci.verify.prove import Submission
-
-        self.say("verifying what is there")
-        path = self.scratch / "there" / "model.onnx"
-        path.parent.mkdir()
-        write_model(self.model, path)
-        changes = [topic for m in METHODS if m.name in receipt.names for topic in m.changes]
-        # Not tensor by tensor: which of them exact methods left out for good reason, only the run that made
-        # it knew.
-        there = Submission(path=path, model=self.model, changes=changes, each=False)
-        proof = source.prover.prove(there)
-        found_out = proof.verification
-        # Too slow, or a worse score: outputs held before that was asked.
-        same = proof.accepted or found_out.code in ("OCI010", "OCI016")
-        same = same or (found_out.status == "failed" and source.prover.resembles(there))
-        held = Held(proof, same, found.state)
-        kept = self._memory(receipt)
-        if kept and found_out.code != RAN_OUT:
-            kept.keep_held(held)
-        return held
-
-    def _look_for(self, receipt: Receipt) -> Original | None:
-        if self.job.repository is None and self.job.insists:
-            return None  # a single model, without a policy: nobody spoke of a repository
-        self.say("looking for its original")
-        found = find_original(
-            receipt, self.job.known_as or self.job.path, self.job.repository, self.scratch / "original"
-        )
-        if isinstance(found, Original):
-            return found
-        self.missing = found
+    receipt = subject.lineage.receipt
+    if receipt is None or not subject.rule.methods or subject.override is not None or subject.sharers:
         return None
+    if not (subject.task.changed if subject.lineage.current else receipt.lossy):
+        return None
+    held = _remembered(subject, receipt)
+    if held is not None and subject.lineage.current:
+        return Origin(receipt=receipt, held=held)
+    found = _look_for(subject, receipt)
+    if isinstance(found, str):
+        return Origin(receipt=receipt, missing=found)
+    try:
+        original = _opened(subject, found, opened)
+    except ModelError:
+        return Origin(receipt=receipt, missing="was found, but can't be read any more")
+    held = held or _hold(subject, original, receipt, found)
+    return Origin(receipt=receipt, found=found, subject=original, held=held)
 
-    def _gate_of(self, found: Original) -> Gate:
-        """What is to be made of the original, as if it were there instead; nothing is written."""
-        folder = found.path.parent
-        job = replace(self.job, path=found.path, root=folder, policy=None, write=None, hashing=None)
-        original = self.opened.enter_context(open_model(found.path, root=folder))
-        scratch = self.scratch / "anew"
-        scratch.mkdir()
-        return Gate(job, original, BackgroundHash(found.path), scratch, self.say, self.runner)
 
-    def _weighed(self, choice: Choice, receipt: Receipt, found: Original, kept: Verification) -> Choice:
-        staged = choice.staged
-        self.notes = ()
-        if staged is not None and staged.digest == receipt.digest:
-            return super().choose()  # the same model; it may still have to be stored otherwise
-        if staged is not None and self.worth_it(staged):
-            self.notes = (self._derived(receipt),)
-            self.derived_from = found
-            return choice
-        why = self._forbidden(receipt) or (kept.reason if kept.status == "failed" else "")
-        if not why:
-            self.notes = (self._stays(receipt, staged, found),)
-            self.original = replace(found.state, verified=kept.status == "passed")
-            return Choice(None, kept if kept.status == "passed" else NOT_RUN, choice.alternatives)
-        if staged is not None and self._may_take_its_place(staged):
-            self.derived_from = found
-            self.notes = (self._derived(receipt),) if self.job.write else ()
-            return replace(choice, stale=self._to_be_replaced(why, staged))
-        stale = self._to_be_restored(why, staged, found)
-        return replace(choice, staged=None, verification=kept, stale=stale)
+def choose_by_origin(subject: Subject, origin: Origin, ledger: Ledger) -> tuple[Subject, Choice]:
+    """The choice for a model with an origin; the subject is without its receipt where that is not believed.
 
-    def kept(self, staged: Staged) -> OriginalState | None:
-        found = self.derived_from
-        if found is None or self.job.keep is None:
-            return super().kept(staged)
-        if found.state.place != "objects":
-            return found.state
-        return self.job.keep(files_of(found.path, read_skeleton(found.path)))  # nothing may hold it yet
+    What comes out of an original is what it would have become under this rule, byte for byte. It is weighed
+    against the model that is there: that may become larger only where its rule forbids it to stay as it is.
+    """
+    held = origin.held
+    if held is None:
+        return _without_original(subject, origin, ledger)
+    if not held.same and (not subject.lineage.current or held.proof.verification.status == "failed"):
+        note = _another(subject, origin.receipt, held)
+        subject = subject.disowned
+        return subject, replace(choose(subject, ledger), notes=(note,))
+    if subject.lineage.current:
+        return subject, _vouched_for(subject, held, ledger)
+    return subject, _derived_anew(subject, origin, held.proof.verification, ledger)
 
-    def _may_take_its_place(self, staged: Staged) -> bool:
-        """A larger model has to keep every limit; one that is no larger must not break others."""
-        over = over_limits(staged.measure, self.limits)
-        if staged.measure.size > self.before.size:
-            return not over
-        return over.keys() <= over_limits(self.before, self.limits).keys()
 
-    @property
-    def _exact_only(self) -> bool:
-        """Whether no loss is allowed at all: then a rounded model must not pass for want of its original."""
-        rule = self.job.rule
-        return rule.mode == "exact-only" or all(method(choice.name).exact for choice in rule.methods)
+def about_lineage(subject: Subject, choice: Choice, *, over: bool) -> tuple[Finding, ...]:
+    if choice.notes is not None:
+        return choice.notes
+    receipt, rule = subject.lineage.outdated, subject.rule
+    # Where no loss is allowed at all, a rounded model must not pass for want of its original.
+    exact_only = rule.mode == "exact-only" or all(method(one.name).exact for one in rule.methods)
+    forbidden = _forbidden(rule, receipt) if receipt and choice.missing and exact_only else ""
+    return subject.lineage.findings(subject.task.name, over=over, missing=choice.missing, forbidden=forbidden)
 
-    def _forbidden(self, receipt: Receipt) -> str:
-        """The methods that rounded it, where the rule does not allow them (any more)."""
-        rule = self.job.rule
-        allowed = set() if rule.mode == "exact-only" else {choice.name for choice in rule.methods}
-        exact = {method.name for method in METHODS if method.exact}
-        lost = [name for name in receipt.names if name not in exact | allowed]
-        return f"its rule does not allow {', '.join(dict.fromkeys(lost))}" if lost else ""
 
-    def _derived(self, receipt: Receipt) -> Finding:
-        return self._finding("note", f"{_shrunk(receipt)}; derived anew from its original")
+def _without_original(subject: Subject, origin: Origin, ledger: Ledger) -> tuple[Subject, Choice]:
+    """What was rounded must not be rounded again, so there is nothing but the receipt's word. Anything
+    else can be judged as a model that has none."""
+    receipt, notes, original = origin.receipt, None, None
+    if subject.lineage.current:
+        original = OriginalState(sha256=receipt.source_sha256)
+        if receipt.lossy:
+            notes = (_by_its_word(subject, origin),)
+        else:
+            subject = subject.disowned
+    choice = choose(subject, ledger)
+    return subject, replace(choice, missing=origin.missing, notes=notes, original=original)
 
-    def _stays(self, receipt: Receipt, staged: Staged | None, found: Original) -> Finding:
-        """It keeps the rule of today, so it stays, though that would make something else of its original."""
-        other = f"would be {_form(staged)}" if staged else "would stay as it was"
-        return self._finding(
-            "note",
-            f"{_shrunk(receipt)}, and keeps this one; under it the original {other}",
-            f"to have that instead: {found.restore}{self._then_fix(staged)}",
+
+def _vouched_for(subject: Subject, held: Held, ledger: Ledger) -> Choice:
+    original = replace(held.original, verified=held.proof.accepted)
+    found, latency = held.proof.verification, held.proof.latency
+    if held.proof.accepted:
+        choice = replace(choose(subject, ledger), original=original)
+        return choice if choice.staged else replace(choice, verification=found, latency=latency)
+    if found.status == "failed":
+        call = subject.task.call
+        hint = f"derive it anew: onnx-ci restore --original {call} && onnx-ci fix {call}"
+        found = replace(found, reason=f"against its original: {found.reason}", hint=hint)
+    return Choice(None, found, (), failed_exact=True, latency=latency, as_it_is=True, original=original)
+
+
+def _derived_anew(subject: Subject, origin: Origin, kept: Verification, ledger: Ledger) -> Choice:
+    """What the rule makes of the original, weighed against the model that is there."""
+    receipt, found = origin.receipt, origin.found
+    if found is None or origin.subject is None:
+        raise ValueError("nothing is derived without an original")
+    done = Ledger()
+    choice = choose(origin.subject, done)
+    ledger.idle = done.idle
+    staged = choice.staged
+    if staged is not None and staged.digest == receipt.digest:
+        # The same model; it may still have to be stored otherwise.
+        return replace(choose(subject, ledger), notes=())
+    if staged is not None and worth_it(subject, staged):
+        return replace(choice, notes=(_derived(subject, receipt),), derived_from=found)
+    why = _forbidden(subject.rule, receipt) or (kept.reason if kept.status == "failed" else "")
+    if not why:
+        passed = kept.status == "passed"
+        return Choice(
+            None,
+            kept if passed else NOT_RUN,
+            choice.alternatives,
+            notes=(_stays(subject, receipt, staged, found),),
+            original=replace(found.state, verified=passed),
         )
+    if staged is not None and _may_take_its_place(subject, staged):
+        notes = (_derived(subject, receipt),) if subject.task.output else ()
+        stale = _to_be_replaced(subject, why, staged)
+        return replace(choice, stale=stale, notes=notes, derived_from=found)
+    stale = _to_be_restored(subject, why, staged, found)
+    return replace(choice, staged=None, verification=kept, stale=stale, notes=())
 
-    def _to_be_replaced(self, why: str, staged: Staged) -> Finding:
-        size = format_size(self.before.size)
-        message = f"{why}; derived anew from its original it is {_form(staged)}, instead of {size}"
-        return self._finding("error", message, f"run: onnx-ci fix {self.job.call}")
 
-    def _to_be_restored(self, why: str, staged: Staged | None, found: Original) -> Finding:
-        """Nothing is put in its place: it would be over its budget, or there is nothing but the original."""
-        size = format_size(self.before.size)
-        other = (
-            f"derived anew from its original it would be {_form(staged)}, which breaks its budget"
-            if staged
-            else "under this rule its original stays as it was"
-        )
-        return self._finding(
-            "error",
-            f"{why}; {other}, so it is left as it is ({size})",
-            f"change the rule, or put the original back: {found.restore}{self._then_fix(staged)}",
-        )
+def _memory(subject: Subject, receipt: Receipt) -> Memory | None:
+    if subject.runner is None or not (subject.task.cache or subject.task.look):
+        return None
+    from onnx_ci.gate.cache import memory
 
-    def _then_fix(self, staged: Staged | None) -> str:
-        return f" && onnx-ci fix {self.job.call}" if staged else ""
+    return memory(subject, f"{subject.before.sha256} made from {receipt.source_sha256}", {})
 
-    def _finding(self, severity: Severity, message: str, hint: str = "") -> Finding:
-        message = f"{self.job.name}: {message}"
-        return Finding(code="OCI011", severity=severity, message=message, hint=hint)
+
+def _remembered(subject: Subject, receipt: Receipt) -> Held | None:
+    kept = _memory(subject, receipt)
+    return kept.recall_held() if kept else None
+
+
+def _look_for(subject: Subject, receipt: Receipt) -> Original | str:
+    """The original, or why there is none."""
+    task = subject.task
+    if task.repository is None and task.insists:
+        return ""  # a single model, without a policy: nobody spoke of a repository
+    subject.say("looking for its original")
+    return find_original(receipt, task.user_path, task.repository, subject.scratch / "original")
+
+
+def _opened(subject: Subject, found: Original, opened: ExitStack) -> Subject:
+    folder = found.path.parent
+    task = replace(subject.task, path=found.path, root=folder, policy=None, output=None, hashing=None)
+    original = opened.enter_context(open_model(found.path, root=folder))
+    scratch = subject.scratch / "anew"
+    scratch.mkdir()
+    hashing = BackgroundHash(found.path)
+    return subject_of(task, original, scratch, hashing=hashing, runner=subject.runner, say=subject.say)
+
+
+def _hold(subject: Subject, original: Subject, receipt: Receipt, found: Original) -> Held:
+    """The model that is there against its original, under the rule of today."""
+    if original.prover is None:
+        return Held(Proof(accepted=False, verification=NOT_RUN), True, found.state)
+    from onnx_ci.verify.prove import Submission
+
+    subject.say("verifying what is there")
+    path = subject.scratch / "there" / "model.onnx"
+    path.parent.mkdir()
+    write_model(subject.model, path)
+    changes = [topic for m in METHODS if m.name in receipt.names for topic in m.changes]
+    # Not tensor by tensor: which of them exact methods left out for good reason, only the run that made
+    # it knew.
+    there = Submission(path=path, model=subject.model, changes=changes, each=False)
+    proof = original.prover.prove(there)
+    found_out = proof.verification
+    # Too slow, or a worse score: outputs held before that was asked.
+    same = proof.accepted or found_out.code in ("OCI010", "OCI016")
+    same = same or (found_out.status == "failed" and original.prover.resembles(there))
+    held = Held(proof, same, found.state)
+    kept = _memory(subject, receipt)
+    if kept:
+        kept.keep_held(held, by_chance=found_out.code == RAN_OUT)
+    return held
+
+
+def _may_take_its_place(subject: Subject, staged: Staged) -> bool:
+    """A larger model has to keep every limit; one that is no larger must not break others."""
+    over = over_limits(staged.measure, subject.limits)
+    if staged.measure.size > subject.before.size:
+        return not over
+    return over.keys() <= over_limits(subject.before, subject.limits).keys()
+
+
+def _forbidden(rule: Rule, receipt: Receipt) -> str:
+    """The methods that rounded it, where the rule does not allow them (any more)."""
+    allowed = set() if rule.mode == "exact-only" else {choice.name for choice in rule.methods}
+    exact = {method.name for method in METHODS if method.exact}
+    lost = [name for name in receipt.names if name not in exact | allowed]
+    return f"its rule does not allow {', '.join(dict.fromkeys(lost))}" if lost else ""
+
+
+def _by_its_word(subject: Subject, origin: Origin) -> Finding:
+    return Finding(
+        code="OCI050",
+        severity="warning",
+        message=f"{subject.task.name}: shrunk with {', '.join(origin.receipt.names)} by its receipt's word"
+        f" alone: its original {origin.missing}",
+        hint="commit the original before the model that was made from it, or fetch what has it",
+    )
+
+
+def _another(subject: Subject, receipt: Receipt, held: Held) -> Finding:
+    """The receipt names something else: the model is judged as if it had none."""
+    call = subject.task.call
+    return Finding(
+        code="OCI049",
+        severity="warning",
+        message=f"{subject.task.name}: is not what its receipt says it was made from (sha256"
+        f" {receipt.source_sha256[:12]}…): {held.proof.verification.reason}; it is a new source",
+        hint=f"to see both: onnx-ci restore --original {call} other.onnx"
+        f" && onnx-ci compare other.onnx {call}",
+    )
+
+
+def _derived(subject: Subject, receipt: Receipt) -> Finding:
+    return _finding(subject, "note", f"{_shrunk(receipt)}; derived anew from its original")
+
+
+def _stays(subject: Subject, receipt: Receipt, staged: Staged | None, found: Original) -> Finding:
+    """It keeps the rule of today, so it stays, though that would make something else of its original."""
+    other = f"would be {_form(staged)}" if staged else "would stay as it was"
+    return _finding(
+        subject,
+        "note",
+        f"{_shrunk(receipt)}, and keeps this one; under it the original {other}",
+        f"to have that instead: {found.restore}{_then_fix(subject, staged)}",
+    )
+
+
+def _to_be_replaced(subject: Subject, why: str, staged: Staged) -> Finding:
+    size = format_size(subject.before.size)
+    message = f"{why}; derived anew from its original it is {_form(staged)}, instead of {size}"
+    return _finding(subject, "error", message, f"run: onnx-ci fix {subject.task.call}")
+
+
+def _to_be_restored(subject: Subject, why: str, staged: Staged | None, found: Original) -> Finding:
+    """Nothing is put in its place: it would be over its budget, or there is nothing but the original."""
+    other = "under this rule its original stays as it was"
+    if staged:
+        other = f"derived anew from its original it would be {_form(staged)}, which breaks its budget"
+    return _finding(
+        subject,
+        "error",
+        f"{why}; {other}, so it is left as it is ({format_size(subject.before.size)})",
+        f"change the rule, or put the original back: {found.restore}{_then_fix(subject, staged)}",
+    )
+
+
+def _then_fix(subject: Subject, staged: Staged | None) -> str:
+    return f" && onnx-ci fix {subject.task.call}" if staged else ""
+
+
+def _finding(subject: Subject, severity: Severity, message: str, hint: str = "") -> Finding:
+    message = f"{subject.task.name}: {message}"
+    return Finding(code="OCI011", severity=severity, message=message, hint=hint)
 
 
 def _shrunk(receipt: Receipt) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
-from onnx_ci.gate.candidates import Job
+from onnx_ci.gate.subject import Task
 from onnx_ci.model.model import display_path
 from onnx_ci.model.replace import data_of
 from onnx_ci.repo.baseline import Baseline
@@ -16,12 +16,12 @@ from onnx_ci.results import Finding, Outcome
 from onnx_ci.util.text import shell_path
 
 
-def left_alone(job: Job, source: Source, sources: Sources) -> Finding:
+def left_alone(task: Task, source: Source, sources: Sources) -> Finding:
     """Staged and unstaged content are never mixed: what was judged is not there to be replaced."""
     return Finding(
         code="OCI023",
-        severity=job.rule.severity,
-        message=f"{job.name}: was not fixed: the work tree does not hold what was judged",
+        severity=task.rule.severity,
+        message=f"{task.name}: was not fixed: the work tree does not hold what was judged",
         hint=_how_to_place(source, sources),
     )
 
@@ -38,13 +38,13 @@ def _how_to_place(source: Source, sources: Sources) -> str:
     return f"stage what is in the work tree (git add {name}), or put it away (git stash --keep-index)"
 
 
-def unmerged(job: Job, source: Source) -> Iterator[Finding]:
+def unmerged(task: Task, source: Source) -> Iterator[Finding]:
     if source.unmerged:
         name = shell_path(source.parts[0].path)
         yield Finding(
             code="OCI023",
             severity="error",
-            message=f"{job.name}: a merge left it in conflict, so nothing is staged that could be judged",
+            message=f"{task.name}: a merge left it in conflict, so nothing is staged that could be judged",
             hint=f"choose a side (git checkout --ours {name}, or --theirs), then: git add {name}",
         )
 
@@ -92,7 +92,7 @@ def unclear_dvc(source: Source, sources: Sources) -> Iterator[Finding]:
             )
 
 
-def lost_data(job: Job, source: Source, baseline: Baseline) -> Iterator[Finding]:
+def lost_data(task: Task, source: Source, baseline: Baseline) -> Iterator[Finding]:
     """Where the content of a model is not here, nobody can say whether it needs data that was removed."""
     first = source.parts[0]
     former = baseline.former_name(first.path) if first.content is None else None
@@ -105,8 +105,8 @@ def lost_data(job: Job, source: Source, baseline: Baseline) -> Iterator[Finding]
         if part.path.name not in names:
             yield Finding(
                 code="OCI012",
-                severity=job.rule.severity if same else "warning",
-                message=f"{job.name}: its data {display_path(part.path)} was there in {baseline.name} and is"
+                severity=task.rule.severity if same else "warning",
+                message=f"{task.name}: its data {display_path(part.path)} was there in {baseline.name} and is"
                 " gone; the model itself has not been downloaded, so it can't be told whether it needs it",
                 hint=f"put it back, or see: git lfs pull --include {shell_path(first.path)}",
             )
@@ -173,7 +173,7 @@ def _data(source: Source) -> list[Path]:
 class Standing:
     """One judged model, and where it and what it is compared with come from."""
 
-    job: Job
+    task: Task
     source: Source
     sources: Sources
     baseline: Baseline
@@ -184,45 +184,45 @@ class Standing:
     def apply(self, outcome: Outcome) -> Outcome:
         findings = (*outcome.findings, *self._about_content(outcome), *self._renamed(outcome))
         done = replace(outcome, findings=findings)
-        if self.only_new or self.job.rule.only_new:
+        if self.only_new or self.task.rule.only_new:
             done = self._as_it_was(done)
         return self._after(done) if self.fixing else done
 
     def _after(self, outcome: Outcome) -> Outcome:
         """After a fix counts what is there, not what could have been."""
-        to_do = after_a_fix(self.job.name, self.source, self.sources) if self.wrote else ()
+        to_do = after_a_fix(self.task.name, self.source, self.sources) if self.wrote else ()
         after = outcome.after if outcome.written else None
         return replace(outcome, after=after, findings=(*outcome.findings, *to_do))
 
     def _about_content(self, outcome: Outcome) -> Iterator[Finding]:
         left = self.fixing and not self.source.in_place and outcome.verdict == "would_shrink"
         if left and not self.source.unmerged and not any(part.converted for part in self.source.parts):
-            yield left_alone(self.job, self.source, self.sources)
-        yield from unmerged(self.job, self.source)
+            yield left_alone(self.task, self.source, self.sources)
+        yield from unmerged(self.task, self.source)
         yield from unstaged_data(self.source, self.sources)
         yield from converted(self.source, fixing=self.fixing)
         yield from unclear_dvc(self.source, self.sources)
-        yield from lost_data(self.job, self.source, self.baseline)
+        yield from lost_data(self.task, self.source, self.baseline)
 
     def _renamed(self, outcome: Outcome) -> Iterator[Finding]:
         if not any(finding.code == "OCI002" for finding in outcome.findings):
             return
-        former = self.baseline.former_name(self.job.known_as or self.job.path)
-        if former is not None and former != self.job.known_as:
+        former = self.baseline.former_name(self.task.user_path)
+        if former is not None and former != self.task.known_as:
             yield Finding(
                 code="OCI027",
                 severity="note",
-                message=f"{self.job.name}: was {display_path(former)} before, and is compared with that",
+                message=f"{self.task.name}: was {display_path(former)} before, and is compared with that",
             )
 
     def _as_it_was(self, outcome: Outcome) -> Outcome:
         errors = [finding for finding in outcome.findings if finding.severity == "error"]
-        if not errors or not self.baseline.unchanged(self.job.known_as or self.job.path):
+        if not errors or not self.baseline.unchanged(self.task.user_path):
             return outcome
         note = Finding(
             code="OCI025",
             severity="note",
-            message=f"{self.job.name}: did not change since {self.baseline.name},"
+            message=f"{self.task.name}: did not change since {self.baseline.name},"
             " so what is wrong with it is a warning (only-new)",
         )
         softer = (replace(f, severity="warning") if f in errors else f for f in outcome.findings)

@@ -11,7 +11,7 @@ from pathlib import Path
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.groups import Groups, Unit, joined, split
 from onnx_ci.gate.project import Context, relative
-from onnx_ci.gate.run import Share, shares
+from onnx_ci.gate.shares import Share, shares
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.select import Selection
 from onnx_ci.results import Shard

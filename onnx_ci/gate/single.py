@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
-from onnx_ci.gate.candidates import Job, write_in_place, write_to
-from onnx_ci.gate.gate import about_fusions
 from onnx_ci.gate.judge import judge
+from onnx_ci.gate.outcome import about_fusions
+from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
 from onnx_ci.inputs.generate import FIRST, deriver_of
 from onnx_ci.methods.catalogue import METHODS, Method, method
 from onnx_ci.model.load import open_model, read_skeleton
@@ -116,13 +116,13 @@ def shrink_file(
     root = request.source.resolve().parent
     check_dims(request.source, request.dims)
     in_place = request.target.exists() and request.target.samefile(request.source)
-    job = Job(
+    task = Task(
         path=request.source,
         name=str(request.source),
         rule=_rule(request),
         root=root,
         home=home_of(request.source),
-        write=write_in_place(root) if in_place else write_to(request.target),
+        output=InPlace(root) if in_place else NewFile(request.target),
         insists=True,
         strict=True,
         hashing=hashing,
@@ -131,7 +131,7 @@ def shrink_file(
         cache=request.cache,
     )
     with _runner() if request.verify else nullcontext() as runner:
-        outcome = judge(job, runner, say)
+        outcome = judge(task, runner, Ledger(), say)
     if outcome.verdict == "ok" and not in_place:
         copy_model(request.source, request.target)
     return outcome

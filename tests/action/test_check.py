@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from onnx_ci.gate import judge
-from onnx_ci.gate.gate import Gate
+from onnx_ci.gate import attempts, judge
+from onnx_ci.gate.subject import Subject
 from onnx_ci.model.load import open_model
 from onnx_ci.util.text import one_line
 from tests.support.action import call
@@ -116,14 +116,14 @@ def test_a_second_run_does_no_work_and_a_fork_is_not_believed(
 ) -> None:
     """Each run is on a new machine, with nothing but the folder that the cache gives back."""
     worked = tmp_path / "worked"  # a file: models are judged in processes of their own
-    choose = Gate._choose
+    try_all = attempts.try_all
 
-    def noted(gate: Gate, *rest: Any) -> Any:
+    def noted(subject: Subject, *rest: Any) -> Any:
         with worked.open("a") as file:
-            file.write(f"{gate.job.name}\n")
-        return choose(gate, *rest)
+            file.write(f"{subject.task.name}\n")
+        return try_all(subject, *rest)
 
-    monkeypatch.setattr(Gate, "_choose", noted)
+    monkeypatch.setattr(attempts, "try_all", noted)
     restored = {"ONNX_CI_CACHE": str(tmp_path / "restored")}
     digests = []
     for machine in ("first", "second"):

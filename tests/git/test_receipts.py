@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from onnx_ci.gate.attempts import fingerprint
+from onnx_ci.gate.lineage import fingerprint
 from onnx_ci.gate.project import open_context
 from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import Receipt, attach_receipt, model_digest

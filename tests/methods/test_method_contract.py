@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
-from onnx_ci.gate.candidates import Job, write_in_place
 from onnx_ci.gate.judge import judge
+from onnx_ci.gate.subject import InPlace, Ledger, Task
 from onnx_ci.methods.catalogue import METHODS, Method
 from onnx_ci.methods.chain import Chained, Run, run_chain
 from onnx_ci.model.interface import contract_breaks
@@ -132,10 +132,10 @@ def test_what_rounding_breaks_the_gate_refuses(method: str, trap: str, tmp_path:
     before = path.read_bytes()
     choice = MethodChoice(name=method)
     rule = Rule(pattern="*", methods=(choice,), tolerance=Tolerance(cosine=0.999), plan_seconds=0)
-    write = write_in_place(tmp_path)
-    job = Job(path=path, name=trap, rule=rule, root=tmp_path, home=tmp_path, write=write, insists=True)
+    output = InPlace(tmp_path)
+    task = Task(path=path, name=trap, rule=rule, root=tmp_path, home=tmp_path, output=output, insists=True)
     with Runner() as runner:
-        outcome = judge(job, runner)
+        outcome = judge(task, runner, Ledger())
     assert not outcome.written
     assert outcome.alternatives, "the method found nothing to do, so this shows nothing"
     assert path.read_bytes() == before

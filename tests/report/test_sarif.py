@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onnx_ci.report.sarif import render_run
-from onnx_ci.results import CODES, Finding, RunReport
+from onnx_ci.results import CODES, Finding, RunReport, Severity
 from tests.support.hostile_names import EVERYTHING
 from tests.support.node import node_module
 from tests.support.reports import run_report
@@ -80,7 +80,7 @@ def test_results_are_at_the_model_and_name_the_rule() -> None:
 
 
 @pytest.mark.parametrize("severity", ["error", "warning", "note"])
-def test_fingerprints_stay_when_numbers_change(severity: str) -> None:
+def test_fingerprints_stay_when_numbers_change(severity: Severity) -> None:
     report = run_report()
     changed = replace(report.outcomes[0].findings[0], message="can be 1 MB", severity=severity)
     other = replace(report.outcomes[0], findings=(changed, changed))
