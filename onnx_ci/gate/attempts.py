@@ -41,7 +41,11 @@ def choose(subject: Subject, ledger: Ledger) -> Choice:
     kept = memory(subject, content, subject.aims)
     known = kept.recall()
     if known is None:
-        first = memory(subject, content, subject.limits).recall() if task.look and task.share else None
+        first = (
+            memory(subject, content, subject.limits).recall()
+            if task.look and task.share is not None
+            else None
+        )
         if first is not None:
             ledger.by_rule, ledger.by_chance = first.choice, first.by_chance
         choice = try_all(subject, ledger)

@@ -438,7 +438,7 @@ class Memory:
 
     def _load(self) -> dict[str, Any] | None:
         look, place = self.subject.task.look, self.subject.scratch / "remembered" / self.noted
-        facts = load(self.noted, look.key, place, look.folder) if look else None
+        facts = load(self.noted, b"", place, look.folder) if look else None
         if facts is None and self.name:
             facts = load(self.name, self.key, place)
         return facts
@@ -446,7 +446,8 @@ class Memory:
     def _save(self, facts: Mapping[str, Any], files: Mapping[str, Path], *, lasting: bool) -> None:
         look = self.subject.task.look
         if look is not None and look.first:
-            save(self.noted, look.key, facts, files, look.folder)
+            with contextlib.suppress(OSError):  # then it is proven again
+                save(self.noted, b"", facts, files, look.folder)
         if self.name and lasting and untouched(self.subject.model):
             save(self.name, self.key, facts, files)
 

@@ -61,10 +61,7 @@ class Groups:
             limit = group.budget.size
             if limit is None or self._total("size", members.values()) <= limit:
                 continue
-            sizes = {
-                path: by_rule[path] if name in self.judged else self.sources.of(path).size
-                for name, path in members.items()
-            }
+            sizes = {path: by_rule.get(path, self.sources.of(path).size) for path in members.values()}
             flexible = [path for name, path in members.items() if self._gives(name)]
             total = sum(sizes[path] for path in flexible)
             share = (limit - (sum(sizes.values()) - total)) / max(1, total)

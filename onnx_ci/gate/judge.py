@@ -12,9 +12,10 @@ from onnx_ci.errors import ModelError
 from onnx_ci.gate.attempts import choose
 from onnx_ci.gate.candidates import Choice
 from onnx_ci.gate.decide import Measured, decide
+from onnx_ci.gate.lineage import lineage
 from onnx_ci.gate.outcome import outcome_of, put_in_place
 from onnx_ci.gate.rederive import choose_by_origin, source_of
-from onnx_ci.gate.subject import Ledger, Say, Subject, Task, subject_of
+from onnx_ci.gate.subject import Ledger, Say, Subject, Task
 from onnx_ci.model.load import open_model
 from onnx_ci.model.model import display_path
 from onnx_ci.model.receipt import model_digest
@@ -43,9 +44,16 @@ def judge(task: Task, runner: Runner | None, ledger: Ledger, say: Say = lambda _
         hashing = task.hashing or (BackgroundHash(task.path) if task.identify else None)
         with open_model(task.path, root=task.root) as model, scratch_folder() as scratch:
             if not is_unfinished(model):
-                return _walk(
-                    subject_of(task, model, scratch, hashing=hashing, runner=runner, say=say), ledger
+                subject = Subject(
+                    task=task,
+                    model=model,
+                    lineage=lineage(model, task.rule),
+                    hashing=hashing,
+                    scratch=scratch,
+                    runner=runner,
+                    say=say,
                 )
+                return _walk(subject, ledger)
             if task.output is None:
                 return replace(outcome, verdict="would_shrink", findings=(_unfinished(task),))
             ledger.written.append(task.output.write(model.copy(), model, model_digest(model)))

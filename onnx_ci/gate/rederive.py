@@ -10,7 +10,8 @@ from onnx_ci.errors import ModelError
 from onnx_ci.gate.attempts import RAN_OUT, choose, worth_it
 from onnx_ci.gate.candidates import Choice, Held, Staged
 from onnx_ci.gate.decide import over_limits
-from onnx_ci.gate.subject import Ledger, Subject, subject_of
+from onnx_ci.gate.lineage import lineage
+from onnx_ci.gate.subject import Ledger, Subject
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import Receipt
@@ -177,8 +178,14 @@ def _opened(subject: Subject, found: Original, opened: ExitStack) -> Subject:
     original = opened.enter_context(open_model(found.path, root=folder))
     scratch = subject.scratch / "anew"
     scratch.mkdir()
-    hashing = BackgroundHash(found.path)
-    return subject_of(task, original, scratch, hashing=hashing, runner=subject.runner, say=subject.say)
+    return replace(
+        subject,
+        task=task,
+        model=original,
+        lineage=lineage(original, task.rule),
+        hashing=BackgroundHash(found.path),
+        scratch=scratch,
+    )
 
 
 def _hold(subject: Subject, original: Subject, receipt: Receipt, found: Original) -> Held:

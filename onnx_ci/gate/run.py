@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -70,7 +69,7 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
     with ExitStack() as stack:
         contested = dict.fromkeys(path for members in groups.dependent() for path in members)
         if contested:
-            look = Look(stack.enter_context(scratch_folder()), secrets.token_bytes(32), first=True)
+            look = Look(stack.enter_context(scratch_folder()), first=True)
             sizes_by_rule = _sizes_by_rule(replace(plan, models=tuple(contested), look=look), progress)
             plan = replace(plan, targets=groups.targets(sizes_by_rule), look=replace(look, first=False))
         outcomes = tuple(_judge_all(plan, progress))

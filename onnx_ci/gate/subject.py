@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnx_ci.gate.decide import Measured, limits_of
-from onnx_ci.gate.lineage import Lineage, lineage
+from onnx_ci.gate.lineage import Lineage
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import no_feeds
 from onnx_ci.model.measure import files_of, largest_tensors, measure
@@ -59,8 +59,7 @@ class Look:
     """A model whose share of a group depends on the others' is looked at twice: first for what becomes of
     it by its own rule. What is proven then is kept in a folder of this run, and not proven again."""
 
-    folder: Path
-    key: bytes
+    folder: Path  # nobody else can read or write there
     first: bool
 
 
@@ -233,26 +232,6 @@ class Subject:
             override=self.override,
             largest=largest_tensors(final),
         )
-
-
-def subject_of(
-    task: Task,
-    model: Model,
-    scratch: Path,
-    *,
-    hashing: BackgroundHash | None,
-    runner: Runner | None,
-    say: Say,
-) -> Subject:
-    return Subject(
-        task=task,
-        model=model,
-        lineage=lineage(model, task.rule),
-        hashing=hashing,
-        scratch=scratch,
-        runner=runner,
-        say=say,
-    )
 
 
 @dataclass
