@@ -86,6 +86,9 @@ class Tree:
         return any(map(self.entry, self.names_of(path)))
 
     def entry(self, name: str) -> Entry | None:
+        """What the tree has under a name; nothing where git has no name for a file."""
+        if not name:
+            return None
         self.look_up([name])
         return self._entries[name]
 

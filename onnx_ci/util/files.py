@@ -59,8 +59,13 @@ class HeldFolder:
         self.process = os.getpid()
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
-            self._handle = os.open(self.path, os.O_RDONLY) if LOCKS else -1
-            if not LOCKS or _hold(self.path, self._handle):
+            if not LOCKS:
+                return
+            try:
+                self._handle = os.open(self.path, os.O_RDONLY)
+            except FileNotFoundError:  # another run took it for left behind, before it was locked
+                continue
+            if _hold(self.path, self._handle):
                 return
             os.close(self._handle)
 

@@ -523,7 +523,9 @@ def test_nothing_checked_is_said(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("hello")
     (tmp_path / "empty").mkdir()
     for name in ("README", "empty"):
-        assert name in onnx_ci("check", name, cwd=tmp_path).out
+        done = onnx_ci("check", name, cwd=tmp_path)
+        assert done.code == 2
+        assert name in done.err
 
 
 def test_growth_follows_a_renamed_data_file(tmp_path: Path) -> None:
