@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 INTERRUPTED = "interrupted; no model was left half written"
 
 
-class Stopped(KeyboardInterrupt):
+class StopSignal(KeyboardInterrupt):
     """A signal that asks us to end; whatever cleans up after Ctrl-C does so after this."""
 
     def __init__(self, number: int) -> None:
@@ -38,7 +38,7 @@ def _stopped_by_signals() -> Iterator[None]:
     def stop(number: int, _: object) -> None:
         for each in ours:  # once is enough: cleaning up is not to be cut short
             signal.signal(each, signal.SIG_IGN)
-        raise Stopped(number)
+        raise StopSignal(number)
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
@@ -62,7 +62,7 @@ def guarded(work: Callable[[], int], complain: Complain) -> int:
     except OnnxCiError as error:
         complain(error)
         return error.exit_code
-    except Stopped as stop:
+    except StopSignal as stop:
         complain(OnnxCiError(INTERRUPTED))
         return 128 + stop.number
     except KeyboardInterrupt:

@@ -52,7 +52,9 @@ def run_init(options: argparse.Namespace) -> int:
         target.write_text(starter_policy(models, exact=options.ratchet), encoding="utf-8")
     except OSError as error:
         raise EnvironmentFault(f"{target.name} could not be written: {error.strerror}") from None
-    sys.stdout.write(f"wrote {target.name} for {len(models)} models\n")
+    from onnx_ci.report.text import counted
+
+    sys.stdout.write(f"wrote {target.name} for {counted(len(models), 'model')}\n")
     sys.stdout.write("next: read it, then run: onnx-ci check --all\n")
     return 0
 
