@@ -60,6 +60,7 @@ class Moved:
     output: str = ""
     cosine: float = 1.0
     max_abs: float = 0.0
+    odd: bool = False  # it has NaN or infinity at other places than before
     samples: int = 0
 
 
@@ -219,11 +220,13 @@ def _about_move(subject: Subject) -> Iterator[Finding]:
     if not moved.comparable:
         return
     told = "outputs are the same to the last bit"
-    if moved.output:
+    if moved.odd:
+        told = f"{moved.output!r} has NaN or infinity at other places than before"
+    elif moved.output:
         told = f"{moved.output!r} moved most, to a cosine of {moved.cosine:.5f} (max_abs {moved.max_abs:.3g})"
     yield Finding(
         code="OCI055",
-        severity="note",
+        severity="warning" if moved.odd else "note",
         message=f"{subject.task.name}: only weights changed: on {moved.samples} inputs, {told}",
     )
 
@@ -250,6 +253,9 @@ def _compared(base: Model, prover: Prover) -> Moved:
         deltas = prover.compare(Submission(path=base.path, model=base), Tolerance()).deltas
     except (ModelError, Baked):
         return Moved()
+    odd = next((delta for delta in deltas if "odd values" in delta.breaches), None)
+    if odd is not None:
+        return Moved(comparable=True, output=odd.name, odd=True, samples=prover.reference.sample_count)
     worst = min(deltas, key=lambda delta: (delta.cosine, -delta.max_abs), default=None)
     samples = prover.reference.sample_count
     if worst is None or all(delta.exact for delta in deltas):

@@ -173,7 +173,7 @@ def put_in_place(subject: Subject, choice: Choice, outcome: Outcome, ledger: Led
         return replace(outcome, after=None)
     subject.say("writing")
     try:
-        original = _kept_original(subject, choice, staged)
+        original = _kept_original(subject, choice)
         written = task.output.write(staged.model, subject.model, staged.digest)
     except ModelError as error:
         finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
@@ -184,9 +184,8 @@ def put_in_place(subject: Subject, choice: Choice, outcome: Outcome, ledger: Led
     return replace(outcome, after=after, written=True, findings=findings, original=original)
 
 
-def _kept_original(subject: Subject, choice: Choice, staged: Staged) -> OriginalState | None:
-    """Where the original is, once the model is replaced. What is the same bit for bit is not lost, and
-    what was rounded before is none."""
+def _kept_original(subject: Subject, choice: Choice) -> OriginalState | None:
+    """Where the original is, once the model is replaced. What was rounded before is none."""
     task, found = subject.task, choice.derived_from
     if not task.keeps_originals:
         return choice.original
@@ -195,7 +194,7 @@ def _kept_original(subject: Subject, choice: Choice, staged: Staged) -> Original
             return found.state
         # Nothing may hold it yet.
         return keep_original(task.repository, files_of(found.path, read_skeleton(found.path)))
-    if staged.candidate.bitwise or subject.lineage.lossy:
+    if subject.lineage.lossy:
         return choice.original
     return keep_original(task.repository, subject.files)
 

@@ -49,8 +49,7 @@ def loosenings(base: Rule | None, head: Rule | None, *, unmatched: Unmatched = "
     """What the rule of a model asks less than the one it had. None is no rule at all, of which the base's
     policy says by `unmatched` what that means."""
     if base is None:
-        hidden = head is not None and head.ignore and unmatched == "error"
-        return [Loosening("ignore", "no rule, which is an error", "true")] if hidden else []
+        return _unasked(head) if head is not None and unmatched == "error" else []
     if base.ignore:
         return []
     if head is None:
@@ -136,6 +135,18 @@ def _fewer(key: str, old: Collection[str], new: Collection[str]) -> Iterator[Loo
     """A list that lacks something."""
     if not set(old) <= set(new):
         yield Loosening(key, f"[{', '.join(old)}]", f"[{', '.join(new)}]")
+
+
+def _unasked(head: Rule) -> list[Loosening]:
+    """What a rule leaves out for a model that had none, where that is an error."""
+    unruled = "no rule, which is an error"
+    if head.ignore:
+        return [Loosening("ignore", unruled, "true")]
+    if not head.load_check:
+        return [Loosening("load_check", unruled, "off")]
+    if not head.methods and head.budget == Budget():
+        return [Loosening("rule", unruled, "one without methods and budget")]
+    return []
 
 
 def _tolerance(base: Tolerance, head: Tolerance) -> Iterator[Loosening]:

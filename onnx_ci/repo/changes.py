@@ -7,12 +7,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from onnx_ci.errors import UsageError
+from onnx_ci.errors import EnvironmentFault, UsageError
 from onnx_ci.model.locations import DATA_ENDINGS, LARGEST, Pointer, read_pointer
 from onnx_ci.repo.git import (
     LITERAL,
     Objects,
     ask_git,
+    ask_in_parts,
     commit_of,
     complaint_of,
     empty_tree,
@@ -22,6 +23,7 @@ from onnx_ci.repo.git import (
     run_git,
     split,
 )
+from onnx_ci.util.text import first_of
 
 _NAME = re.compile(r"[\w./-]+")  # of a branch or commit; never a refspec, which could write elsewhere
 # Where a pull request is to go, in GitHub, Azure Pipelines, Jenkins, Buildkite and Bitbucket.
@@ -168,6 +170,20 @@ def known_files(root: Path, patterns: Sequence[str]) -> list[str]:
     """Tracked and new files (ignored ones not) that match git pathspecs."""
     output = run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns)
     return sorted(set(file_names(output)))
+
+
+def refuse_left_out(root: Path, models: Sequence[Path]) -> None:
+    """Raise where a model that is not in the work tree is not deleted, but left out by a sparse checkout."""
+    if not models:
+        return
+    names = [model.relative_to(root).as_posix() for model in models]
+    listed = ask_in_parts(root, "ls-files", "-z", "-t", names=names)
+    left_out = [line[2:] for line in listed if line.startswith("S ")]
+    if left_out:
+        raise EnvironmentFault(
+            f"a sparse checkout leaves models out, so they can't be checked: {first_of(left_out, 3)}",
+            hint="run: git sparse-checkout disable   or add their folders: git sparse-checkout add FOLDER",
+        )
 
 
 def renamed_since(root: Path, base: str, *, staged: bool = False, commit: str = "") -> dict[str, str]:

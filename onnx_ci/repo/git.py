@@ -140,7 +140,10 @@ def _environment(root: Path, also: Mapping[str, str] | None) -> dict[str, str]:
     the files of another one."""
     quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     here = {"GIT_CEILING_DIRECTORIES": str(root.absolute().parent)}
-    return {**os.environ, **quiet, **here, **(also or {})}
+    environment = {**os.environ, **quiet, **here, **(also or {})}
+    if "GIT_DIR" not in environment:
+        environment.pop("GIT_WORK_TREE", None)  # files would be named from another folder than ours
+    return environment
 
 
 def _run(

@@ -191,6 +191,8 @@ def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
     ruled = _ruled(inside, scene)
     affected = _models(inside, scene)
     scene.look_up(affected)
+    if scene.tree is None:
+        changes.refuse_left_out(repository, [path for path in affected if not scene.exists(path)])
     models = {path for path in affected if scene.exists(path)}.union(ruled or ())
     note = "" if models else f"no model changed since {since}; --all checks every model"
     if ruled is not None:
@@ -229,8 +231,11 @@ def all_models(folder: Path, repository: Path | None) -> list[Path]:
     if inner is None or inner != find_root(folder):
         return sorted({model_named(path) for path in _walk(folder)})
     names = changes.known_files(inner, changes.MODELS)
-    files = ((inner / name, model_named(inner / name)) for name in names)
-    return sorted({model for file, model in files if model.is_relative_to(folder) and file.exists()})
+    files = [inner / name for name in names if (inner / name).is_relative_to(folder)]
+    there = [file for file in files if file.exists()]
+    if len(there) < len(files):
+        changes.refuse_left_out(inner, sorted(set(files) - set(there)))
+    return sorted({model_named(file) for file in there})
 
 
 def model_named(path: Path) -> Path:

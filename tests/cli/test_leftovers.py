@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from tests.support.cli import Done, onnx_ci, plain_environment
+from tests.support.cli import Done, as_from_a_terminal, onnx_ci, plain_environment
 from tests.support.git_repo import write_policy
 from tests.support.models import bloated, lean
 
@@ -45,13 +45,7 @@ def left(place: Path) -> list[str]:
 
 
 def in_the_middle(place: Path, *options: str, ignores: int = 0) -> subprocess.Popen[str]:
-    """A fix that waits for the user's own score, with a worker and scratch folders of its own. Whoever runs
-    the tests may ignore signals itself: the fix starts as from a terminal, but for one that it `ignores`."""
-
-    def as_from_a_terminal() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN if number == ignores else signal.SIG_DFL)
-
+    """A fix that waits for the user's own score, with a worker and scratch folders of its own."""
     script = place.parent / "score.py"
     script.write_text(WAITS)
     command = f"{sys.executable} {script} {place.parent / 'waiting'} {{model}}"
@@ -64,7 +58,7 @@ def in_the_middle(place: Path, *options: str, ignores: int = 0) -> subprocess.Po
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=as_from_a_terminal,
+        preexec_fn=as_from_a_terminal(ignores),
     )
     ends = time.monotonic() + 60
     while not (place.parent / "waiting").exists():

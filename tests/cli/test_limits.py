@@ -15,7 +15,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.support.cli import onnx_ci, plain_environment
+from tests.support.cli import as_from_a_terminal, onnx_ci, plain_environment
 from tests.support.models import bloated, lean, save_outside
 
 pytestmark = pytest.mark.sampled(4)
@@ -135,7 +135,12 @@ def test_nothing_goes_on_when_the_run_was_ended(tmp_path: Path, how: signal.Sign
     environment = {**plain_environment(), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "onnx_ci", "check", "m.onnx", "--no-cache"]
     run = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, start_new_session=True
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=as_from_a_terminal(),
     )
     started = _wait_for(lambda: _forks_of(run.pid))
     run.send_signal(how)

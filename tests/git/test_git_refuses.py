@@ -215,3 +215,26 @@ def test_a_repository_without_commits(command: str, tmp_path: Path) -> None:
     onnx.save(bloated(), made.root / "m.onnx")
     made.git("add", "m.onnx")
     assert call(*COMMANDS[command], cwd=made.root).code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [("check", "--all"), ("check", "--since", "HEAD~1"), ("files", "--all")]
+)
+def test_models_that_a_sparse_checkout_leaves_out_are_not_passed_over(
+    arguments: tuple[str, ...], repository: Repository
+) -> None:
+    (repository.root / "src").mkdir()
+    (repository.root / "src" / "code.py").write_text("")
+    (repository.root / "models").mkdir()
+    repository.git("mv", "m.onnx", "models/m.onnx")
+    repository.commit_all("moved")
+    repository.git("sparse-checkout", "set", "src")
+    done = onnx_ci(*arguments, cwd=repository.root)
+    assert done.code == 3, done.out + done.err
+    assert "a sparse checkout leaves models out" in done.err
+    assert "models/m.onnx" in done.err
+
+
+def test_another_work_tree_in_the_environment_is_not_asked(repository: Repository) -> None:
+    elsewhere = {"GIT_WORK_TREE": str(repository.root.parent)}
+    assert onnx_ci("check", "--all", cwd=repository.root, env=elsewhere).code == 1

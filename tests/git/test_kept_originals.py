@@ -174,12 +174,13 @@ def test_data_of_others_is_not_written_over(repository: Repository) -> None:
     assert contents(here / "out") == {"m.onnx.data": b"somebody's"}
 
 
-def test_an_exact_replacement_keeps_nothing(repository: Repository) -> None:
+def test_what_an_exact_method_drops_comes_back_too(repository: Repository) -> None:
     write_policy(repository.root, "    methods: [dedupe]\n")
     onnx.save(bloated(), repository.root / "m.onnx")
     done = onnx_ci("fix", "m.onnx", "--format", "json", cwd=repository.root)
-    assert "original" not in done.json["models"][0]
-    assert refs(repository) == []
+    assert done.json["models"][0]["original"]["place"] == "objects"
+    assert onnx_ci("restore", "--original", "m.onnx", cwd=repository.root).code == 0
+    assert onnx.load(repository.root / "m.onnx") == bloated()
 
 
 def test_an_exact_fix_and_then_one_that_rounds(repository: Repository) -> None:

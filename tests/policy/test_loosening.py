@@ -72,6 +72,11 @@ def test_a_model_without_a_rule() -> None:
     assert [one.key for one in loosenings(None, rule("ignore: true"))] == ["ignore"]
     assert loosenings(None, rule("ignore: true"), unmatched="warning") == []
     assert loosenings(None, None) == []
+    assert [one.key for one in loosenings(None, rule("budget: {size: 1 MB}\n    load_check: off"))] == [
+        "load_check"
+    ]
+    assert [one.key for one in loosenings(None, rule("methods: []"))] == ["rule"]
+    assert loosenings(None, rule("methods: []\n    budget: {size: 1 MB}")) == []
 
 
 def test_every_key_of_a_rule_was_thought_of() -> None:

@@ -6,8 +6,10 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,3 +68,14 @@ def onnx_ci(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None
     )
     assert "Traceback" not in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def as_from_a_terminal(ignores: int = 0) -> Callable[[], None]:
+    """For `preexec_fn`: whoever runs the tests may ignore signals itself; a child that is to be stopped
+    starts with all of them, but for one that it `ignores`."""
+
+    def reset() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN if number == ignores else signal.SIG_DFL)
+
+    return reset
