@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import PolicyError, UsageError
-from onnx_ci.gate.project import Context, context_for, policy_for, relative
+from onnx_ci.gate.project import Context, context_for, policy_for
 from onnx_ci.methods.catalogue import METHODS, Catalogue, method
 from onnx_ci.methods.options import kinds
 from onnx_ci.policy.fields import is_release
@@ -17,7 +17,7 @@ from onnx_ci.policy.load import parse_policy, rule_for
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Rule, Scalar, Tolerance
 from onnx_ci.util.scalars import FILE_NAME, NAMES, from_text
 from onnx_ci.util.sizes import parse_size
-from onnx_ci.util.text import did_you_mean
+from onnx_ci.util.text import did_you_mean, relative_name
 
 EXAMPLES = {
     "--tolerance": "cosine=0.999,max_abs=1e-2",
@@ -155,4 +155,4 @@ def rule_of(context: Context, model: Path) -> Rule | None:
     nearest = context_for(context, policy_for(context, model.parent))
     if not model.is_relative_to(nearest.folder):
         return None
-    return rule_for(nearest.policy, relative(model, nearest.folder))
+    return rule_for(nearest.policy, relative_name(model, nearest.folder))

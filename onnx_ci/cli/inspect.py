@@ -14,12 +14,12 @@ from onnx_ci.cli.arguments import rule_of
 from onnx_ci.cli.output import PLAIN, add_format_arguments, add_shared_arguments, existing_path, write_each
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate import project
-from onnx_ci.gate.project import Context, Judging, relative
+from onnx_ci.gate.project import Context, Judging
 from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.select import Wanted
 from onnx_ci.util.sizes import format_percent, format_size
-from onnx_ci.util.text import Style, one_line
+from onnx_ci.util.text import Style, one_line, relative_name
 
 if TYPE_CHECKING:
     from onnx_ci.results import ModelInfo, TensorInfo
@@ -144,7 +144,7 @@ def run_explain(options: argparse.Namespace) -> int:
     selection = project.select_models(context, Wanted(paths=(options.path,)))
     style = Style.of(sys.stdout)
     for path in selection.models:
-        sys.stdout.write(style.paint(one_line(relative(path, context.folder)), "bold") + "\n")
+        sys.stdout.write(style.paint(one_line(relative_name(path, context.folder)), "bold") + "\n")
         for line in _rules(project.context_for(context, project.policy_for(context, path.parent)), path):
             sys.stdout.write(f"{line}\n")
     from onnx_ci.report.text import render_outcome, verdict_word
@@ -158,7 +158,7 @@ def run_explain(options: argparse.Namespace) -> int:
 
 def _rules(context: Context, path: Path) -> Iterator[str]:
     file = context.policy.file
-    rules = matching_rules(context.policy, relative(path, context.folder))
+    rules = matching_rules(context.policy, relative_name(path, context.folder))
     if not rules:
         meanings = {"error": "which is an error", "warning": "which is a warning"}
         meaning = meanings.get(context.policy.unmatched, "and that is allowed")

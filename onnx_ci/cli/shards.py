@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from onnx_ci.cli.check import add_selection_arguments, select_asked
 from onnx_ci.cli.output import add_format_arguments, whole_number, write_each, write_run
-from onnx_ci.gate.project import open_context, relative
+from onnx_ci.gate.project import open_context
 from onnx_ci.report.text import counted
 from onnx_ci.util.sizes import format_size
-from onnx_ci.util.text import one_line
+from onnx_ci.util.text import one_line, relative_name
 
 if TYPE_CHECKING:
     from onnx_ci.gate.shards import Parts
@@ -55,7 +55,7 @@ def _described(parts: Parts, index: int, root: Path) -> dict[str, Any]:
     return {
         "shard": str(parts.shard(index)),
         "size": parts.size(index),
-        "models": [relative(path, root) for path in parts.models(index)],
+        "models": [relative_name(path, root) for path in parts.models(index)],
     }
 
 

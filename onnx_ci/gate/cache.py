@@ -21,7 +21,6 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import IO, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from onnx_ci.errors import UsageError
 from onnx_ci.gate.candidates import Candidate, Choice, Held, Staged
 from onnx_ci.gate.subject import Subject, Task
 from onnx_ci.inputs.sample_paths import sample_files
@@ -36,7 +35,7 @@ from onnx_ci.results import Measure, Step
 from onnx_ci.sandbox.versions import Libraries
 from onnx_ci.util.advice import Hint
 from onnx_ci.util.files import cache_home, create, remove_dead, state_home, sweep_files, temporary_name
-from onnx_ci.util.sizes import parse_size
+from onnx_ci.util.sizes import size_setting
 from onnx_ci.version import __version__
 
 # All that has a part in what is written or measured. What is not installed has a part as well.
@@ -196,13 +195,7 @@ def folder() -> Path:
 
 def limit() -> int:
     """How many bytes all entries may take together; 0 turns the cache off."""
-    text = os.environ.get("ONNX_CI_CACHE_SIZE") or LARGEST
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise UsageError(
-            f"ONNX_CI_CACHE_SIZE: {error}", hint="for example: ONNX_CI_CACHE_SIZE='4 GB'"
-        ) from None
+    return size_setting("ONNX_CI_CACHE_SIZE", LARGEST, example="4 GB")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault, PolicyError
-from onnx_ci.gate.project import Context, built_in_context, context_for, policy_for, relative
+from onnx_ci.gate.project import Context, built_in_context, context_for, policy_for
 from onnx_ci.methods.catalogue import Catalogue, method
 from onnx_ci.policy.load import FILE_NAMES, check_content, group_members, names, rule_for
 from onnx_ci.policy.loosening import (
@@ -30,6 +30,7 @@ from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import repository_of
 from onnx_ci.repo.tree import LINK, Tree
 from onnx_ci.results import Finding
+from onnx_ci.util.text import relative_name
 
 NO_POLICY = "the base has no .onnx-ci.yaml: its models are checked by built-in rules (dedupe, drop-unused)"
 _MOST_LINKS = 5
@@ -134,7 +135,7 @@ class Ruling:
         self.policy: Policy = context.policy
 
     def name(self, model: Path) -> str:
-        return relative(model, self.context.folder)
+        return relative_name(model, self.context.folder)
 
     def rule(self, model: Path) -> Rule | None:
         return rule_for(self.policy, self.name(model)) if model.is_relative_to(self.context.folder) else None
@@ -238,7 +239,7 @@ class PolicyChanges:
     def _is_changed(self, file: Path) -> bool:
         """Whether git has another content for it than the base; what git does not have, a job has built."""
         for path in {file, file.resolve()}:  # a link may stay, and what it leads to change
-            name = relative(path, self.base.root)
+            name = relative_name(path, self.base.root)
             if not path.is_relative_to(self.base.root):
                 continue
             if self.base.tree.entry(name) is None and Tree(self.base.root).entry(name) is not None:
@@ -373,4 +374,6 @@ class PolicyChanges:
         )
 
     def _shown(self, path: Path) -> str:
-        return relative(path, self.head.folder if path.is_relative_to(self.head.folder) else self.head.root)
+        return relative_name(
+            path, self.head.folder if path.is_relative_to(self.head.folder) else self.head.root
+        )

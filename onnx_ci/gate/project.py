@@ -264,7 +264,3 @@ def _owner(context: Context) -> Owns:
         return found[model].owns(data)
 
     return owns
-
-
-def relative(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)

@@ -13,7 +13,6 @@ from onnx_ci.errors import ModelError, OnnxCiError
 from onnx_ci.gate.attempts import RAN_OUT
 from onnx_ci.gate.groups import Groups
 from onnx_ci.gate.judge import disk_trouble, judge, judge_pointer, needs_content
-from onnx_ci.gate.project import relative
 from onnx_ci.gate.repo_findings import Standing
 from onnx_ci.gate.subject import InPlace, Ledger, Look, NewFile, Say, Task
 from onnx_ci.gate.workers import run_each
@@ -28,6 +27,7 @@ from onnx_ci.sandbox.process import memory_for
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import scratch_folder, sweep_files
 from onnx_ci.util.sizes import format_size
+from onnx_ci.util.text import relative_name
 
 Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
 
@@ -89,8 +89,8 @@ def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
 def _groups(plan: Plan) -> Groups:
     return Groups(
         policy=plan.policy,
-        judged={relative(path, plan.folder): path for path in plan.models},
-        everything=lambda: {relative(path, plan.folder): path for path in plan.everything()},
+        judged={relative_name(path, plan.folder): path for path in plan.models},
+        everything=lambda: {relative_name(path, plan.folder): path for path in plan.everything()},
         sources=plan.sources,
     )
 
@@ -107,7 +107,7 @@ def _sizes_by_rule(plan: Plan, progress: Progress) -> dict[Path, int]:
 
 def _obtain(plan: Plan) -> list[str]:
     """Only what is judged by its content is worth a download; what went wrong, in words."""
-    rules = {path: rule_for(plan.policy, relative(path, plan.folder)) for path in plan.models}
+    rules = {path: rule_for(plan.policy, relative_name(path, plan.folder)) for path in plan.models}
     wanted = [path for path, rule in rules.items() if rule and not rule.ignore and needs_content(rule)]
     problems = [obtain(wanted, plan.sources)] if plan.policy.lfs.missing == "fetch" else []
     if plan.command == "fix":
@@ -203,7 +203,7 @@ def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:
         finding = disk_trouble(asked.name, error)
     except Exception as error:  # noqa: BLE001 - a bug of ours; the command ends with exit code 4
         finding = _bug(asked.name, error)
-    rule = rule_for(asked.plan.policy, relative(asked.path, asked.plan.folder))
+    rule = rule_for(asked.plan.policy, relative_name(asked.path, asked.plan.folder))
     return Outcome(
         path=asked.name,
         verdict="unverified",
@@ -257,7 +257,7 @@ def _task(asked: Asked, rule: Rule, source: Source) -> Task:
     return Task(
         path=source.path,
         name=asked.name,
-        matched=relative(path, plan.folder),
+        matched=relative_name(path, plan.folder),
         rule=replace(rule, runtimes=(*rule.runtimes, *plan.runtimes)),
         root=source.root,
         home=plan.folder,
@@ -297,12 +297,14 @@ def _sweep(plan: Plan, source: Source) -> None:
 
 
 def _matching(plan: Plan, path: Path) -> Rule | None:
-    return rule_for(plan.policy, relative(path, plan.folder)) if path.is_relative_to(plan.folder) else None
+    return (
+        rule_for(plan.policy, relative_name(path, plan.folder)) if path.is_relative_to(plan.folder) else None
+    )
 
 
 def shown(plan: Plan, path: Path) -> str:
     """A model's name in messages."""
-    return relative(path, plan.shown_from if path.is_relative_to(plan.shown_from) else plan.root)
+    return relative_name(path, plan.shown_from if path.is_relative_to(plan.shown_from) else plan.root)
 
 
 def _ignored(plan: Plan, path: Path, name: str, rule: Rule | None) -> Outcome:
@@ -328,7 +330,7 @@ def _former_rule(plan: Plan, path: Path) -> str:
     former = plan.baseline.former_name(path)
     if former is None or former == path or not former.is_relative_to(plan.folder):
         return ""
-    rule = rule_for(plan.policy, relative(former, plan.folder))
+    rule = rule_for(plan.policy, relative_name(former, plan.folder))
     if rule is None:
         return ""
     return (

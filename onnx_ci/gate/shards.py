@@ -10,11 +10,12 @@ from pathlib import Path
 
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.groups import Groups, Unit, joined, split
-from onnx_ci.gate.project import Context, relative
+from onnx_ci.gate.project import Context
 from onnx_ci.gate.shares import Share, shares
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.select import Selection
 from onnx_ci.results import Shard
+from onnx_ci.util.text import relative_name
 
 MOST = 256  # jobs of a matrix
 EXAMPLE = "for example: --shard 1/3"
@@ -24,7 +25,7 @@ class Parts:
     """A selection in parts, and what is in each."""
 
     def __init__(self, context: Context, selection: Selection, count: int) -> None:
-        self._paths = {relative(path, context.root): path for path in selection.models}
+        self._paths = {relative_name(path, context.root): path for path in selection.models}
         self.parts = split(list(_units(context, selection)), count)
         self.count = count
 
@@ -65,12 +66,12 @@ def _together(context: Context, share: Share, sources: Sources) -> Iterable[Unit
     folder = share.context.folder
     groups = Groups(
         policy=share.context.policy,
-        judged={relative(path, folder): path for path in share.models},
-        everything=lambda: {relative(path, folder): path for path in share.everything()},
+        judged={relative_name(path, folder): path for path in share.models},
+        everything=lambda: {relative_name(path, folder): path for path in share.everything()},
         sources=sources,
     )
-    sizes = {relative(path, context.root): sources.of(path).size for path in share.models}
+    sizes = {relative_name(path, context.root): sources.of(path).size for path in share.models}
     bound: list[Sequence[str]] = [
-        [relative(path, context.root) for path in paths] for paths in groups.dependent()
+        [relative_name(path, context.root) for path in paths] for paths in groups.dependent()
     ]
     return joined(sizes, bound)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from onnx_ci.gate.policy_changes import PolicyChanges
-from onnx_ci.gate.project import Context, Judging, context_for, policy_for, relative
+from onnx_ci.gate.project import Context, Judging, context_for, policy_for
 from onnx_ci.gate.run import Plan, run
 from onnx_ci.policy.load import idle_rules
 from onnx_ci.policy.schema import Rule
@@ -19,7 +19,7 @@ from onnx_ci.repo.git import has_commits, repository_of
 from onnx_ci.repo.select import Selection, model_named, models_below
 from onnx_ci.repo.tree import Tree
 from onnx_ci.results import Finding, RunReport, Severity
-from onnx_ci.util.text import nearest
+from onnx_ci.util.text import nearest, relative_name
 
 MOST_NAMES = 500  # to look through for what was meant
 
@@ -56,7 +56,7 @@ class Share:
         listed = self.tree.models() if self.tree else known_files(self.repository, MODELS)
         paths = {*self.models, *(model_named(self.repository / name) for name in listed)}
         below = sorted(path for path in paths if path.is_relative_to(context.folder))
-        names = [relative(path, context.folder) for path in below]
+        names = [relative_name(path, context.folder) for path in below]
         return [_idle(context, rule, names) for rule in idle_rules(context.policy, names)]
 
 
@@ -189,7 +189,7 @@ def _placed(report: RunReport, share: Share) -> RunReport:
     """Names for whoever shows a finding beside the code: they go by the top of the repository."""
     policy, root = share.context.policy_name, share.context.root
     named = zip(report.outcomes, share.models, strict=True)
-    outcomes = [replace(o, file=relative(path, root), rule_file=policy) for o, path in named]
+    outcomes = [replace(o, file=relative_name(path, root), rule_file=policy) for o, path in named]
     findings = tuple(replace(finding, file=policy) for finding in report.findings)
     groups = tuple(replace(group, file=policy) for group in report.groups)
     return replace(report, outcomes=tuple(outcomes), findings=findings, groups=groups)

@@ -21,7 +21,8 @@ from onnx_ci.model.replace import data_of
 from onnx_ci.policy.reader import compose
 from onnx_ci.repo.git import ask_git, complaint_of, find_root, remotes, run_git, shared_folder, split
 from onnx_ci.repo.tree import LINK, Entry, Tree
-from onnx_ci.util.files import relative_name, scratch_folder
+from onnx_ci.util.files import scratch_folder
+from onnx_ci.util.text import relative_name
 
 
 def stored(repository: Path, pointer: Pointer) -> Path | None:

@@ -129,11 +129,6 @@ def scratch_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def relative_name(path: Path, folder: Path) -> str:
-    """A path below a folder as it is named from there, with `/`; any other as it is."""
-    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
-
-
 def temporary_name(final: Path) -> Path:
     """What a file is called until it is whole."""
     return final.with_name(f".{final.name}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}")

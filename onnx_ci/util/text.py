@@ -115,3 +115,8 @@ def _escaped_letter(letter: str) -> str:
     """A byte of a name that is no text, which Python keeps as U+DC80 to U+DCFF, is shown as that byte."""
     byte = "\udc80" <= letter <= "\udcff"
     return f"\\x{ord(letter) - 0xDC00:02x}" if byte else ascii(letter)[1:-1]
+
+
+def relative_name(path: Path, folder: Path) -> str:
+    """A path below a folder as it is named from there, with `/`; any other as it is."""
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)

@@ -218,6 +218,16 @@ def test_how_far_outputs_moved_is_a_note(committed: Repository) -> None:
     assert "moved most" in notes(committed, "--staged")["m.onnx"][0]
 
 
+def test_nan_where_numbers_were_is_no_small_move(committed: Repository) -> None:
+    model = lean()
+    weight = numpy_helper.to_array(model.graph.initializer[0]).copy()
+    weight[:, 1:] = np.nan
+    model.graph.initializer[0].raw_data = weight.tobytes()
+    onnx.save(model, committed.root / "m.onnx")
+    for _ in range(2):  # as found out, and as remembered
+        assert "'y' has NaN or infinity at other places than before" in notes(committed)["m.onnx"][0]
+
+
 def test_another_graph_is_not_compared(committed: Repository) -> None:
     onnx.save(lean(layers=3), committed.root / "m.onnx")
     assert notes(committed)["m.onnx"] == []
