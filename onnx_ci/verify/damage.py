@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from onnx_ci.methods.drop_unused import drop_unused
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.model.dtypes import BITS
 from onnx_ci.model.graph import (
+    STANDARD_DOMAINS,
     Body,
     Scope,
     all_names,
@@ -24,6 +25,8 @@ from onnx_ci.model.graph import (
     constant_value,
     defined_twice,
     nested,
+    short_constant,
+    stored_in,
     tensors,
 )
 from onnx_ci.model.model import Model, element_count
@@ -55,12 +58,6 @@ PART = 0.9  # of its elements: what differs in more than these differs as a whol
 TensorContent = tuple[int, bytes]  # the type of a tensor, and a digest of its bytes
 TensorKey = tuple[int, str]  # the number of a body, and the name in it
 Damage = Callable[[Array], Array]
-_FORMS = {  # how a Constant may hold plain numbers, and what type they have
-    "value_float": ("f", np.float32),
-    "value_floats": ("floats", np.float32),
-    "value_int": ("i", np.int64),
-    "value_ints": ("ints", np.int64),
-}
 # What weights are rebuilt with: each gives the same for the same, in every session.
 STEADY_OPERATORS = {
     *("Cast", "Identity", "Constant", "ConstantOfShape", "DequantizeLinear"),
@@ -192,7 +189,10 @@ def plain_copy(model: Model) -> Model:
     drop_unused(copy, NoOptions())
     for body in _bodies(copy):
         for node in body.node:
-            _as_tensor(copy, node)
+            numbers = short_constant(node)
+            if numbers is not None:
+                del node.attribute[:]
+                copy.set_array(node.attribute.add(name="value", type=AttributeProto.TENSOR).t, numbers)
     return copy
 
 
@@ -222,23 +222,11 @@ def _bodies(model: Model) -> Iterator[Body]:
 
 def _of_node(node: NodeProto, place: int) -> Iterator[tuple[str, TensorProto]]:
     """A Constant goes by the name of its value; what other nodes hold by the node and the attribute."""
-    plain = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
+    plain = node.op_type == "Constant" and node.domain in STANDARD_DOMAINS
     for attribute in node.attribute:
         for number, tensor in enumerate(attribute_tensors(attribute)):
             owner = node.output[0] if node.output else node.name or f"{node.op_type} {place}"
             yield owner if plain and not number else f"{owner}.{attribute.name}.{number}", tensor
-
-
-def _as_tensor(model: Model, node: NodeProto) -> None:
-    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
-        return
-    for attribute in node.attribute:
-        if attribute.name in _FORMS and not attribute.ref_attr_name:
-            field, kind = _FORMS[attribute.name]
-            values = np.array(getattr(attribute, field), kind)
-            attribute.Clear()
-            attribute.name, attribute.type = "value", AttributeProto.TENSOR
-            model.set_array(attribute.t, values)
 
 
 def changed_tensors(before: Model, after: Model) -> list[StoredTensor]:
@@ -269,12 +257,9 @@ def changed_elements(before: Model, items: Sequence[StoredTensor], after: Model)
 def _differing(one: Array, two: Array) -> Array | None:
     if one.shape != two.shape or one.dtype != two.dtype:
         return None
-    where = np.asarray((one != two) & ~(_is_nan(one) & _is_nan(two)))
+    both_nan = (one != one) & (two != two)
+    where = np.asarray((one != two) & ~both_nan)
     return where if 0 < np.count_nonzero(where) <= PART * where.size else None
-
-
-def _is_nan(values: Array) -> Array:
-    return np.asarray(values != values)
 
 
 class _Held:
@@ -333,17 +318,13 @@ def _content(model: Model, tensor: TensorProto) -> TensorContent:
     return tensor.data_type, tensor_key(model, tensor)
 
 
-class _Varies(Exception):
-    """A value that depends on more than what is stored."""
-
-
 @dataclass(frozen=True)
 class Rebuilt:
     """Tensors of one model that another computes, bit for bit, and what it stores to compute them from."""
 
-    keys: frozenset[TensorKey] = frozenset()
-    parts: frozenset[str] = frozenset()
-    far: frozenset[TensorKey] = frozenset()  # not the same, and not so much like it as was asked for
+    keys: set[TensorKey] = field(default_factory=set)
+    parts: set[str] = field(default_factory=set)
+    far: set[TensorKey] = field(default_factory=set)  # not the same, nor as much like it as was asked for
 
 
 def rebuilt_tensors(
@@ -358,26 +339,27 @@ def rebuilt_tensors(
     """Return which of these tensors of `before` the other model computes from what it stores, or holds.
 
     onnxruntime computes them, as it does when a session starts; no input has to reach them for that."""
-    keys: set[TensorKey] = set()
-    parts: set[str] = set()
-    far: set[TensorKey] = set()
+    rebuilt = Rebuilt()
     root = Scope(after.proto.graph)
     unclear = defined_twice(root)
     for scope in root.nested():
         for item in items:
             if item.name not in scope.defined or item.name in unclear:
                 continue
-            graph = _constant_graph(scope, item)
-            values = _computed(after, graph, item.name, reference, folder) if graph else None
-            if graph is None or values is None:
+            graph = GraphProto(name="decoded")
+            if not _collect(scope, item.name, graph, set()):
+                continue
+            graph.output.add(name=item.name).type.tensor_type.elem_type = item.tensor.data_type
+            values = _computed(after, graph, reference, folder)
+            if values is None:
                 continue
             own = before.array(item.tensor)
             if identical(own, values):
-                keys.add(item.key)
-                parts.update(_stored_names(graph))
+                rebuilt.keys.add(item.key)
+                rebuilt.parts.update(site.name for site in stored_in(Scope(graph)))
             elif not _is_near(own, values, least_sqnr):
-                far.add(item.key)
-    return Rebuilt(frozenset(keys), frozenset(parts), frozenset(far))
+                rebuilt.far.add(item.key)
+    return rebuilt
 
 
 def _is_near(one: Array, two: Array, least_sqnr: float) -> bool:
@@ -386,55 +368,43 @@ def _is_near(one: Array, two: Array, least_sqnr: float) -> bool:
     return distance(one, two).sqnr >= least_sqnr
 
 
-def _stored_names(graph: GraphProto) -> Iterator[str]:
-    yield from (tensor.name for tensor in graph.initializer)
-    yield from (node.output[0] for node in graph.node if node.op_type == "Constant")
-
-
-def _constant_graph(scope: Scope, item: StoredTensor) -> GraphProto | None:
-    graph = GraphProto(name="decoded")
-    try:
-        _collect(scope, item.name, graph, set())
-    except _Varies:
-        return None
-    graph.output.add(name=item.name).type.tensor_type.elem_type = item.tensor.data_type
-    return graph
-
-
-def _computed(after: Model, graph: GraphProto, name: str, reference: Reference, folder: Path) -> Array | None:
+def _computed(after: Model, graph: GraphProto, reference: Reference, folder: Path) -> Array | None:
+    """Return the only output of a graph of stored tensors; None where it does not run."""
     proto = ModelProto(ir_version=after.proto.ir_version, opset_import=after.proto.opset_import, graph=graph)
     folder.mkdir(parents=True)
     try:
         write_runnable(Model(after.path, proto, after.store), folder / "decoded.onnx")
         outputs = reference.runner.run(folder / "decoded.onnx", [{}], limits=reference.limits)
-        return outputs[0].get(name)
+        return outputs[0].get(graph.output[0].name)
     except RunFailed:
         return None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _collect(scope: Scope, name: str, graph: GraphProto, done: set[str]) -> None:
-    """All that a value is computed from, each after what it needs."""
+def _collect(scope: Scope, name: str, graph: GraphProto, done: set[str]) -> bool:
+    """Add all that a value is computed from, each after what it needs; False where that is not only what is
+    stored."""
     if name in done or not name:
-        return
+        return True
     done.add(name)
     home = scope.home(name)
     if any(value.name == name for value in home.body.input):
-        raise _Varies
+        return False
     for tensor in home.body.initializer:
         if tensor.name == name:
             graph.initializer.append(tensor)
-            return
+            return True
     node = next((node for node in home.body.node if name in node.output), None)
     if node is None or not _is_steady(node):
-        raise _Varies
-    for given in node.input:
-        _collect(home, given, graph, done)
+        return False
+    if not all(_collect(home, given, graph, done) for given in node.input):
+        return False
     done.update(node.output)
     graph.node.append(node)
+    return True
 
 
 def _is_steady(node: NodeProto) -> bool:
-    standard = node.domain in ("", "ai.onnx") and node.op_type in STEADY_OPERATORS
+    standard = node.domain in STANDARD_DOMAINS and node.op_type in STEADY_OPERATORS
     return standard and (node.op_type != "Constant" or constant_value(node) is not None)
