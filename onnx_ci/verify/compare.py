@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from onnx_ci.policy.schema import AT_LEAST, AT_MOST, Tolerance
-from onnx_ci.results import Breach, OutputDelta, OutputKind
+from onnx_ci.results import Breach, Comparison, OutputDelta, OutputKind
 from onnx_ci.sandbox.exchange import Array, is_complex, is_float, is_integer, is_text, type_name
 from onnx_ci.util.advice import set_tolerance
 from onnx_ci.verify.metrics import (
@@ -39,6 +39,15 @@ class Problem(NamedTuple):
 
     breach: Breach
     words: str
+
+
+@dataclass(frozen=True)
+class ComparedOutputs:
+    """How each output of a candidate compares, and how that was found out."""
+
+    method: Comparison
+    deltas: Sequence[OutputDelta]
+    apart: frozenset[str]  # the outputs that can be told from the original's at all
 
 
 def compare_outputs(
@@ -146,7 +155,7 @@ def _odd_values(before: Array, after: Array) -> Problem | None:
     return None
 
 
-def _worst(distances: Sequence[Distance]) -> Distance:
+def _worst(distances: Sequence[Distance | OutputDelta]) -> Distance:
     if not distances:
         return Distance()
     most = {name: max(getattr(d, name) for d in distances) for name in (*AT_MOST, "drift")}
@@ -164,15 +173,11 @@ def outside(worst: Distance | OutputDelta, tolerance: Tolerance) -> Iterator[Pro
             yield Problem("limit", f"{name} {_number(value, limit)} is above {_number(limit)}")
         if name in AT_LEAST and value < limit:
             yield Problem("limit", f"{name} {_number(value, limit)} is below {_number(limit)}")
-    if tolerance.cosine is not None and worst.cosine >= tolerance.cosine:
-        yield from _scaled(worst, tolerance.cosine)
-
-
-def _scaled(worst: Distance | OutputDelta, cosine: float) -> Iterator[Problem]:
-    """Twice every number has a cosine of 1. What keeps a cosine c is off by at most sqrt(1 - c²) of its
-    length when the error stands at a right angle; no more is let pass when it does not."""
-    if cosine <= 0.0:
+    cosine = tolerance.cosine
+    if cosine is None or cosine <= 0.0 or worst.cosine < cosine:
         return
+    # Twice every number has a cosine of 1. What keeps a cosine c is off by at most sqrt(1 - c²) of its
+    # length when the error stands at a right angle; no more is let pass when it does not.
     allowed = max(math.sqrt(1.0 - cosine * cosine), _ROUNDING)
     if worst.drift > allowed:
         words = (
@@ -197,19 +202,14 @@ def worse_of(
     worst = {delta.name: delta for delta in first_deltas}
     for delta in second_deltas:
         first = worst.get(delta.name, delta)
-        numbers = _worst([_distance(first), _distance(delta)])
         worst[delta.name] = replace(
             delta,
             exact=first.exact and delta.exact,
             problem=delta.problem or first.problem,
             breaches=delta.breaches or first.breaches,
-            **vars(numbers),
+            **vars(_worst([first, delta])),
         )
     return tuple(worst.values())
-
-
-def _distance(delta: OutputDelta) -> Distance:
-    return Distance(**{name: getattr(delta, name) for name in (*AT_MOST, *AT_LEAST, "drift")})
 
 
 def equality_hint(deltas: Sequence[OutputDelta], outputs: Mapping[str, Array]) -> str:

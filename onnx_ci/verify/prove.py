@@ -16,11 +16,12 @@ from onnx_ci.policy.schema import DEFAULT_TOLERANCE, Rule, Tolerance
 from onnx_ci.results import Latency, Proof, Verification
 from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.sandbox.versions import Libraries
+from onnx_ci.verify.compare import ComparedOutputs
 from onnx_ci.verify.fusions import Fusions
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.score import evaluate
 from onnx_ci.verify.sensitivity import Sensitivity
-from onnx_ci.verify.verifier import SOME, Claim, ComparedOutputs, Runtimes, Verifier
+from onnx_ci.verify.verifier import SOME, Claim, Runtimes, Verifier
 
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, need
 from onnx_ci.util.advice import CHECK_SAMPLES, GIVE_SAMPLES, SET_DIMS
 from onnx_ci.verify.compare import is_graded, same_outputs
 from onnx_ci.verify.metrics import batched
-from onnx_ci.verify.noise import OTHER_DRAWS, Seeding, noise_of, random_nodes, refuse_gross
+from onnx_ci.verify.noise import OTHER_DRAWS, Seeding, gross_noise, noise_of, random_nodes
 from onnx_ci.verify.trials import WeightSwapSession
 
 GIVE = "give inputs that run: " + GIVE_SAMPLES + ", or sizes: " + SET_DIMS
@@ -164,9 +164,10 @@ class Reference:
                 raise
         return self.runner.run(self._runnable, feeds, limits=self.limits, seed=OTHER_DRAWS)
 
-    def refuse_gross(self) -> None:
-        """Raise where no single run of the original is a reference."""
-        refuse_gross(self.noise, random_nodes(self.proto))
+    @cached_property
+    def gross_noise(self) -> ModelError | None:
+        """Why no single run of the original is a reference; None where one is."""
+        return gross_noise(self.noise, random_nodes(self.proto))
 
     def refuse_empty(self) -> None:
         """Raise where there is nothing to compare with."""
@@ -180,7 +181,8 @@ class Reference:
     def usable_outputs(self) -> ArrayOutputs:
         """Return the outputs, if a comparison with them, one by one, would mean anything."""
         self.refuse_empty()
-        self.refuse_gross()
+        if self.gross_noise is not None:
+            raise self.gross_noise
         return self.outputs()
 
     def session(
@@ -211,10 +213,6 @@ class Reference:
         self.seeding.write(self.original, copy, self.root)
         return copy
 
-    @property
-    def _custom(self) -> list[str]:
-        return [] if self.runner.libraries.names else custom_operators(self.proto)
-
     def _run(self, feeds: Sequence[Feeds], limits: Limits | None = None) -> ArrayOutputs:
         return self.runner.run(self._runnable, feeds, limits=limits or self.limits)
 
@@ -229,32 +227,27 @@ class Reference:
         try:
             return feeds, self._run(feeds)
         except RunFailed as error:
-            raise _unrunnable(error, where, hint, self._custom) from None
+            raise self._unrunnable(error, where, hint) from None
 
     def _search(self, *, wide: bool = True) -> FedOutputs:
         """Try attempt after attempt until one runs, within one time limit for all of them."""
         failures: list[RunFailed] = []
-        for feeds, limits in self._attempts(failures, wide=wide):
-            try:
-                outputs = self._run(feeds, limits)
-            except RunFailed as error:
-                failures.append(error)
-            else:
-                if wide and _is_lost(outputs):
-                    return self._search(wide=False)
-                return self._varied(feeds, outputs)
-        hard = [error for error in failures if error.kind != "error"]
-        raise _unrunnable((hard or failures)[0], "on inputs made up for it", GIVE, self._custom)
-
-    def _attempts(
-        self, failures: Sequence[RunFailed], *, wide: bool
-    ) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
-        for feeds in derive_feeds(self.proto_to_feed(), self.spec, wide=wide):
+        for attempt in derive_feeds(self.proto_to_feed(), self.spec, wide=wide):
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
-                return
-            yield [{**sample, **self.stored} for sample in feeds], replace(self.limits, seconds=left)
+                break
+            feeds = [{**sample, **self.stored} for sample in attempt]
+            try:
+                outputs = self._run(feeds, replace(self.limits, seconds=left))
+            except RunFailed as error:
+                failures.append(error)
+                continue
+            if wide and _is_lost(outputs):
+                return self._search(wide=False)
+            return self._varied(feeds, outputs)
+        hard = [error for error in failures if error.kind != "error"]
+        raise self._unrunnable((hard or failures)[0], "on inputs made up for it", GIVE)
 
     def _varied(self, feeds: Sequence[Feeds], outputs: ArrayOutputs) -> FedOutputs:
         """Add samples: of other sizes, and such that take the branches which these do not."""
@@ -290,6 +283,20 @@ class Reference:
                 feeds, outputs = [*feeds, sample], [*outputs, *more]
         return feeds, outputs
 
+    def _unrunnable(self, error: RunFailed, on: str, hint: str) -> Unrunnable:
+        if error.stage == "library":
+            return Unrunnable(error.message, hint=REPLACE_IT, failure=error)
+        if error.stage == "load":
+            custom = [] if self.runner.libraries.names else custom_operators(self.proto)
+            if custom:
+                return Unrunnable(needs_library(custom), hint=NAME_IT, failure=error)
+            message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
+        else:
+            message = f"it could not be run {on}: {error.message}"
+            if error.kind in _SCARCE:
+                hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
+        return Unrunnable(message, hint=hint, failure=error)
+
 
 def _is_evidence(array: Array) -> bool:
     if array.size == 0:
@@ -314,18 +321,3 @@ def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
     hard = sum(error.kind in ("crash", "memory") for error in failures)
     last = failures[-1]
     return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
-
-
-def _unrunnable(error: RunFailed, on: str, hint: str, custom: Sequence[str] = ()) -> Unrunnable:
-    """`custom` are operators for which no library was given."""
-    if error.stage == "library":
-        return Unrunnable(error.message, hint=REPLACE_IT, failure=error)
-    if error.stage == "load":
-        if custom:
-            return Unrunnable(needs_library(custom), hint=NAME_IT, failure=error)
-        message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
-    else:
-        message = f"it could not be run {on}: {error.message}"
-        if error.kind in _SCARCE:
-            hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
-    return Unrunnable(message, hint=hint, failure=error)
