@@ -6,8 +6,9 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +34,10 @@ from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.receipt import tensor_key
 from onnx_ci.model.save import write_runnable
+from onnx_ci.model.wire import Span
 from onnx_ci.sandbox.exchange import Array, integer_limits, is_float
 from onnx_ci.sandbox.runner import RunFailed
-from onnx_ci.verify.metrics import distance, identical
+from onnx_ci.verify.compare import distance, identical
 from onnx_ci.verify.reference import Reference
 
 _FLOATS = {
@@ -177,6 +179,7 @@ class StoredTensor:
     name: str
     tensor: TensorProto
     read_in: int = 0
+    part: Array | None = None  # the elements that changed, where not all of it did
 
     @property
     def key(self) -> TensorKey:
@@ -237,21 +240,8 @@ def changed_tensors(before: Model, after: Model) -> list[StoredTensor]:
     numbers, unless their name is gone for good: they were part of the graph, an epsilon or a bound.
     """
     held = _Held(after)
-    return [item for item in stored_tensors(before) if not held.holds(before, item)]
-
-
-def changed_elements(before: Model, items: Sequence[StoredTensor], after: Model) -> dict[TensorKey, Array]:
-    """Return where tensors differ that do so only in part. Damage elsewhere in them would show nothing."""
-    held: dict[str, list[TensorProto]] = defaultdict(list)
-    for other in stored_tensors(after):
-        held[other.name].append(other.tensor)
-    places = {}
-    for item in items:
-        for tensor in held[item.name]:
-            where = _differing(before.array(item.tensor), after.array(tensor))
-            if where is not None:
-                places[item.key] = where
-    return places
+    changed = [item for item in stored_tensors(before) if not held.holds(before, item)]
+    return [replace(item, part=held.changed_part(before, item)) for item in changed]
 
 
 def _differing(one: Array, two: Array) -> Array | None:
@@ -270,48 +260,53 @@ class _Held:
         self.by_name: dict[str, list[TensorProto]] = defaultdict(list)
         for item in stored_tensors(model):
             self.by_name[item.name].append(item.tensor)
-        for tensor in model.beside:
-            self.by_name[tensor.name].append(tensor)
         self.names = all_names(model.proto)
 
     def holds(self, other: Model, item: StoredTensor) -> bool:
         tensor = item.tensor
         if element_count(tensor) == 0 or tensor.data_type == TensorProto.STRING:
             return True
-        namesakes = self.by_name.get(item.name)
+        namesakes = [*self.by_name[item.name], *(one for one in self.model.beside if one.name == item.name)]
         if namesakes:
             return any(self._same(other, tensor, namesake) for namesake in namesakes)
         weight = tensor.data_type in WEIGHT_TYPES
         if not weight or (element_count(tensor) < FEW and item.name not in self.names):
             return True
-        return self._is_there(other, tensor)
+        # The same bytes may be stored under any name.
+        return self._shared_span(other, tensor) in self._spans or _content(other, tensor) in self._contents
+
+    def changed_part(self, other: Model, item: StoredTensor) -> Array | None:
+        """Where a tensor differs that does so only in part: damage elsewhere in it would show nothing."""
+        part = None
+        for namesake in self.by_name[item.name]:
+            where = _differing(other.array(item.tensor), self.model.array(namesake))
+            part = part if where is None else where
+        return part
 
     def _same(self, other: Model, one: TensorProto, two: TensorProto) -> bool:
         if one.data_type == two.data_type:
-            return self._shares(other, one, two) or _content(other, one) == _content(self.model, two)
+            span = self._shared_span(other, one)
+            shared = span is not None and span == self.model.span(two)
+            return shared or _content(other, one) == _content(self.model, two)
         if one.data_type in WEIGHT_TYPES or two.data_type == TensorProto.STRING:
             return False
         return np.array_equal(other.array(one), self.model.array(two))
 
-    def _shares(self, other: Model, one: TensorProto, two: TensorProto) -> bool:
-        """Whether both are the same bytes of the same store: nothing has to be read then."""
-        span = other.span(one)
-        return other.store is self.model.store and span is not None and span == self.model.span(two)
+    def _shared_span(self, other: Model, tensor: TensorProto) -> Span | None:
+        """Where a tensor is in the store of both models, if they share one: nothing has to be read then."""
+        return other.span(tensor) if other.store is self.model.store else None
 
-    def _is_there(self, other: Model, tensor: TensorProto) -> bool:
-        """Whether the same bytes are stored anywhere, whatever they are called."""
-        span = other.span(tensor)
-        shared = span is not None and other.store is self.model.store and span in self._spans
-        return shared or _content(other, tensor) in self._contents
+    @property
+    def _stored(self) -> Iterator[TensorProto]:
+        return chain(*self.by_name.values(), self.model.beside)
 
     @cached_property
-    def _spans(self) -> set[object]:
-        return {self.model.span(tensor) for tensors in self.by_name.values() for tensor in tensors}
+    def _spans(self) -> set[Span | None]:
+        return {self.model.span(tensor) for tensor in self._stored} - {None}
 
     @cached_property
     def _contents(self) -> set[TensorContent]:
-        stored = (tensor for tensors in self.by_name.values() for tensor in tensors)
-        return {_content(self.model, one) for one in stored if one.data_type in WEIGHT_TYPES}
+        return {_content(self.model, one) for one in self._stored if one.data_type in WEIGHT_TYPES}
 
 
 def _content(model: Model, tensor: TensorProto) -> TensorContent:

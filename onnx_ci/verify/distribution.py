@@ -20,8 +20,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.policy.schema import Limits, Tolerance
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, Runner
-from onnx_ci.verify.compare import ComparedOutputs, compare_outputs
-from onnx_ci.verify.metrics import identical, tightened
+from onnx_ci.verify.compare import ComparedOutputs, compare_outputs, identical, tightened
 from onnx_ci.verify.noise import WAY_OUT
 
 STAGES = (256, 1024, 4096)  # runs of a lot: more only where fewer do not tell

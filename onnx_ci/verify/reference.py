@@ -1,9 +1,11 @@
-"""The original as a reference: inputs that run it, the user's own or made up, and the outputs they give."""
+"""The original as a reference: inputs that run it, the user's own or made up, the outputs they give, and
+sessions in which models made of it are run with other weights."""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,14 +20,12 @@ from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.samples import load_samples
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.results import OutputDelta
-from onnx_ci.sandbox.exchange import Array, is_float
-from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable
+from onnx_ci.sandbox.exchange import Array, is_float, read_samples
+from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable, write_feeds
 from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, needs_library
 from onnx_ci.util.advice import CHECK_SAMPLES, GIVE_SAMPLES, SET_DIMS
-from onnx_ci.verify.compare import is_graded, same_outputs
-from onnx_ci.verify.metrics import batched
-from onnx_ci.verify.noise import OTHER_DRAWS, Seeding, gross_noise, noise_of, random_nodes
-from onnx_ci.verify.trials import WeightSwapSession
+from onnx_ci.verify.compare import batched, is_graded, same_outputs
+from onnx_ci.verify.noise import OTHER_DRAWS, Baked, Seeding, Unmatched, gross_noise, noise_of, random_nodes
 
 GIVE = "give inputs that run: " + GIVE_SAMPLES + ", or sizes: " + SET_DIMS
 _HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
@@ -321,3 +321,58 @@ def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
     hard = sum(error.kind in ("crash", "memory") for error in failures)
     last = failures[-1]
     return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
+
+
+@dataclass(eq=False, repr=False)
+class WeightSwapSession:
+    """Write the inputs once, and let the worker keep the session. A context manager."""
+
+    runner: Runner
+    model: Path
+    feeds: Sequence[Feeds]
+    _: KW_ONLY
+    limits: Limits
+    spare: Collection[str]
+    seeding: Seeding  # for random nodes; they begin anew only in a session of their own
+
+    def __post_init__(self) -> None:
+        self.seeded: Path | None = None  # the model that there is a copy of
+        self.folder = self.runner.folder()
+        write_feeds(self.folder / "feeds", self.feeds)
+
+    def __enter__(self) -> WeightSwapSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, weights: Mapping[str, Path], model: Path | None = None) -> list[dict[str, Array]]:
+        """Outputs with these weights, in files by the name of the input they are fed to; of another model
+        on the same inputs, where one is named."""
+        outputs = self.folder / "outputs"
+        shutil.rmtree(outputs, ignore_errors=True)
+        self.runner.ask(
+            "try",
+            [self._ready(model or self.model)],
+            self.limits,
+            spare=sorted(self.spare),
+            fresh=bool(self.seeding),
+            feeds=str(self.folder / "feeds"),
+            outputs=str(outputs),
+            weights={name: str(file) for name, file in weights.items()},
+        )
+        return read_samples(outputs)
+
+    def _ready(self, model: Path) -> Path:
+        """The model as it is run: a copy with seeds where nodes draw random numbers."""
+        if not self.seeding:
+            return model
+        copy = self.folder / "seeded.onnx"
+        if model != self.seeded:
+            try:
+                self.seeding.write(model, copy)
+            except (Unmatched, Baked) as error:
+                reason = f"its random nodes are no longer the original's: {error}"
+                raise RunFailed("error", reason, stage="load") from None
+            self.seeded = model
+        return copy

@@ -30,14 +30,13 @@ from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed
 from onnx_ci.util.advice import GIVE_SAMPLES, set_tolerance
 from onnx_ci.util.text import first_of
-from onnx_ci.verify.compare import kind_of, leaves, same_outputs
+from onnx_ci.verify.compare import kind_of, least_sqnr, leaves, same_outputs
 from onnx_ci.verify.damage import (
     DAMAGES,
     Damage,
     StoredTensor,
     TensorKey,
     blur,
-    changed_elements,
     changed_tensors,
     damaged,
     plain_copy,
@@ -48,9 +47,7 @@ from onnx_ci.verify.damage import (
     scramble,
     stored_tensors,
 )
-from onnx_ci.verify.metrics import least_sqnr
-from onnx_ci.verify.reference import ArrayOutputs, Reference
-from onnx_ci.verify.trials import WeightSwapSession
+from onnx_ci.verify.reference import ArrayOutputs, Reference, WeightSwapSession
 from onnx_ci.verify.verifier import LONG, Claim, Reaction, Verifier
 
 SHOWN = 3  # names in a reason
@@ -150,9 +147,7 @@ class Sensitivity:
         if not items:
             return replace(passed, coverage=Coverage(changed=0)), ()
         try:
-            states = tensor_coverage.ask(
-                items, tolerance, changed_elements(tensor_coverage.model, items, other)
-            )
+            states = tensor_coverage.ask(items, tolerance)
         except RunFailed as error:
             reason = f"whether it shows anything could not be found out: {error.message}"
             return _unsure(passed, reason, ""), ()
@@ -267,19 +262,18 @@ class TensorCoverage:
     alone: bool = True
     hurried: bool = False  # the clock had a say
 
-    def ask(
-        self, items: Sequence[StoredTensor], tolerance: Tolerance, parts: Mapping[TensorKey, Array]
-    ) -> TensorStates:
-        """Return the state of each tensor; or of the part of it that is asked about, which is not kept."""
-        new = [item for item in items if item.key in parts or item.key not in self.states]
+    def ask(self, items: Sequence[StoredTensor], tolerance: Tolerance) -> TensorStates:
+        """Return the state of each tensor; or of the part of it that changed, which is not kept."""
+        new = [item for item in items if item.part is not None or item.key not in self.states]
         if new:
             reference = self.verifier.reference
-            with DamagedRuns(self.model.copy(), new, reference, self.folder, parts, tolerance) as runs:
+            with DamagedRuns(self.model.copy(), new, reference, self.folder, tolerance) as runs:
                 self._ask(runs, new)
                 self.runs += runs.count
         states = {item.key: self.states[item.key] for item in items}
-        for key in parts:
-            self.states.pop(key, None)
+        for item in items:
+            if item.part is not None:
+                self.states.pop(item.key, None)
         return states
 
     def described(
@@ -360,7 +354,6 @@ class DamagedRuns:
     items: Collection[StoredTensor]
     reference: Reference
     folder: Path  # for what is written
-    parts: Mapping[TensorKey, Array]  # of these tensors only these elements are damaged
     tolerance: Tolerance
     session: WeightSwapSession = field(init=False)  # of the inputs that are run now
 
@@ -405,7 +398,7 @@ class DamagedRuns:
             if all(item.key in self.inputs for item in items):
                 outputs = self.session.run(self._files(items, how), self.path)
             else:
-                outputs = self._anew({item.key for item in items}, how)
+                outputs = self._anew(items, how)
         except RunFailed as error:
             self.deaths += error.kind != "error"
             if self.deaths > DEATHS:
@@ -447,19 +440,20 @@ class DamagedRuns:
         files: dict[str, Path] = {}
         for number, item in enumerate(items):
             file = self.folder / f"{number}.npy"
-            np.save(file, self._damaged(item.key, self.model.array(item.tensor), how), allow_pickle=False)
+            np.save(file, self._damaged(item, how), allow_pickle=False)
             files[self.inputs[item.key]] = file
         return files
 
-    def _damaged(self, key: TensorKey, values: Array, how: Damage) -> Array:
-        part = self.parts.get(key)
-        return how(values) if part is None else np.where(part, how(values), values)
+    def _damaged(self, item: StoredTensor, how: Damage) -> Array:
+        values = self.model.array(item.tensor)
+        return how(values) if item.part is None else np.where(item.part, how(values), values)
 
-    def _anew(self, keys: Collection[TensorKey], how: Damage) -> ArrayOutputs:
+    def _anew(self, items: Sequence[StoredTensor], how: Damage) -> ArrayOutputs:
         copy = self.model.copy()
-        for item in stored_tensors(copy):
-            if item.key in keys:
-                put(copy, item.tensor, self._damaged(item.key, copy.array(item.tensor), how))
+        chosen = {item.key: item for item in items}
+        for stored in stored_tensors(copy):
+            if stored.key in chosen:
+                put(copy, stored.tensor, self._damaged(chosen[stored.key], how))
         folder = self.folder / f"anew-{self.count}"  # a session is known by the path of its model
         folder.mkdir()
         try:

@@ -23,9 +23,15 @@ from onnx_ci.sandbox.exchange import Array, is_text
 from onnx_ci.sandbox.runner import Feeds, Load, RunFailed, Runner
 from onnx_ci.sandbox.versions import installed
 from onnx_ci.util.text import first_of
-from onnx_ci.verify.compare import ComparedOutputs, compare_outputs, equality_hint, outside, worse_of
+from onnx_ci.verify.compare import (
+    ComparedOutputs,
+    compare_outputs,
+    equality_hint,
+    outside,
+    with_margin,
+    worse_of,
+)
 from onnx_ci.verify.distribution import Distribution, RepeatedRuns, Unclear
-from onnx_ci.verify.metrics import with_margin
 from onnx_ci.verify.noise import Baked, Unmatched, excused, refuse_strict, unexplained
 from onnx_ci.verify.reference import Reference
 
@@ -212,20 +218,20 @@ class Verifier:
         distribution = self._distributions[claim.tolerance]
         if isinstance(distribution, Unclear):
             raise distribution
-        feeds, spare = self.reference.feeds_for(claim.extra)
-        runs = RepeatedRuns(self.reference.runner, claim.path, feeds, limits, spare)
-        return distribution.compare(runs)
+        return distribution.compare(self._repeated(claim.path, limits, claim.extra))
 
     def _distribution(self, tolerance: Tolerance) -> Distribution | Unclear:
         reference = self.reference
-        feeds, spare = reference.feeds_for()
-        runs = RepeatedRuns(reference.runner, reference.original, feeds, reference.limits, spare)
         try:
-            return Distribution(runs, tolerance)
+            return Distribution(self._repeated(reference.original, reference.limits), tolerance)
         except Unclear as error:
             return error
         except RunFailed as error:
             return Unclear(f"its outputs are random, and many runs of it failed: {error.message}")
+
+    def _repeated(self, model: Path, limits: Limits, extra: Feeds | None = None) -> RepeatedRuns:
+        feeds, spare = self.reference.feeds_for(extra)
+        return RepeatedRuns(self.reference.runner, model, feeds, limits, spare)
 
     def _judged(self, compared: ComparedOutputs, tolerance: Tolerance) -> Verification:
         deltas, noise = tuple(compared.deltas), self.reference.noise
