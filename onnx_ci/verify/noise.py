@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,15 +152,7 @@ def _wider(limit: float | None, seen: float, *, always: bool = False) -> float |
 
 def random_nodes(proto: onnx.ModelProto) -> list[str]:
     """`name (Operator)` of each without a seed; one with a seed gives the same numbers in every session."""
-    return [label(node) for node in unseeded(proto)]
-
-
-def unseeded(proto: onnx.ModelProto) -> list[NodeProto]:
-    return [node for node in _drawing(proto) if not _has_seed(node)]
-
-
-def seeded(proto: onnx.ModelProto) -> list[NodeProto]:
-    return [node for node in _drawing(proto) if _has_seed(node)]
+    return [label(node) for node in _drawing(proto, seeded=False)]
 
 
 def label(node: NodeProto) -> str:
@@ -168,9 +160,10 @@ def label(node: NodeProto) -> str:
     return f"{name} ({node.op_type})"
 
 
-def _drawing(proto: onnx.ModelProto) -> Iterator[NodeProto]:
-    for body in bodies(proto):
-        yield from (node for node in body.node if _draws(node, body))
+def _drawing(proto: onnx.ModelProto, *, seeded: bool) -> list[NodeProto]:
+    """The nodes that draw random numbers, with a seed of their own or without one."""
+    drawing = [node for body in bodies(proto) for node in body.node if _draws(node, body)]
+    return [node for node in drawing if _has_seed(node) == seeded]
 
 
 def _has_seed(node: NodeProto) -> bool:
@@ -209,7 +202,7 @@ class Seeding:
     """The seeds for the random nodes of one original. False where it has none that lack one."""
 
     def __init__(self, proto: onnx.ModelProto, offset: int = 0) -> None:
-        nodes = unseeded(proto)
+        nodes = _drawing(proto, seeded=False)
         self.kinds = [node.op_type for node in nodes]
         self.seeds = {key: _seed(number, offset) for number, key in enumerate(_keys(nodes))}
 
@@ -226,10 +219,11 @@ class Seeding:
 
     def _give(self, proto: onnx.ModelProto) -> bool:
         """Give seeds to the nodes of a copy; whether it is certain which is which."""
-        fixed = [label(node) for node in seeded(proto) if (node.op_type, *node.output[:1], 0) in self.seeds]
+        own = _drawing(proto, seeded=True)
+        fixed = [label(node) for node in own if (node.op_type, *node.output[:1], 0) in self.seeds]
         if fixed:
             raise Baked(f"{fixed[0]} draws the same numbers in every session now: it has a seed")
-        nodes = unseeded(proto)
+        nodes = _drawing(proto, seeded=False)
         keys = _keys(nodes)
         # Each is one of the original's, and of those that share a name none is missing.
         ours, theirs = (Counter(key[:2] for key in some) for some in (self.seeds, keys))
