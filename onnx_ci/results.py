@@ -122,6 +122,7 @@ class OutputDelta:
     top1: float
     exact: bool
     drift: float = 0.0  # the share by which the length of the whole changed
+    behind: str = ""  # the function at its end; what that is given was compared as well
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
     kind: OutputKind = ""

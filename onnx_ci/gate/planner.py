@@ -19,6 +19,7 @@ from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice, Rule
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
 from onnx_ci.verify.compare import least_sqnr, with_margin
+from onnx_ci.verify.observation import observed
 from onnx_ci.verify.prove import Prover
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
@@ -80,7 +81,7 @@ class Planner:
             self.reason = "too large to be planned tensor by tensor" if room > ROOM else "nothing to plan"
             return
         made, inputs = probe(model, shelf.tensors)
-        write_model(made, folder / "probe.onnx")
+        write_model(observed(made), folder / "probe.onnx")
         session = self._stack.enter_context(reference.session(folder / "probe.onnx"))
         seconds = self.rule.plan_seconds - (time.monotonic() - self.began)
         tolerance, own = self.rule.tolerance, bool(self.rule.inputs.samples)

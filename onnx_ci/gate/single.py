@@ -61,7 +61,7 @@ def make_samples(path: Path, spec: InputSpec) -> Made:
         own = reference.stored
         return Made(
             samples=[{k: v for k, v in sample.items() if k not in own} for sample in reference.feeds()],
-            reasons=deriver_of(reference.proto_to_feed(), spec).reasons(FIRST),
+            reasons=deriver_of(reference.proto_to_feed(), spec, reference.read).reasons(FIRST),
             untaken=[side.words for side in reference.untaken],
         )
 

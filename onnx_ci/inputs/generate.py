@@ -26,6 +26,7 @@ from onnx_ci.inputs.graph import (
     fed_inputs,
     read_input,
 )
+from onnx_ci.inputs.normalization import ReadTensor, picture_ranges
 from onnx_ci.inputs.operators import KEEPS_COUNT, operator
 from onnx_ci.inputs.roles import Role, roles_of
 from onnx_ci.inputs.shapes import SampleShapes, constant_shape
@@ -152,27 +153,31 @@ class Deriver:
         )
 
 
-def deriver_of(proto: onnx.ModelProto, spec: InputSpec) -> Deriver:
-    """Read a model; of its weights only shapes and types are looked at."""
+def deriver_of(proto: onnx.ModelProto, spec: InputSpec, read: ReadTensor | None = None) -> Deriver:
+    """Read a model; of its weights only shapes and types are looked at, but for the first convolution's."""
     graph = UseDef(proto)
     inputs = dims.with_equal_dims(graph, [read_input(value) for value in fed_inputs(proto)], spec.dims)
+    roles = roles_of(graph, [model_input.name for model_input in inputs])
+    for model_input in inputs:
+        if read is not None and is_float(model_input.dtype):
+            roles[model_input.name].ranges = picture_ranges(graph, model_input.name, read)
     return Deriver(
         inputs=inputs,
         graph=graph,
-        roles=roles_of(graph, [model_input.name for model_input in inputs]),
+        roles=roles,
         required=dims.required_sizes(graph, inputs),
         spec=spec,
     )
 
 
 def derive_feeds(
-    proto: onnx.ModelProto, spec: InputSpec, *, wide: bool = True
+    proto: onnx.ModelProto, spec: InputSpec, read: ReadTensor | None = None, *, wide: bool = True
 ) -> Iterator[list[dict[str, Value]]]:
     """Yield attempts of `spec.count` samples each; none with numbers far from zero unless they may be `wide`.
 
     Attempts that differ only in what this model does not have are not repeated.
     """
-    deriver = deriver_of(proto, spec)
+    deriver = deriver_of(proto, spec, read)
     inputs = deriver.inputs
     has_flags = any(i.dtype == bool for i in inputs)
     has_guesses = any(i.dtype.kind in "iu" and deriver.roles[i.name] == Role() for i in inputs)

@@ -20,6 +20,7 @@ def _set(text: str) -> frozenset[str]:
 
 PAST = _set("past cache kv mems")
 SAMPLES = _set("samples sample audio wav waveform pcm speech")
+SPECTRA = _set("mel mels fbank spectrogram spectra spec feats features mfcc logmel stft")
 STATE = _set("state states hidden h c hx cx hn cn")
 MASK = _set("mask masks")
 PADDING = _set("padding pad padded")  # a mask that is true where there is nothing

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnx_ci.inputs.graph import Op, UseDef, element_count
+from onnx_ci.inputs.normalization import PictureRange
 from onnx_ci.inputs.operators import TAKES_PART, Range, SampleOperand, Wanted, Wants, operator
 from onnx_ci.inputs.shapes import SampleShapes, constant_shape
 from onnx_ci.sandbox.exchange import is_integer
@@ -103,6 +104,7 @@ class Role:
     size: bool = False
     uses: list[Use] = field(default_factory=list)
     vocabulary: list[Any] = field(default_factory=list)  # words or codes that are looked up
+    ranges: tuple[PictureRange, ...] = ()  # in which its first convolution takes pictures
 
     def limit(self, low: int, below: int) -> None:
         if self.below is not None:

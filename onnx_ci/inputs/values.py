@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnx_ci.inputs import names, patterns
+from onnx_ci.inputs import names, patterns, scenes, sounds
 from onnx_ci.inputs.graph import MAP_ENTRIES, Dim, Input, Shape, element_count
+from onnx_ci.inputs.normalization import BYTES, SIGNED, UNIT, PictureRange
 from onnx_ci.inputs.operators import Range
 from onnx_ci.inputs.roles import Role, WantedInput, wanted_values
 from onnx_ci.inputs.shapes import SampleShapes
@@ -27,6 +28,9 @@ _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hote
 _RATE = 16000
 _SIGNAL = 160  # shorter float rows are features, not sound
 _DISTINCT = 1 << 20  # indices to choose from without repeating one
+_LONG = 4000  # floats in a row are sound, whatever they are called
+_BANDS = (32, 40, 64, 80, 96, 128, 161, 201, 257, 513)
+_FEWEST_BANDS = 16
 _COLOURS = (1, 3, 4)
 _SMALLEST_PICTURE = 32  # of rank 3, where it may as well be a list of vectors
 _BOUNDED = names.STATE | names.PAST  # what a model gave itself before: bounded, mostly by tanh
@@ -311,30 +315,68 @@ def _integer_guess(request: ValueRequest) -> Drawn | None:
     if role.size:
         return Drawn(np.ones(shape), "used as a size")
     if _is_picture(shape) and high >= 255:
-        return Drawn(_picture(rng, shape) * 255.0, "a picture, by its shape")
+        return Drawn(_picture(request, (BYTES,)), "a picture, by its shape")
     if high <= 255:
         return Drawn(rng.integers(low, high + 1, size=shape), "all values of its type")
     return Drawn(rng.integers(0, 2 if sample.small else 16, size=shape), "small numbers, for want of a use")
 
 
 def _float_guess(request: ValueRequest) -> Drawn:
-    """A picture or a sound by its shape, else numbers."""
+    """A picture, spectra or a sound by its shape, else numbers."""
     shape, rng, index = request.shape, request.rng, request.sample.index
-    if _is_picture(shape) and not request.words & names.PAST:
-        picture = _picture(rng, shape)
-        return Drawn((picture - 0.5) / 0.25 if index % 2 == 0 else picture, "a picture, by its shape")
     if _is_sound(request):
-        return Drawn(patterns.sound(rng, shape, index), "speech, by its name or shape")
+        return Drawn(_sound(request), "speech, music and noise, by its name or shape")
+    bands = None if request.role.ranges or request.words & _BOUNDED else _bands(request)
+    if bands is not None:
+        return Drawn(_spectra(request, bands), "spectra of sounds, by its name or shape")
+    if _is_picture(shape) and not request.words & names.PAST:
+        ranges = request.role.ranges
+        why = f"a picture, by its shape, from {' or '.join(r.name for r in ranges)}, by its first convolution"
+        if not ranges:
+            why = "a picture, by its shape"
+        return Drawn(_picture(request, ranges or (SIGNED, UNIT)), why)
     wide = request.sample.wide and not request.words & _BOUNDED
     return Drawn(patterns.numbers(rng, shape, index, wide=wide), "noise")
 
 
 def _is_sound(request: ValueRequest) -> bool:
     shape = request.shape
+    if len(shape) == 3 and shape[2] == 1 and shape[1] >= _LONG:
+        return True  # samples, and the one channel last
     if len(shape) not in (1, 2, 3) or shape[-1] < _SIGNAL or (len(shape) == 3 and shape[1] > 2):
         return False
     kind = names.dim_kind(request.input, request.dims, len(request.dims) - 1)
-    return bool(request.words & names.SAMPLES) or kind == "samples"
+    return bool(request.words & names.SAMPLES) or kind == "samples" or shape[-1] >= _LONG
+
+
+def _sound(request: ValueRequest) -> Array:
+    shape = request.shape
+    if shape[-1] > 1:
+        return sounds.sound(request.rng, shape, request.sample.index)
+    return sounds.sound(request.rng, shape[:-1], request.sample.index).reshape(shape)
+
+
+def _bands(request: ValueRequest) -> int | None:
+    """Return the axis of the bands, where an input looks like spectra over time: by how many they are, or by
+    its name, and with one channel at most."""
+    shape = request.shape
+    axes = [axis for axis in range(1, len(shape)) if shape[axis] > 1]
+    if len(shape) not in (3, 4) or len(axes) != 2 or min(shape[axis] for axis in axes) < _FEWEST_BANDS:
+        return None
+    for axis in reversed(axes):
+        if shape[axis] in _BANDS and isinstance(request.dims[axis], int):
+            return axis
+    return min(axes, key=lambda axis: shape[axis]) if request.words & names.SPECTRA else None
+
+
+def _spectra(request: ValueRequest, bands: int) -> Array:
+    shape = request.shape
+    time = next(axis for axis in range(1, len(shape)) if shape[axis] > 1 and axis != bands)
+    members = []
+    for _ in range(shape[0]):
+        drawn = sounds.spectra(request.rng, shape[time], shape[bands], request.sample.index)
+        members.append((drawn if time < bands else drawn.T).reshape(shape[1:]))
+    return np.stack(members) if members else np.zeros(shape)
 
 
 def _is_picture(shape: Shape) -> bool:
@@ -343,11 +385,27 @@ def _is_picture(shape: Shape) -> bool:
     return len(shape) == 4 and min(shape[1:]) > 0
 
 
-def _picture(rng: np.random.Generator, shape: Shape) -> Array:
-    if len(shape) == 3:
-        return _picture(rng, (1, *shape)).reshape(shape)
+def _picture(request: ValueRequest, ranges: Sequence[PictureRange]) -> Array:
+    """Draw a batch of pictures; those of several ranges are in another one with each sample."""
+    rng, index = request.rng, request.sample.index
+    shape = request.shape if len(request.shape) == 4 else (1, *request.shape)
     channels_last = shape[-1] in _COLOURS and shape[1] not in _COLOURS
-    return patterns.picture(rng, shape, channels_last=channels_last)
+    height, width = shape[1:3] if channels_last else shape[2:]
+    channels = shape[3] if channels_last else shape[1]
+    taken = ranges[index % len(ranges)]
+    if channels not in _COLOURS or not shape[0]:
+        drawn = patterns.surface(rng, shape, channels_last=channels_last)
+        return (drawn * taken.scale[0] + taken.offset[0]).reshape(request.shape)
+    members = []
+    for member in range(shape[0]):
+        colours = scenes.picture(rng, height, width, index + member)
+        colours = colours if channels == 3 else colours.mean(axis=0, keepdims=True)
+        picture = (
+            np.concatenate([colours, np.ones((1, height, width))])[:channels] if channels == 4 else colours
+        )
+        members.append(taken.apply(picture))
+    pictures = np.stack(members)
+    return (pictures.transpose(0, 2, 3, 1) if channels_last else pictures).reshape(request.shape)
 
 
 _RULES = (

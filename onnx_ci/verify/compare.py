@@ -18,11 +18,14 @@ from onnx_ci.policy.schema import AT_LEAST, AT_MOST, Tolerance
 from onnx_ci.results import Breach, Comparison, OutputDelta, OutputKind
 from onnx_ci.sandbox.exchange import Array, is_complex, is_float, is_integer, is_text, type_name
 from onnx_ci.util.advice import set_tolerance
+from onnx_ci.verify.observation import PICKS, Observation, observation_of
 
 Outputs = Sequence[Mapping[str, Array]]
 Pair = tuple[Array | None, Array | None]  # one output of two models; None where one lacks it
 _ROUNDED = 4  # a larger difference of integers is hardly rounding: they are indices, or wrong
 _ENDS = 1e-6  # as near to 0, 1 or -1 as float32 can tell in a sum
+_SURE = 30.0  # beyond it, float32 tells no sigmoid from 0 or 1
+_NEAR = 100  # one in so many values behind a sigmoid counts as near a decision, the largest
 _ROUNDING = 1e-6  # by so much a length may change where a cosine of 1 is asked for
 BLOCK = 1 << 20  # elements in float64 at a time: outputs can be far larger than memory allows twice
 SQNR_CAP = 300.0  # dB; stands for "identical" where JSON knows no infinity
@@ -56,15 +59,18 @@ def compare_outputs(
 ) -> tuple[OutputDelta, ...]:
     """Return how far each output moved, at the worst over all samples, and over the members of those outputs
     that are `batched`; `problem` says what does not hold."""
-    paired = _paired(reference, candidate)
-    return tuple(_compare(name, pairs, tolerance, batched=name in batched) for name, pairs in paired.items())
+    outputs = _with_views(_paired(reference, candidate))
+    return tuple(
+        _compare(name, pairs, views, tolerance, batched=name in batched)
+        for name, (pairs, views) in outputs.items()
+    )
 
 
 def leaves(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> bool:
     """Whether any output is outside the tolerance; looks no further than the first that is."""
-    for name, pairs in _paired(reference, candidate).items():
-        unmoved = all(_unmoved(*pair) for pair in pairs)
-        if not unmoved and _compare(name, pairs, tolerance).problem:
+    for name, (pairs, views) in _with_views(_paired(reference, candidate)).items():
+        unmoved = all(_unmoved(*pair) for pair in (*pairs, *(pair for view in views for pair in view.pairs)))
+        if not unmoved and _compare(name, pairs, views, tolerance).problem:
             return True
     return False
 
@@ -83,38 +89,180 @@ def _paired(reference: Outputs, candidate: Outputs) -> dict[str, list[Pair]]:
     return paired
 
 
+class _View(NamedTuple):
+    """What is behind an output, of two models."""
+
+    of: Observation
+    pairs: Sequence[tuple[Array, Array]]
+
+
+def _with_views(paired: Mapping[str, list[Pair]]) -> dict[str, tuple[list[Pair], list[_View]]]:
+    """Put what is behind an output with the output, where both models have it."""
+    outputs: dict[str, tuple[list[Pair], list[_View]]] = {}
+    views: list[_View] = []
+    for name, pairs in paired.items():
+        behind = observation_of(name)
+        if behind is None:
+            outputs[name] = (pairs, [])
+            continue
+        both = [(b, a) for b, a in pairs if b is not None and a is not None and b.shape == a.shape]
+        if len(both) == len(pairs) and is_float(both[0][0].dtype):
+            views.append(_View(behind, both))
+    for view in views:
+        outputs[view.of.output][1].append(view)
+    return outputs
+
+
 def _unmoved(before: Array | None, after: Array | None) -> bool:
     return before is not None and after is not None and identical(before, after)
 
 
-def _compare(name: str, pairs: Sequence[Pair], tolerance: Tolerance, *, batched: bool = False) -> OutputDelta:
+def _compare(
+    name: str, pairs: Sequence[Pair], views: Sequence[_View], tolerance: Tolerance, *, batched: bool = False
+) -> OutputDelta:
     problems: list[Problem] = []
     distances: list[Distance] = []
     exact = True
+    energy = _energy(pairs, next((view.of for view in views if view.of.is_bounded), None))
     for before, after in pairs:
-        measured, problem = _one(before, after, allowance(tolerance))
+        measured, problem = _one(before, after, allowance(tolerance), energy)
         distances.append(measured)
         same = _unmoved(before, after)
         exact = exact and same
         if problem is not None:
             problems.append(problem)
         elif batched and not same and before is not None and after is not None:
-            distances += [distance(*pair) for pair in members(before, after)]
+            distances += [distance(*pair, energy=energy) for pair in members(before, after)]
     worst = _worst(distances)
     if not problems:
         problems += outside(worst, tolerance)
     if tolerance.exact and not exact and not problems:
         problems.append(Problem("bits", f"not bit-identical (max_abs {_number(worst.max_abs)})"))
-    return OutputDelta(
-        name=name,
-        exact=exact,
+    delta = OutputDelta(name=name, exact=exact, **vars(worst))
+    for view in views:
+        behind, found = _behind(view, tolerance)
+        if view.of.is_picked and not found and {problem.breach for problem in problems} == {"unequal"}:
+            # What is picked from values that hold may differ where two of them are as good as equal.
+            equal = [float((before == after).mean()) for before, after in pairs]  # type: ignore[union-attr]
+            delta = replace(delta, top1=min(equal))
+            problems = [one for one in outside(delta, tolerance) if tolerance.top1 is not None]
+        delta = replace(
+            delta,
+            exact=delta.exact and all(_unmoved(*pair) for pair in view.pairs),
+            behind=view.of.squash,
+            max_rel=max(delta.max_rel, behind.max_rel),
+            cosine=min(delta.cosine, behind.cosine),
+            sqnr=min(delta.sqnr, behind.sqnr),
+            drift=max(delta.drift, behind.drift),
+        )
+        problems += found
+    return replace(
+        delta,
         problem="; ".join(dict.fromkeys(problem.words for problem in problems)),
         breaches=tuple(dict.fromkeys(problem.breach for problem in problems)),
-        **vars(worst),
     )
 
 
-def _one(before: Array | None, after: Array | None, allowed: float) -> tuple[Distance, Problem | None]:
+def _energy(pairs: Sequence[Pair], bounded: Observation | None = None) -> float:
+    """Return what a number of an output can be, squared: by its range, or in the sample where it is most."""
+    arrays = [before for before, _ in pairs if before is not None and before.size and is_float(before.dtype)]
+    if not arrays:
+        return 0.0
+    if bounded is not None:
+        width = 1 if bounded.squash != "Softmax" else _softmax_width(arrays[0], bounded)
+        return 1.0 / width
+    energies = [_mean_square(array) for array in arrays]
+    return max(energies) if math.isfinite(max(energies)) else 0.0
+
+
+def _mean_square(array: Array) -> float:
+    total, count = 0.0, 0
+    for block, _ in _blocks(array, array):
+        with np.errstate(over="ignore"):
+            total += float(block @ block)
+        count += block.size
+    return total / max(count, 1)
+
+
+def _softmax_width(array: Array, behind: Observation) -> int:
+    """Return how many numbers of the output add up to 1, as near as its shape tells."""
+    if behind.axis is None:
+        return max(1, array.size // max(1, len(array)))
+    axis = behind.axis if -array.ndim <= behind.axis < array.ndim else -1
+    return max(1, array.shape[axis]) if array.ndim else 1
+
+
+def _behind(view: _View, tolerance: Tolerance) -> tuple[Distance, list[Problem]]:
+    """Return how far what is behind an output moved, and what of that is beyond the relative limits: as it
+    is, and as it would show in the output were the model undecided."""
+    relative = replace(tolerance, max_abs=None, mean_abs=None, top1=None, exact=False)
+    befores = [_as_given(view.of, before) for before, _ in view.pairs]
+    energy = max(map(_mean_square, befores))
+    distances, noise, signal = [], 0.0, 0.0
+    for before, (_, after) in zip(befores, view.pairs, strict=True):
+        other = _as_given(view.of, after)
+        distances.append(distance(before, other, energy=energy))
+        moved, most = _undecided(view.of, before, other)
+        noise, signal = noise + moved, signal + most
+    worst = _worst(distances)
+    words = f"behind its {view.of.squash}"
+    problems = [Problem(one.breach, f"{words}: {one.words}") for one in outside(worst, relative)]
+    if signal:
+        least = Distance(cosine=_closeness(signal, noise), sqnr=_sqnr(signal, noise))
+        if not problems:
+            words = f"where its {view.of.squash} is undecided"
+            problems = [Problem(one.breach, f"{words}: {one.words}") for one in outside(least, relative)]
+        worst = _worst([worst, least])
+    return worst, problems
+
+
+def _as_given(behind: Observation, values: Array) -> Array:
+    """Return what a function is given in the units in which it tells one value from another."""
+    values = np.nan_to_num(values.astype(np.float64))
+    if behind.squash != "Softmax":
+        return values if behind.squash in PICKS else np.clip(values, -_SURE, _SURE)
+    rows = _rows(behind, values)
+    rows = np.maximum(rows - rows.max(axis=-1, keepdims=True, initial=-np.inf), -_SURE)
+    centred: Array = rows - rows.mean(axis=-1, keepdims=True)
+    return centred
+
+
+def _rows(behind: Observation, values: Array) -> Array:
+    """Return what a Softmax adds up as the rows of a matrix."""
+    if values.ndim < 2 or values.size == 0:
+        return values.reshape(1, -1)
+    if behind.axis is None:
+        return values.reshape(len(values), -1)
+    return np.moveaxis(values, behind.axis, -1).reshape(-1, values.shape[behind.axis])
+
+
+def _undecided(behind: Observation, before: Array, after: Array) -> tuple[float, float]:
+    """Return the power of the error that the output would have if the original were undecided, and that of
+    the output itself; nothing where there is no such thing. A model that is sure shows nothing at its output,
+    but other inputs will leave it in doubt, and rounding moves what is behind by as much."""
+    if behind.squash == "Sigmoid":
+        count = min(before.size, max(FEW, before.size // _NEAR))
+        nearest = np.argpartition(-before.reshape(-1), count - 1)[:count] if count else np.zeros(0, np.int64)
+        moved = (after.reshape(-1) - before.reshape(-1))[nearest]
+        return float(np.square(1 / (1 + np.exp(-moved)) - 0.5).sum()), float(count)
+    if behind.squash != "Softmax" or before.shape[-1] < 2:
+        return 0.0, 0.0
+    first, second = np.partition(before, -2, axis=-1)[:, -1], np.partition(before, -2, axis=-1)[:, -2]
+    lead = np.zeros_like(before)
+    np.put_along_axis(lead, before.argmax(axis=-1)[:, None], (first - second)[:, None], axis=-1)
+    one, other = _softmax(before - lead), _softmax(after - lead)
+    return float(np.square(one - other).sum()), float(len(before))
+
+
+def _softmax(rows: Array) -> Array:
+    powers = np.exp(rows - rows.max(axis=-1, keepdims=True))
+    shares: Array = powers / powers.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def _one(
+    before: Array | None, after: Array | None, allowed: float, energy: float
+) -> tuple[Distance, Problem | None]:
     if before is None or after is None:
         side = "the original" if before is None else "the candidate"
         return NOTHING_IN_COMMON, Problem("missing", f"{side} has no such output")
@@ -133,7 +281,7 @@ def _one(before: Array | None, after: Array | None, allowed: float) -> tuple[Dis
     if not is_float(before.dtype) and not is_complex(before.dtype):
         return distance(before, after), _unequal(before, after)
     before, after = as_reals(before), as_reals(after)
-    return distance(before, after), _odd_values(before, after)
+    return distance(before, after, energy=energy), _odd_values(before, after)
 
 
 def _unequal(before: Array, after: Array) -> Problem | None:
@@ -291,13 +439,15 @@ class Distance:
 NOTHING_IN_COMMON = Distance(cosine=0.0, sqnr=0.0, top1=0.0)
 
 
-def distance(reference: Array, candidate: Array) -> Distance:
-    """Both arrays have the same shape and hold numbers or booleans."""
+def distance(reference: Array, candidate: Array, *, energy: float = 0.0) -> Distance:
+    """Both arrays have the same shape and hold numbers or booleans. `energy` is the mean square that the
+    output can have: what this sample lacks of it counts as kept, so that nothing is measured against next to
+    nothing."""
     top1 = _top1(reference, candidate)
     scale = max(_largest(reference), _largest(candidate))
     if scale == 0.0:
         return Distance(top1=top1)
-    floor = _FLOOR * _largest(reference)
+    floor = max(_FLOOR * _largest(reference), math.sqrt(energy))
     largest = relative = total = count = 0.0
     dot = ours = theirs = noise = 0.0
     for a, b in _blocks(reference, candidate):
@@ -312,6 +462,8 @@ def distance(reference: Array, candidate: Array) -> Distance:
         ours += float(a @ a)
         theirs += float(b @ b)
         noise += float((a - b) @ (a - b))
+    rest = max(0.0, energy / scale * count / scale - ours)
+    dot, ours, theirs = dot + rest, ours + rest, theirs + rest
     return Distance(
         max_abs=_finite(largest),
         max_rel=_finite(relative),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.sandbox.versions import Libraries
 from onnx_ci.verify.compare import ComparedOutputs
 from onnx_ci.verify.fusions import Counts, compared, optimized_counts
+from onnx_ci.verify.observation import observed
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.score import evaluate
 from onnx_ci.verify.sensitivity import Sensitivity
@@ -77,6 +79,8 @@ class Prover:
             self.runner,
             self._runnable(self.original, self.original.path, "original.onnx"),
             self.original.proto,
+            read=self.original.array,
+            observed=self._observable(self.original, "original.onnx"),
             spec=self.rule.inputs,
             limits=self.rule.limits,
             root=self.home,
@@ -120,6 +124,7 @@ class Prover:
         return Claim(
             path=self._runnable(candidate.model, candidate.path, "candidate.onnx"),
             proto=candidate.model.proto,
+            observed=None if candidate.bitwise else self._observable(candidate.model, "candidate.onnx"),
             tolerance=exact_tolerance(tolerance) if candidate.bitwise else tolerance,
             allowed=candidate.changes,
             extra=values_beside(candidate.model),
@@ -134,6 +139,15 @@ class Prover:
         copy.parent.mkdir(exist_ok=True)
         write_runnable(model, copy)
         return copy
+
+    def _observable(self, model: Model, name: str) -> Path | None:
+        """Return a copy whose outputs tell more than the model's own; None where there is nothing to add."""
+        copy = observed(model)
+        if copy is model:
+            return None
+        path = Path(tempfile.mkdtemp(prefix="observed-", dir=self.scratch)) / name
+        write_runnable(copy, path)
+        return path
 
     def _outputs(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
         return replace(proof, verification=self.verifier.check(claim))

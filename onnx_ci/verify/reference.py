@@ -17,6 +17,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.inputs.branches import Side, both_ways, not_taken
 from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of, of_other_sizes
 from onnx_ci.inputs.graph import UseDef
+from onnx_ci.inputs.normalization import ReadTensor
 from onnx_ci.inputs.samples import load_samples
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.results import OutputDelta
@@ -50,6 +51,8 @@ class Reference:
     spec: InputSpec
     limits: Limits
     root: Path
+    read: ReadTensor | None = None  # the values of its weights
+    observed: Path | None = None  # the original with what is behind its outputs as further outputs
     stored: Feeds = field(default_factory=dict)  # inputs that belong to the model itself, kept beside it
     like: Reference | None = None  # one for the same original, so that its noise is measured once
     given: Sequence[Feeds] | None = None  # inputs found elsewhere, so that none are searched for
@@ -63,8 +66,8 @@ class Reference:
         self._failure: ModelError | None = None
 
     def under(self, runner: Runner, *, samples: int | None = None) -> Reference:
-        """Return the same original and inputs, or the first of them, in another runtime."""
-        return replace(self, runner=runner, like=self, given=self.feeds()[:samples])
+        """Return the same original and inputs, or the first, in another runtime; its file as it is."""
+        return replace(self, runner=runner, observed=None, like=self, given=self.feeds()[:samples])
 
     def on(self, *, count: int, seed: int) -> Reference:
         """Return the same original on other inputs: so many at least, made up from another seed."""
@@ -207,10 +210,11 @@ class Reference:
     @cached_property
     def _runnable(self) -> Path:
         """The file that is run for the original."""
+        model = self.observed or self.original
         if not self.seeding:
-            return self.original
+            return model
         copy = self.runner.folder() / "original.onnx"
-        self.seeding.write(self.original, copy, self.root)
+        self.seeding.write(model, copy, self.root)
         return copy
 
     def _run(self, feeds: Sequence[Feeds], limits: Limits | None = None) -> ArrayOutputs:
@@ -233,7 +237,7 @@ class Reference:
         """Try attempt after attempt until one runs, within one time limit for all of them."""
         failures: list[RunFailed] = []
         began = time.monotonic()
-        for attempt in derive_feeds(self.proto_to_feed(), self.spec, wide=wide):
+        for attempt in derive_feeds(self.proto_to_feed(), self.spec, self.read, wide=wide):
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
                 break
@@ -251,7 +255,7 @@ class Reference:
 
     def _varied(self, feeds: Sequence[Feeds], outputs: ArrayOutputs) -> FedOutputs:
         """Add samples: of other sizes, and such that take the branches which these do not."""
-        deriver = deriver_of(self.proto_to_feed(), self.spec)
+        deriver = deriver_of(self.proto_to_feed(), self.spec, self.read)
         limits = replace(self.limits, seconds=self.limits.seconds / 4)
         feeds, outputs = self._of_other_sizes(deriver, feeds, outputs, limits)
         branches = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)

@@ -47,6 +47,7 @@ from onnx_ci.verify.damage import (
     scramble,
     stored_tensors,
 )
+from onnx_ci.verify.observation import observed
 from onnx_ci.verify.reference import ArrayOutputs, Reference, WeightSwapSession
 from onnx_ci.verify.verifier import LONG, Claim, Reaction, Verifier
 
@@ -219,7 +220,7 @@ class Sensitivity:
         path.parent.mkdir(exist_ok=True)
         claim = Claim(path=path, proto=broken.proto, tolerance=tolerance, extra=values_beside(broken))
         try:
-            write_runnable(broken, path)
+            write_runnable(observed(broken), path)
             return (verifier or self.verifier).sensitivity(claim)
         finally:
             shutil.rmtree(path.parent)
@@ -228,6 +229,8 @@ class Sensitivity:
         moved = reactions.get(output.name) != "unmoved"
         reference = self.verifier.reference
         kind = kind_of(output.name, reference.outputs(), reference.feeds(), moved=moved)
+        if kind == "saturated" and output.behind:
+            kind = ""  # what is behind it is not
         return replace(output, sensitive=moved, kind=kind)
 
     def _tells(self, outputs: Sequence[OutputDelta], reactions: Reactions) -> bool:
@@ -379,7 +382,7 @@ class DamagedRuns:
         if not self._tested and not self._takes_weights():
             # Some operators want their weights to be constants: then each trial is a model of its own.
             self.inputs, self.path = {}, self.folder / "plain.onnx"
-            write_runnable(self.model, self.path)
+            write_runnable(observed(self.model), self.path)
         self._tested = True
         self.before = session.run({}, self.path)
         began = time.monotonic()
@@ -429,7 +432,7 @@ class DamagedRuns:
             keys += [(number, site.name) for site in sites(scope, fixed)]
         names = {key[1] for key in keys if key in wanted}
         probe_model, inputs = probe(self.model, names)
-        write_runnable(probe_model, self.path)
+        write_runnable(observed(probe_model), self.path)
         waiting = {name: iter(given) for name, given in inputs.items()}
         input_of = {key: next(waiting[key[1]]) for key in keys if key[1] in names}
         given = {value.name for value in graph.input}  # these a caller may override anyway
@@ -457,7 +460,7 @@ class DamagedRuns:
         folder = self.folder / f"anew-{self.count}"  # a session is known by the path of its model
         folder.mkdir()
         try:
-            write_runnable(copy, folder / "model.onnx")
+            write_runnable(observed(copy), folder / "model.onnx")
             return self.session.run({}, folder / "model.onnx")
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -53,6 +53,7 @@ class Claim:
     path: Path  # the file that is run
     proto: onnx.ModelProto
     tolerance: Tolerance
+    observed: Path | None = None  # a copy with what is behind its outputs as further outputs
     allowed: Collection[str] = ()  # parts of the interface that may change
     extra: Feeds = field(default_factory=dict)  # inputs that the candidate has and the original has not
 
@@ -180,15 +181,16 @@ class Verifier:
         reference = self.reference
         feeds, spare = reference.feeds_for(claim.extra)
         method: Comparison = "seeded" if reference.seeding else "plain"
+        model = (reference.observed and claim.observed) or claim.path
         certain = True
         try:
-            with self._seeded(claim.path) as (path, certain):
+            with self._seeded(model) as (path, certain):
                 outputs = reference.runner.run(path, feeds, limits=limits, spare=spare)
         except Unmatched:
             if reference.random_shows:
                 return None
             method = "plain"
-            outputs = reference.runner.run(claim.path, feeds, limits=limits, spare=spare)
+            outputs = reference.runner.run(model, feeds, limits=limits, spare=spare)
         deltas = compare_outputs(reference.outputs(), outputs, claim.tolerance, batched=reference.batched)
         if not certain and any(delta.problem for delta in deltas):
             return None
@@ -315,6 +317,9 @@ class Runtimes:
     @cached_property
     def settings(self) -> list[RuntimeSetting]:
         settings = [self._bare(self.reference.runner, installed())]
+        if self.reference.observed is not None:
+            reference = self.reference.under(self.reference.runner, samples=_FIRST)
+            settings.append(RuntimeSetting(installed(), True, Verifier(reference)))
         for wanted in self.versions:
             other = self.reference.runner.of_version(wanted)
             if other is None:

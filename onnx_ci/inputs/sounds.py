@@ -1,0 +1,94 @@
+"""Sounds that models are fed: a voice, music, hiss, next to nothing; and the spectra of these."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnx_ci.inputs.graph import Shape
+from onnx_ci.sandbox.exchange import Array
+
+_RATE = 16000
+_OVERTONES = 30
+_VOWELS = 6.0  # in a second
+_HISS = 0.05  # of full scale
+_HUSH = 0.001
+_NOTES = 4.0  # in a second
+_WINDOW, _STEP = 400, 160  # samples of one spectrum, and from one to the next: 25 and 10 ms
+_FEWEST_BINS = 192  # more bands than this are the spectrum itself, fewer are of the mel scale
+_LONGEST = 1 << 22  # samples that are drawn; a longer sound repeats
+
+
+def sound(rng: np.random.Generator, shape: Shape, index: int) -> Array:
+    """Draw sounds along the last axis, about in [-0.5, 0.5]: of another kind with each sample."""
+    rows = [_row(rng, shape[-1], index) for _ in range(int(np.prod(shape[:-1], dtype=np.int64)))]
+    return np.stack(rows).reshape(shape) if rows else np.zeros(shape)
+
+
+def spectra(rng: np.random.Generator, frames: int, bands: int, index: int) -> Array:
+    """Draw the logarithm of a sound's spectrum over time, (frames, bands): as it is, or with a mean of 0 and
+    a deviation of 1, in turn."""
+    samples = _row(rng, min(frames, _LONGEST // _STEP) * _STEP + _WINDOW, index // 2)
+    starts = np.arange(0, len(samples) - _WINDOW, _STEP)[:, None]
+    power = np.abs(np.fft.rfft(samples[starts + np.arange(_WINDOW)] * np.hanning(_WINDOW), 2 * _WINDOW)) ** 2
+    at = np.linspace(0, power.shape[1] - 1, bands)
+    if bands < _FEWEST_BINS:
+        at = (np.exp(np.linspace(0, np.log(13.0), bands)) - 1) / 12 * (power.shape[1] - 1)
+    low = np.minimum(at.astype(np.int64), power.shape[1] - 2)
+    logarithm = np.log(power[:, low] * (1 - (at - low)) + power[:, low + 1] * (at - low) + 1e-8)
+    if index % 2 == 0:
+        logarithm = (logarithm - logarithm.mean()) / (logarithm.std() + 1e-6)
+    return np.resize(logarithm, (frames, bands))
+
+
+def _row(rng: np.random.Generator, length: int, index: int) -> Array:
+    drawn = min(length, _LONGEST)
+    seconds = np.arange(drawn) / _RATE
+    kind = index % 4
+    if kind == 1:
+        row = _music(rng, seconds)
+    elif kind == 2:
+        row = _HISS * rng.standard_normal(drawn)
+    else:
+        row = _speech(rng, seconds)
+    if index % 8 == 7:
+        row = row * _HUSH
+    return np.resize(row, length)
+
+
+def _speech(rng: np.random.Generator, seconds: Array) -> Array:
+    """Draw vowels that glide into each other at a wavering pitch, with consonants and pauses between them.
+
+    Detectors take it for a voice, which they do not take a chord for.
+    """
+    pitch = (95.0 + 90.0 * rng.random()) * (1.0 + 0.08 * np.sin(2 * np.pi * (2.0 * seconds + rng.random())))
+    phase = 2 * np.pi * np.cumsum(pitch) / _RATE
+    low, high = _glide(rng, seconds, 300.0, 750.0), _glide(rng, seconds, 900.0, 2300.0)
+    voice = np.zeros(len(seconds))
+    for overtone in range(1, _OVERTONES):
+        at = overtone * pitch
+        formants = 1 / (1 + ((at - low) / 90) ** 2) + 0.5 / (1 + ((at - high) / 140) ** 2)
+        voice += formants * np.sin(overtone * phase)
+    loudness = np.clip(_glide(rng, seconds, -0.2, 1.1), 0.0, 1.0)
+    consonants = np.clip(_glide(rng, seconds, -1.0, 0.4), 0.0, 1.0) * rng.standard_normal(len(seconds))
+    return 0.15 * voice * loudness + 0.1 * consonants + 0.005 * rng.standard_normal(len(seconds))
+
+
+def _glide(rng: np.random.Generator, seconds: Array, low: float, high: float) -> Array:
+    """Go from one value to the next, several in a second."""
+    count = 2 + int(_VOWELS * len(seconds) / _RATE)
+    return np.asarray(np.interp(seconds * _VOWELS, np.arange(count), rng.uniform(low, high, count)))
+
+
+def _music(rng: np.random.Generator, seconds: Array) -> Array:
+    """Draw notes of a scale that are struck and die away, two at a time, and a beat."""
+    music = np.zeros(len(seconds))
+    scale = 220.0 * 2 ** (np.array([0, 2, 4, 5, 7, 9, 11, 12]) / 12)
+    for number in range(1 + int(len(seconds) / _RATE * _NOTES)):
+        since = seconds - number / _NOTES
+        fading = np.where(since >= 0, np.exp(-4.0 * np.maximum(since, 0.0)), 0.0)
+        for pitch in rng.choice(scale, 2, replace=False):
+            for overtone in (1, 2, 3, 5):
+                music += fading / overtone * np.sin(2 * np.pi * overtone * pitch * since)
+        if number % 2 == 0:
+            music += 0.3 * fading**8 * rng.standard_normal(len(seconds))
+    return 0.1 * music
