@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import constant_node, drop_named, replace_nodes, takes_initializers
-from onnx_ci.methods.evaluator import Call, NotEvaluated, Operand, Result, check, ordinary, plan
+from onnx_ci.methods.evaluator import Call, NotEvaluated, Operand, check, ordinary, plan
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.rounding import Array
 from onnx_ci.model.dtypes import NUMPY_TYPES
@@ -167,11 +167,11 @@ class Folder:
         dying = {key for key, count in Counter(read).items() if self.left[key] == count}
         try:
             given = [operands[scope.home(name), name] if name else None for name in node.input]
-            result = plan(Call(node, given, self.opset), node.op_type)
-            self._check_cost(scope, node, result, dying)
+            results = plan(Call(node, given, self.opset))
+            self._check_cost(scope, node, results, dying)
             kept = [operand for key, operand in operands.items() if key not in dying]
             check(node.op_type in UNREAD or all(operand.nbytes <= SMALL for operand in kept))
-            values = result.compute()
+            values = [result.read() for result in results]
         except NotEvaluated:
             return False
         self.folded[place] = {*operands, *_given(place)}
@@ -182,16 +182,17 @@ class Folder:
     def _foldable(self, scope: Scope, node: NodeProto) -> bool:
         if node.domain not in STANDARD_DOMAINS:
             return False
-        own = all(name and scope.defined[name] == 1 for name in node.output)
+        own = len(node.output) > 0 and all(name and scope.defined[name] == 1 for name in node.output)
         given = any(entry.ref_attr_name for entry in node.attribute)
         return own and not given and not self.bound[scope].intersection(node.output)
 
-    def _check_cost(self, scope: Scope, node: NodeProto, result: Result, dying: set[Key]) -> None:
+    def _check_cost(self, scope: Scope, node: NodeProto, results: Sequence[Operand], dying: set[Key]) -> None:
         """What is stored must not be larger than what goes; nothing is computed before that is clear."""
-        check(len(result.shapes) == len(node.output) and all(map(ordinary, result.shapes)))
-        used = [number for number, name in enumerate(node.output) if self.left[scope, name]]
-        needed = sum(result.nbytes(number) + OVERHEAD + len(node.output[number]) for number in used)
-        work = sum(result.nbytes(number) for number in range(len(node.output)))
+        check(len(results) == len(node.output) and all(ordinary(result.shape) for result in results))
+        named = zip(node.output, results, strict=True)
+        used = [(name, result) for name, result in named if self.left[scope, name]]
+        needed = sum(result.nbytes + OVERHEAD + len(name) for name, result in used)
+        work = sum(result.nbytes for result in results)
         freed = max(node.ByteSize() + sum(map(self._freed, dying)), SLACK)
         check(bool(used) and needed <= freed and work <= min(freed, self.budget))
         self.budget -= work
