@@ -53,12 +53,6 @@ class Sketch(Encoder):
         self.arrays[name] = values
         return name
 
-    def store_packed(self, suffix: str, data_type: int, shape: tuple[int, ...], data: bytes) -> str:
-        """Two codes a byte, the first in the low bits."""
-        pairs = np.frombuffer(data, np.uint8)
-        codes = np.stack([pairs & 15, pairs >> 4], axis=1).reshape(-1)[: int(np.prod(shape))]
-        return self.store(suffix, codes.reshape(shape), data_type)
-
     def table(self, name: str, values: Array) -> str:
         self.shared[name] = values
         return name

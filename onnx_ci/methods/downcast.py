@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import cast_node, declare_input, replace_nodes
+from onnx_ci.methods.edit import declare_input, make_node, replace_nodes
 from onnx_ci.methods.options import Downcast
 from onnx_ci.methods.rounding import Array
 from onnx_ci.methods.selection import encoding_parts
@@ -194,10 +194,10 @@ def _narrow_graph(
         names[name] = name
         if name not in made:
             names[name] = fresh_name(f"{name}.{pair.suffix}", taken)
-            casts[name] = cast_node(name, names[name], pair.narrow)
+            casts[name] = make_node("Cast", [name], names[name], to=pair.narrow)
         elif name in read_wide:
             names[name] = fresh_name(f"{name}.{pair.suffix}", taken)
-            casts[names[name]] = cast_node(names[name], name, pair.wide)
+            casts[names[name]] = make_node("Cast", [names[name]], name, to=pair.wide)
     for name in sorted(stored):
         _narrow_stored(model, fit[name], names[name], pair)
     for group in chosen:

@@ -22,6 +22,7 @@ from onnx_ci.model.graph import (
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
+Attribute = int | Sequence[int] | None
 OVERRIDABLE = 4  # the IR version from which an initializer may be a default
 
 
@@ -113,17 +114,14 @@ def constant_node(name: str, tensor: TensorProto) -> NodeProto:
     return node
 
 
-def cast_node(source: str, output: str, to: int, name: str | None = None) -> NodeProto:
-    node = NodeProto(op_type="Cast", input=[source], output=[output], name=name)
-    node.attribute.add(name="to", type=AttributeProto.INT, i=to)
-    return node
-
-
-def list_node(op: str, inputs: Sequence[str], output: str, name: str, **lists: Sequence[int]) -> NodeProto:
-    """Return a node whose attributes are lists of whole numbers."""
-    node = NodeProto(op_type=op, input=inputs, output=[output], name=name)
-    for key, values in lists.items():
-        node.attribute.add(name=key, type=AttributeProto.INTS, ints=values)
+def make_node(op: str, inputs: Sequence[str], output: str, **attributes: Attribute) -> NodeProto:
+    """Return a node whose attributes are whole numbers or lists of them; those that are None are left out."""
+    node = NodeProto(op_type=op, input=inputs, output=[output])
+    for key, value in attributes.items():
+        if isinstance(value, int):
+            node.attribute.add(name=key, type=AttributeProto.INT, i=value)
+        elif value is not None:
+            node.attribute.add(name=key, type=AttributeProto.INTS, ints=value)
     return node
 
 
