@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,19 +19,8 @@ from onnx_ci.methods.edit import declare_input, make_node, replace_nodes
 from onnx_ci.methods.options import Downcast
 from onnx_ci.methods.rounding import Array
 from onnx_ci.methods.selection import encoding_parts
-from onnx_ci.model.graph import (
-    STANDARD_DOMAINS,
-    Scope,
-    Site,
-    all_names,
-    captured,
-    fixed_names,
-    fresh_name,
-    keep_items,
-    opset,
-    output_names,
-    sites,
-)
+from onnx_ci.model import graph as graphs
+from onnx_ci.model.graph import Scope, Site
 from onnx_ci.model.model import LARGE, Model, stored_size
 from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, full_onnx
 
@@ -93,8 +82,8 @@ def downcast(model: Model, options: Downcast) -> Applied:
 def _downcast(model: Model, pair: TypePair) -> int:
     """On a copy, which takes the model's place only if onnx finds its types in order."""
     tried = model.copy()
-    fixed = fixed_names(tried.proto) | encoding_parts(tried.proto)
-    found = [s for s in sites(Scope(tried.proto.graph), fixed) if s.tensor.data_type == pair.wide]
+    fixed = graphs.fixed_names(tried.proto) | encoding_parts(tried.proto)
+    found = [s for s in graphs.sites(Scope(tried.proto.graph), fixed) if s.tensor.data_type == pair.wide]
     if not any(map(_is_large, found)):
         return 0
     fit = {site.name: site for site in found if pair.fits(tried.array(site.tensor))}
@@ -137,14 +126,15 @@ class TypeGroup:
 
 def _type_groups(model: ModelProto, pair: TypePair) -> Iterator[TypeGroup]:
     """Those of all standard operators in the main graph."""
+    version = graphs.opset(model)
+    local = {(function.domain, function.name) for function in model.functions}
     for node in model.graph.node:
-        rules = signature(model, node)
-        if rules is None:
+        if node.domain not in graphs.STANDARD_DOMAINS or (node.domain, node.op_type) in local:
             continue
-        for variable, allowed in rules.allowed.items():
-            inputs = [at for at, kind in enumerate(rules.inputs) if kind == variable and node.input[at]]
-            outputs = [at for at, kind in enumerate(rules.outputs) if kind == variable and node.output[at]]
-            yield TypeGroup(node, inputs, outputs, pair.narrow_name in allowed)
+        for variable in type_variables(node.op_type, version, len(node.input), len(node.output)):
+            inputs = [at for at in variable.inputs if node.input[at]]
+            outputs = [at for at in variable.outputs if node.output[at]]
+            yield TypeGroup(node, inputs, outputs, pair.narrow_name in variable.allowed)
 
 
 def _floats(groups: Sequence[TypeGroup], types: dict[str, int], unfit: set[str]) -> list[TypeGroup]:
@@ -187,16 +177,16 @@ def _narrow_graph(
     stored = {name for name in fit if name in large or name in read}
     made = stored.union(*(group.made for group in chosen))
     read_wide = _read_wide(graph, chosen)
-    taken = all_names(model.proto)
+    taken = graphs.all_names(model.proto)
     names: dict[str, str] = {}
     casts: dict[str, NodeProto] = {}  # by the value that they are made from
     for name in sorted(made | read):
         names[name] = name
         if name not in made:
-            names[name] = fresh_name(f"{name}.{pair.suffix}", taken)
+            names[name] = graphs.fresh_name(f"{name}.{pair.suffix}", taken)
             casts[name] = make_node("Cast", [name], names[name], to=pair.narrow)
         elif name in read_wide:
-            names[name] = fresh_name(f"{name}.{pair.suffix}", taken)
+            names[name] = graphs.fresh_name(f"{name}.{pair.suffix}", taken)
             casts[names[name]] = make_node("Cast", [names[name]], name, to=pair.wide)
     for name in sorted(stored):
         _narrow_stored(model, fit[name], names[name], pair)
@@ -214,9 +204,9 @@ def _read_wide(graph: GraphProto, chosen: Sequence[TypeGroup]) -> set[str]:
     narrow: dict[int, set[int]] = defaultdict(set)
     for group in chosen:
         narrow[id(group.node)].update(group.inputs)
-    names = set(output_names(graph))
+    names = set(graphs.output_names(graph))
     for node in graph.node:
-        names |= captured(node)
+        names |= graphs.captured(node)
         names.update(name for at, name in enumerate(node.input) if at not in narrow.get(id(node), ()))
     return names
 
@@ -293,47 +283,42 @@ def _without_values(proto: ModelProto) -> ModelProto:
     for tensor in copy.graph.initializer:
         if tensor.data_location == TensorProto.EXTERNAL and tensor.name not in known:
             declare_input(copy.graph, tensor)
-    keep_items(copy.graph, "initializer", lambda tensor: tensor.data_location != TensorProto.EXTERNAL)
+    graphs.keep_items(copy.graph, "initializer", lambda tensor: tensor.data_location != TensorProto.EXTERNAL)
     return copy
 
 
-@dataclass(frozen=True)
-class Signature:
-    """The type, or type variable, of each input and output; the types that each variable may stand for."""
+class TypeVariable(NamedTuple):
+    """The inputs and outputs of an operator that have the same type, and the types it may be."""
 
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    allowed: dict[str, frozenset[str]]
-
-
-def signature(model: ModelProto, node: NodeProto) -> Signature | None:
-    """The signature of a standard operator; None for all others, and where inputs may differ in type."""
-    local = any((f.domain, f.name) == (node.domain, node.op_type) for f in model.functions)
-    if node.domain not in STANDARD_DOMAINS or local:
-        return None
-    return _signature(node.op_type, opset(model), len(node.input), len(node.output))
+    inputs: list[int]
+    outputs: list[int]
+    allowed: Sequence[str]
 
 
 @lru_cache(maxsize=4096)
-def _signature(op: str, version: int, inputs: int, outputs: int) -> Signature | None:
+def type_variables(op: str, version: int, inputs: int, outputs: int) -> list[TypeVariable]:
+    """Those of a standard operator; none where it is not known, or where inputs may differ in type."""
     from onnx import defs
 
     try:
         schema = defs.get_schema(op, max_inclusive_version=version, domain="")
     except defs.SchemaError:
-        return None
-    read, made = _kinds(schema.inputs, inputs), _kinds(schema.outputs, outputs)
+        return []
+    read, made = _by_type(schema.inputs, inputs), _by_type(schema.outputs, outputs)
     if read is None or made is None:
-        return None
-    allowed = {item.type_param_str: frozenset(item.allowed_type_strs) for item in schema.type_constraints}
-    return Signature(read, made, allowed)
+        return []
+    allowed = {item.type_param_str: item.allowed_type_strs for item in schema.type_constraints}
+    return [TypeVariable(read[name], made[name], types) for name, types in allowed.items()]
 
 
-def _kinds(formal: Any, count: int) -> tuple[str, ...] | None:
-    """Types by position; the last parameter may stand for any number of values."""
+def _by_type(formal: Any, count: int) -> dict[str, list[int]] | None:
+    """Positions by type, or type variable; the last parameter may stand for any number of values."""
     if count > len(formal) and not (formal and formal[-1].option.name == "Variadic"):
         return None
-    used = [formal[min(position, len(formal) - 1)] for position in range(count)]
-    if any(parameter.option.name == "Variadic" and not parameter.is_homogeneous for parameter in used):
-        return None
-    return tuple(parameter.type_str for parameter in used)
+    positions: dict[str, list[int]] = defaultdict(list)
+    for position in range(count):
+        parameter = formal[min(position, len(formal) - 1)]
+        if parameter.option.name == "Variadic" and not parameter.is_homogeneous:
+            return None
+        positions[parameter.type_str].append(position)
+    return positions
