@@ -323,13 +323,10 @@ def arithmetic(function: Callable[..., Array], call: Call) -> Operand:
     return _elementwise(compute, call, dtype)
 
 
-def comparison(function: Callable[..., Array], call: Call) -> Operand:
-    check(len(call.operands()) == 2 and all(item.dtype.kind in "iub" for item in call.operands()))
-    return _elementwise(function, call, BOOL)
-
-
-def logic(function: Callable[..., Array], call: Call) -> Operand:
-    check(all(item.dtype == BOOL for item in call.operands()))
+def logic(function: np.ufunc, kinds: str, call: Call) -> Operand:
+    """Comparisons and logic, of numpy's kinds of types for which they are exact."""
+    operands = call.operands()
+    check(len(operands) == function.nin and all(item.dtype.kind in kinds for item in operands))
     return _elementwise(function, call, BOOL)
 
 
@@ -398,14 +395,14 @@ OPERATORS: dict[str, Callable[[Call], Operand | list[Operand]]] = {
     "Sub": partial(arithmetic, np.subtract),
     "Mul": partial(arithmetic, np.multiply),
     "Div": partial(arithmetic, np.floor_divide),
-    "Equal": partial(comparison, np.equal),
-    "Less": partial(comparison, np.less),
-    "Greater": partial(comparison, np.greater),
-    "LessOrEqual": partial(comparison, np.less_equal),
-    "GreaterOrEqual": partial(comparison, np.greater_equal),
-    "And": partial(logic, np.logical_and),
-    "Or": partial(logic, np.logical_or),
-    "Xor": partial(logic, np.logical_xor),
-    "Not": partial(logic, np.logical_not),
+    "Equal": partial(logic, np.equal, "iub"),
+    "Less": partial(logic, np.less, "iub"),
+    "Greater": partial(logic, np.greater, "iub"),
+    "LessOrEqual": partial(logic, np.less_equal, "iub"),
+    "GreaterOrEqual": partial(logic, np.greater_equal, "iub"),
+    "And": partial(logic, np.logical_and, "b"),
+    "Or": partial(logic, np.logical_or, "b"),
+    "Xor": partial(logic, np.logical_xor, "b"),
+    "Not": partial(logic, np.logical_not, "b"),
     "DequantizeLinear": dequantize,
 }
