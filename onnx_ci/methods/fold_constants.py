@@ -15,19 +15,9 @@ from onnx_ci.methods.edit import constant_node, drop_named, replace_nodes, takes
 from onnx_ci.methods.evaluator import Call, NotEvaluated, Operand, check, ordinary, plan
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.rounding import Array
+from onnx_ci.model import graph as graphs
 from onnx_ci.model.dtypes import NUMPY_TYPES
-from onnx_ci.model.graph import (
-    STANDARD_DOMAINS,
-    Key,
-    Scope,
-    fixed_names,
-    opset_in,
-    output_names,
-    roots,
-    short_constant,
-    sites,
-    tensors,
-)
+from onnx_ci.model.graph import Key, Scope
 from onnx_ci.model.model import NUMBER_FIELDS, Model, element_count, location
 from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
@@ -42,11 +32,11 @@ Place = tuple[Scope, int]  # a node, by its position
 
 
 def fold_constants(model: Model, _: NoOptions) -> Applied:
-    stored = sum(_taken(model, tensor) for tensor in tensors(model.proto))
+    stored = sum(_taken(model, tensor) for tensor in graphs.tensors(model.proto))
     budget = WORK * stored + MORE_WORK
-    fixed = fixed_names(model.proto)
+    fixed = graphs.fixed_names(model.proto)
     folded = 0
-    for root in roots(model.proto):
+    for root in graphs.roots(model.proto):
         folder = Folder(model, root, fixed, budget)
         folder.run()
         budget = folder.budget
@@ -92,7 +82,7 @@ class Folder:
         self.model = model
         self.root = root
         self.budget = budget  # bytes that may be computed: a model may be made to keep us busy for days
-        self.opset = opset_in(root, model.proto)
+        self.opset = graphs.opset_in(root, model.proto)
         self.left = Counter({key: len(uses) for key, uses in root.readers.items()})  # reads still there
         self.stored: dict[Key, TensorProto] = {}
         self.constants: dict[Key, NodeProto] = {}  # the Constant nodes around stored tensors
@@ -100,24 +90,23 @@ class Folder:
         self.folded: dict[Place, set[Key]] = {}  # with what each one reads and gives
         self.died: set[Key] = set()
         for scope in root.nested():
-            outputs = output_names(scope.body)
+            outputs = graphs.output_names(scope.body)
             self.bound[scope] = fixed.union(outputs)
             self.left.update((scope.home(name), name) for name in outputs)
-            for site in sites(scope, fixed):
+            for site in graphs.sites(scope, fixed):
                 if _readable(site.tensor):
-                    self.stored[scope, site.name] = site.tensor
-            self._find_constants(scope)
+                    self._keep(scope, site.tensor, site.name, site.node)
+            for node in scope.body.node:
+                values = graphs.short_constant(node)
+                if values is not None and scope.defined[node.output[0]] == 1:
+                    tensor = TensorProto(name=node.output[0])
+                    model.set_array(tensor, values)
+                    self._keep(scope, tensor, tensor.name, node)
 
-    def _find_constants(self, scope: Scope) -> None:
-        for node in scope.body.node:
-            if node.op_type != "Constant" or len(node.output) != 1:
-                continue
-            name = node.output[0]
+    def _keep(self, scope: Scope, tensor: TensorProto, name: str, node: NodeProto | None) -> None:
+        self.stored[scope, name] = tensor
+        if node is not None:
             self.constants[scope, name] = node
-            values = short_constant(node)
-            if values is not None and scope.defined[name] == 1:
-                self.stored[scope, name] = tensor = TensorProto(name=name)
-                self.model.set_array(tensor, values)
 
     def run(self) -> None:
         """A node is looked at again when something that it reads has changed."""
@@ -180,7 +169,7 @@ class Folder:
         return True
 
     def _foldable(self, scope: Scope, node: NodeProto) -> bool:
-        if node.domain not in STANDARD_DOMAINS:
+        if node.domain not in graphs.STANDARD_DOMAINS:
             return False
         own = len(node.output) > 0 and all(name and scope.defined[name] == 1 for name in node.output)
         given = any(entry.ref_attr_name for entry in node.attribute)
