@@ -51,11 +51,16 @@ def _not_possible(model: Model, options: Int4Weights) -> str:
     version, ir = opset(model.proto), model.proto.ir_version
     if version >= DQ_OPSET and ir >= DQ_IR:
         return ""
-    if options.raise_opset:
-        return raise_opset(model.proto, DQ_OPSET, DQ_IR)
-    return (
-        f"DequantizeLinear of 4 bits needs opset {DQ_OPSET} (this is {version}) and IR {DQ_IR} (this is {ir})"
-    )
+    if not options.raise_opset:
+        needed = f"opset {DQ_OPSET} (this is {version}) and IR {DQ_IR} (this is {ir})"
+        return f"DequantizeLinear of 4 bits needs {needed}"
+    reason = "" if version >= DQ_OPSET else _obstacle(model.proto, version)
+    if not reason:
+        for entry in model.proto.opset_import:
+            if entry.domain in STANDARD_DOMAINS:
+                entry.version = max(entry.version, DQ_OPSET)
+        model.proto.ir_version = max(ir, DQ_IR)
+    return reason
 
 
 def _as_fold(encoder: Encoder, values: Array, block: int, bits: int) -> list[NodeProto]:
@@ -71,7 +76,8 @@ def _in_pairs(encoder: Encoder, grid: Array, block: int) -> str:
     levels, scale = rounding.nearest_levels(grid)
     stored = encoder.store("q", weights.packed(levels).reshape(-1, block // 2))
     index = encoder.cast(stored, "index", TensorProto.INT32)
-    value = encoder.node("Gather", [encoder.table("int4_pairs", rounding.pair_table()), index])
+    pairs = encoder.table("int4_pairs", rounding.SIXTEEN[_plane_table(PAIRS, 0)])
+    value = encoder.node("Gather", [pairs, index])
     return encoder.scaled(value, scale.reshape(-1, 1, 1))
 
 
@@ -119,31 +125,20 @@ def _plane_table(width: int, shift: int) -> Array:
     return np.stack(columns, axis=1)
 
 
-def raise_opset(model: ModelProto, target: int, ir: int) -> str:
-    """Raise opset and IR version to at least these, or change nothing and say why not."""
-    version = opset(model)
-    reason = "" if version >= target else _obstacle(model, version, target)
-    if not reason:
-        for entry in model.opset_import:
-            if entry.domain in STANDARD_DOMAINS:
-                entry.version = max(entry.version, target)
-        model.ir_version = max(model.ir_version, ir)
-    return reason
-
-
-def _obstacle(model: ModelProto, version: int, target: int) -> str:
+def _obstacle(model: ModelProto, version: int) -> str:
+    """Why raising the opset might change what the model computes."""
     imports = [entry for entry in model.opset_import if entry.domain in STANDARD_DOMAINS]
     if version < OLDEST or model.functions or len(imports) != 1:
         return f"opset {version} can't be raised: it is below {OLDEST}, or the model has functions of its own"
     nodes = [node for body in bodies(model) for node in body.node if node.domain in STANDARD_DOMAINS]
-    changed = sorted({node.op_type for node in nodes if not _means_the_same(node, version, target)})
+    changed = sorted({node.op_type for node in nodes if not _means_the_same(node, version)})
     return f"opset {version} can't be raised: {', '.join(changed[:3])} changed since" if changed else ""
 
 
-def _means_the_same(node: NodeProto, version: int, target: int) -> bool:
+def _means_the_same(node: NodeProto, version: int) -> bool:
     defs = full_onnx().defs
     try:
-        old, new = (defs.get_schema(node.op_type, at, "") for at in (version, target))
+        old, new = (defs.get_schema(node.op_type, at, "") for at in (version, DQ_OPSET))
     except defs.SchemaError:
         return False
     if old.since_version == new.since_version:
