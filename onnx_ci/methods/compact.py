@@ -333,7 +333,8 @@ def _ranked(keys: Array, space: int, *, length: int) -> _Level | None:
         seen = np.zeros(space, bool)
         seen[keys] = True
         distinct = int(np.count_nonzero(seen))
-        return _Level(length, distinct, _ranks(seen)[keys]) if distinct <= most else None
+        ranks = (np.cumsum(seen) - 1).astype(np.uint16)
+        return _Level(length, distinct, ranks[keys]) if distinct <= most else None
     some = keys[:: max(1, keys.size // (2 * MOST_ENTRIES))]
     if _distinct(some).size > most:
         return None
@@ -344,11 +345,6 @@ def _ranked(keys: Array, space: int, *, length: int) -> _Level | None:
     for start in range(0, keys.size, BLOCK):
         codes[start : start + BLOCK] = np.searchsorted(found, keys[start : start + BLOCK])
     return _Level(length, found.size, codes)
-
-
-def _ranks(seen: Array) -> Array:
-    ranks: Array = np.cumsum(seen) - 1
-    return ranks.astype(np.uint16)
 
 
 def _distinct(keys: Array) -> Array:
