@@ -119,7 +119,7 @@ def plan(call: Call) -> list[Operand]:
         raise NotEvaluated
     try:
         results = OPERATORS[call.op](call)
-    except (IndexError, ValueError):  # numpy does not take such an axis or shape
+    except (IndexError, OverflowError, ValueError):  # numpy does not take such an axis or shape
         raise NotEvaluated from None
     return results if isinstance(results, list) else [results]
 
