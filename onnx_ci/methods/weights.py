@@ -250,8 +250,10 @@ def dequantize(
 def packed(codes: Array, width: int = 4, shift: int = 0) -> Array:
     """Some bits of each code, as many codes a byte as fit, the first in the low bits as ONNX packs them."""
     bits = (codes.reshape(-1) >> np.uint8(shift)) & np.uint8((1 << width) - 1)
-    rows = np.pad(bits, (0, -bits.size % (8 // width))).reshape(-1, 8 // width)
-    joined: Array = np.bitwise_or.reduce(rows << np.arange(0, 8, width, dtype=np.uint8), axis=1)
+    bits = np.pad(bits, (0, -bits.size % (8 // width)))
+    joined: Array = bits[:: 8 // width].copy()
+    for position in range(1, 8 // width):
+        joined |= bits[position :: 8 // width] << np.uint8(width * position)
     return joined
 
 
