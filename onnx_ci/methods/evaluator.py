@@ -66,7 +66,7 @@ class Operand:
         return [int(number) for number in self.read().reshape(-1)]
 
     def viewed(self, view: Callable[[Array], Array]) -> Operand:
-        """The operand as numpy shows it from elsewhere. What shape that is tells an array without memory."""
+        """Return a numpy view of the operand; its shape is worked out on an array that takes no memory."""
         stand_in = np.broadcast_to(np.zeros((), self.dtype), self.shape)
         return Operand(view(stand_in).shape, self.dtype, lambda: view(self.read()))
 
