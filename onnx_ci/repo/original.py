@@ -19,7 +19,7 @@ from onnx_ci.model.receipt import Receipt, model_digest, read_receipt
 from onnx_ci.model.replace import data_of, put_files, writable_target
 from onnx_ci.model.store import combined_sha256, file_sha256
 from onnx_ci.repo.changes import is_shallow
-from onnx_ci.repo.content import cached, object_path, read_dvc, tracks
+from onnx_ci.repo.content import downloaded, object_path, read_dvc, tracks
 from onnx_ci.repo.git import git_into, git_or_none, run_git
 from onnx_ci.results import OriginalState, Place
 from onnx_ci.util.files import atomic_write, originals_home, scratch_folder
@@ -64,16 +64,11 @@ def _kept_already(repository: Path, file: Path, sha256: str) -> KeptAt | None:
     pointer = read_pointer(_small(repository, blob)) if blob else None
     if (pointer is not None and pointer.digest == sha256) or tracks(repository, name):
         return "lfs", _in_lfs(repository, file, sha256)
-    by_dvc = dvc_content(repository, _small(repository, _blob_of(repository, f"HEAD:{name}.dvc")), file.name)
+    text = _small(repository, _blob_of(repository, f"HEAD:{name}.dvc"))
+    by_dvc = downloaded(repository, read_dvc(text, file.name))
     if by_dvc is not None and file_sha256(by_dvc) == sha256:
         return "dvc", by_dvc.relative_to(repository).as_posix()
     return None
-
-
-def dvc_content(repository: Path, text: str, name: str) -> Path | None:
-    """What DVC has in its cache for a file, by the text of a `.dvc` file."""
-    pointer = read_dvc(text, name) if text else None
-    return cached(repository, pointer) if pointer else None
 
 
 def _blob_of(repository: Path, revision: str) -> str:
@@ -207,7 +202,7 @@ def _files(repository: Path, name: str, sha256: str) -> Iterator[tuple[Place, Pa
     by_dvc = _versions(repository, f"{name}.dvc") if (repository / ".dvc").is_dir() else []
     for blob in by_dvc[:MOST_BLOBS]:
         text = git_or_none(repository, "cat-file", "blob", blob) or ""
-        file = dvc_content(repository, text, PurePosixPath(name).name)
+        file = downloaded(repository, read_dvc(text, PurePosixPath(name).name))
         if file is not None:
             yield "dvc", file
 

@@ -220,7 +220,7 @@ def models_below(folder: Path, tree: Tree | None, repository: Path | None) -> li
     """Every model of a tree in git below a folder; of the work tree where there is none."""
     if tree is None or repository_of(folder, repository) != tree.repository:
         return all_models(folder, repository)
-    models = (model_named(tree.repository / name) for name in tree.models())
+    models = (model_named(tree.repository / name) for name in tree.models)
     return sorted({path for path in models if path.is_relative_to(folder)})
 
 
