@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 
 from onnx_ci.action.inputs import Event
 from onnx_ci.errors import EnvironmentFault, UsageError
-from onnx_ci.model.locations import LARGEST, read_pointer
 from onnx_ci.policy.load import FILE_NAMES
 from onnx_ci.repo.changes import changed_between, is_shallow
 from onnx_ci.repo.git import ask_git, ask_in_parts, commit_of, complaint_of, git_or_none, run_git, try_git
@@ -126,15 +125,10 @@ def staged_objects(root: Path, names: Sequence[str]) -> dict[str, str]:
     try:
         tree.look_up(names)
         entries = {name: entry for name in names if (entry := tree.entry(name)) is not None}
-        texts = {name: tree.read(entry) for name, entry in entries.items() if tree.size(entry) <= LARGEST}
+        pointers = {name: tree.objects.pointer(entry.blob) for name, entry in entries.items()}
     finally:
-        tree.close()
-    pointers = {name: read_pointer(text) for name, text in texts.items()}
-    return {
-        name: pointer.digest
-        for name, pointer in pointers.items()
-        if pointer is not None and pointer.keeper == "Git LFS"
-    }
+        tree.objects.close()
+    return {name: pointer.digest for name, pointer in pointers.items() if pointer is not None}
 
 
 def send(root: Path, names: Sequence[str]) -> str | None:

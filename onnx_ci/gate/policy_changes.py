@@ -104,7 +104,7 @@ class BasePolicies:
     def _content(self, name: str) -> bytes | None:
         if name not in self._contents:
             self._contents[name] = self._read(name)
-            self.tree.close()
+            self.tree.objects.close()
         return self._contents[name]
 
     def _read(self, name: str) -> bytes | None:
@@ -113,7 +113,7 @@ class BasePolicies:
             entry = None if name.startswith(("/", "..")) else self.tree.entry(name)
             if entry is None or not entry.mode.startswith(("100", LINK)):
                 return None
-            if self.tree.size(entry) > LARGEST:
+            if self.tree.objects.size(entry.blob) > LARGEST:
                 return b" " * (LARGEST + 1)
             content = io.BytesIO()
             self.tree.objects.copy(entry.blob, content)

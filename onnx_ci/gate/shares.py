@@ -53,7 +53,7 @@ class Share:
             return []
         if (self.repository / ".gitmodules").exists():
             return []
-        listed = self.tree.models() if self.tree else known_files(self.repository, MODELS)
+        listed = self.tree.models if self.tree else known_files(self.repository, MODELS)
         paths = {*self.models, *(model_named(self.repository / name) for name in listed)}
         below = sorted(path for path in paths if path.is_relative_to(context.folder))
         names = [relative_name(path, context.folder) for path in below]
