@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnx_ci.action.github import Api, Comment, Transport, pull_of
-from onnx_ci.action.inputs import DEFAULT_KEY, KEY, KEY_WORDS, Event, Inputs, write_outputs, write_summary
+from onnx_ci.action.inputs import KEY, KEY_WORDS, Event, Inputs, write_outputs, write_summary
 from onnx_ci.errors import ApiFault, UsageError
 from onnx_ci.report import markdown
 from onnx_ci.report.annotations import Annotation, render_github
@@ -117,7 +117,7 @@ def run(inputs: Inputs, event: Event) -> None:
     """Read the report that an earlier job or run left, as data that anyone may have written. Only a call that
     makes no sense is an error: whether models are well was told by the run that looked at them."""
     report = read_report(_report_file(inputs.paths))
-    text = body(report, event, inputs.comment or DEFAULT_KEY)
+    text = body(report, event, inputs.comment)
     write_outputs({"comment-body": text})
     if not _written(inputs, event, text):
         write_summary(text)
@@ -149,8 +149,7 @@ def _written(inputs: Inputs, event: Event, text: str) -> bool:
             _notice(f"no comment was written: {why}")
             return False
         author = api.login(os.environ.get("GITHUB_GRAPHQL_URL") or f"{transport.base}/graphql")
-        key = inputs.comment or DEFAULT_KEY
-        Sticky(api=api, key=key, author=author or DEFAULT_AUTHOR, say=_say).put(pull, text)
+        Sticky(api=api, key=inputs.comment, author=author or DEFAULT_AUTHOR, say=_say).put(pull, text)
     except ApiFault as fault:
         _notice("\n".join(filter(None, [f"no comment was written: {fault.message}", _help(fault, event)])))
         return False

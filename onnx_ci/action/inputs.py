@@ -61,7 +61,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
     """`INPUT_FAIL_ON` is the input `fail-on`; one that is empty or missing has its default."""
     values: dict[str, Any] = {}
     for name in (item.name for item in fields(Inputs)):
-        text = _given(environment, name)
+        text = environment.get(f"INPUT_{name.upper()}", "").strip()
         if not text:
             continue
         if name in _SCALARS:
@@ -69,19 +69,21 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
         elif name == "paths":  # one a line: a name may have spaces in it
             values[name] = tuple(line.strip() for line in text.splitlines() if line.strip())
         elif name == "comment":
-            values[name] = comment_key(environment)
+            values[name] = _comment_key(text)
         elif name == "extras":
-            values[name] = read_extras(text)
+            values[name] = _extras(text)
         else:
             values[name] = text
+    if values.get("mode") == "comment":
+        values["comment"] = values.get("comment") or DEFAULT_KEY
+    selections = [name for name in ("paths", "since", "all") if values.get(name)]
+    if len(selections) > 1:
+        raise UsageError(
+            f"inputs {' and '.join(map(repr, selections))} can't be given together",
+            hint="choose one of them; with none, the models that differ from the base are looked at",
+        )
     own_token = values.get("token", "") not in ("", environment.get("ONNX_CI_JOB_TOKEN", ""))
-    inputs = Inputs(**{**values, "own_token": own_token})
-    _refuse_two_selections(inputs)
-    return inputs
-
-
-def _given(environment: Mapping[str, str], name: str) -> str:
-    return environment.get(f"INPUT_{name.upper()}", "").strip()
+    return Inputs(**{**values, "own_token": own_token})
 
 
 def _scalar(name: str, text: str, scalar: Scalar) -> Any:
@@ -91,16 +93,15 @@ def _scalar(name: str, text: str, scalar: Scalar) -> Any:
     return value
 
 
-def comment_key(environment: Mapping[str, str]) -> str:
+def _comment_key(text: str) -> str:
     """The input `comment`: `true` is the usual comment; any other word is the key of one of its own."""
-    text = _given(environment, "comment")
-    key = {"": "", "false": "", "true": DEFAULT_KEY}.get(text.lower(), text)
+    key = {"false": "", "true": DEFAULT_KEY}.get(text.lower(), text)
     if key and not KEY.fullmatch(key):
         raise wrong("comment", text[:60], KEY_WORDS)
     return key
 
 
-def read_extras(text: str) -> tuple[str, ...]:
+def _extras(text: str) -> tuple[str, ...]:
     """Names of optional dependencies, separated by commas or white space."""
     names = tuple(dict.fromkeys(filter(None, re.split(r"[\s,]+", text))))
     for name in names:
@@ -112,15 +113,6 @@ def read_extras(text: str) -> tuple[str, ...]:
 def wrong(name: str, found: str, expected: str) -> UsageError:
     message = f"input {name!r}: found {found!r}, expected {expected}"
     return UsageError(message, hint=f"in the workflow: {name}: …")
-
-
-def _refuse_two_selections(inputs: Inputs) -> None:
-    given = [name for name in ("paths", "since", "all") if getattr(inputs, name)]
-    if len(given) > 1:
-        raise UsageError(
-            f"inputs {' and '.join(map(repr, given))} can't be given together",
-            hint="choose one of them; with none, the models that differ from the base are looked at",
-        )
 
 
 PULLS = ("pull_request", "pull_request_target")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onnx_ci.action import comment, install
 from onnx_ci.action.inputs import Event, Inputs, read_event, read_inputs, write_outputs
-from onnx_ci.action.tell import ActionResult, report_folder, tell, tell_of
+from onnx_ci.action.reports import ActionResult, report_failure, report_folder, report_run
 from onnx_ci.cli.main import guarded
 from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.repo.git import find_root
@@ -23,13 +23,17 @@ STEPS = ("prepare", "install", "run")
 def main(arguments: Sequence[str]) -> int:
     """`prepare` and `install` stop the job where they fail; `run` leaves that to the last step of the action,
     so that reports are kept and caches saved before."""
-    given, errors = dict(os.environ), list[OnnxCiError]()
-    code = guarded(lambda: _step(list(arguments)), errors.append)
-    for error in errors:
-        _complain(error, list(arguments), given)
+    step, given = list(arguments), dict(os.environ)
+
+    def complain(error: OnnxCiError) -> None:
+        """First in the log, which always works; then wherever else somebody may look."""
+        annotate(error)
+        guarded(lambda: report_failure(error, " ".join(step), given), annotate)
+
+    code = guarded(lambda: _step(step), complain)
     if code:
         write_outputs({"exit-code": str(code), "verdict": str(code)})
-    return 0 if list(arguments) == ["run"] else code
+    return 0 if step == ["run"] else code
 
 
 def _step(arguments: list[str]) -> int:
@@ -48,17 +52,6 @@ def _step(arguments: list[str]) -> int:
     else:
         run_mode(inputs, event)
     return 0
-
-
-def _complain(error: OnnxCiError, arguments: list[str], given: dict[str, str]) -> None:
-    """First in the log, which always works; then wherever else somebody may look."""
-
-    def report() -> int:
-        tell_of(error, " ".join(arguments), given)
-        return 0
-
-    annotate(error)
-    guarded(report, annotate)
 
 
 def annotate(error: OnnxCiError) -> None:
@@ -88,7 +81,7 @@ def run_mode(inputs: Inputs, event: Event) -> None:
         else:
             report = judged(inputs.mode, inputs, event)
             result = ActionResult(report=report, changed=any(outcome.written for outcome in report.outcomes))
-    tell(result, inputs, event, folder)
+    report_run(result, inputs, event, folder)
 
 
 def _in_its_repository(inputs: Inputs) -> Inputs:
