@@ -33,8 +33,7 @@ NO_NEW_RUN = (
 )
 
 
-def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> ActionResult:
-    root = git.find_root(here)
+def run_commit(inputs: Inputs, event: Event, root: Path | None, folder: Path) -> ActionResult:
     if root is None:
         raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
     push.require_git(root)
@@ -43,7 +42,8 @@ def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> Action
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed:
-    """Models that were fixed: the report, the files that changed, and the commits before and after."""
+    """Models that were fixed: the report, the files that changed, and the commits before and after; or why
+    there is no commit."""
 
     report: RunReport
     names: tuple[str, ...] = ()
@@ -51,28 +51,6 @@ class Fixed:
     base: str = ""
     commit: str = ""
     refused: str = ""
-
-    @property
-    def committed(self) -> RunReport:
-        """Without the models that stay out."""
-        inside = tuple(outcome for outcome in self.report.outcomes if outcome.file not in self.outside)
-        return replace(self.report, outcomes=inside)
-
-    @property
-    def after_commit(self) -> RunReport:
-        """What a fix leaves to be staged is in the commit by then; not so for models that stay out."""
-        outcomes = []
-        for outcome in self.report.outcomes:
-            left = tuple(finding for finding in outcome.findings if finding.code != "OCI029")
-            outcomes.append(outcome if outcome.file in self.outside else replace(outcome, findings=left))
-        return replace(self.report, outcomes=tuple(outcomes))
-
-    def result(self, *notes: str) -> ActionResult:
-        if self.outside:
-            more = ", …" if len(self.outside) > _MOST_NAMED else ""
-            notes = (f"{OUTSIDE}: {', '.join(self.outside[:_MOST_NAMED])}{more}", *notes)
-        changed = bool(self.names or self.outside)
-        return ActionResult(report=self.report, changed=changed, notes=notes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,17 +63,38 @@ class Committing:
     folder: Path  # where the report goes, and the patch
 
     def run(self) -> ActionResult:
-        reason = push.refusal(self.event, self.root)
-        if reason:
-            return self._refused(self._fix(), reason)
+        refused = push.refusal(self.event, self.root)
+        if refused:
+            return self._result(replace(self._fix(), refused=refused))
         branch = push.branch_of(self.event, self.root)
         with push.signed_in(self.inputs.token):
             is_gone = branch.is_gone(self.event, branch.tip())
             if not is_gone:
                 push.take(branch)
         if is_gone:
-            return self._refused(self._fix(), push.gone(branch.name))
-        return self._push(branch, self._commit(branch))
+            return self._result(replace(self._fix(), refused=push.gone(branch.name)))
+        return self._result(self._push(branch))
+
+    def _result(self, fixed: Fixed) -> ActionResult:
+        """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
+        report, refused, notes = fixed.report, "", []
+        if fixed.outside:
+            more = ", …" if len(fixed.outside) > _MOST_NAMED else ""
+            notes.append(f"{OUTSIDE}: {', '.join(fixed.outside[:_MOST_NAMED])}{more}")
+        if fixed.refused and fixed.names:
+            keep_patch(self.root, fixed.names, fixed.base, self.folder)
+            refused = f"{fixed.refused}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
+        if fixed.commit:
+            report = _after_commit(fixed)
+            if not self.inputs.own_token:
+                notes.append(NO_NEW_RUN)
+        return ActionResult(
+            report=report,
+            changed=bool(fixed.names or fixed.outside),
+            commit=fixed.commit,
+            refused=refused,
+            notes=tuple(notes),
+        )
 
     def _fix(self) -> Fixed:
         before = work_tree(self.root)
@@ -120,46 +119,46 @@ class Committing:
         if problem:
             unstage(self.root, fixed.names)
             return replace(fixed, refused=problem)
-        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.committed))
+        inside = [outcome for outcome in fixed.report.outcomes if outcome.file not in fixed.outside]
+        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, inside))
         return replace(fixed, commit=git.commit_of(self.root, "HEAD") or "")
 
-    def _push(self, branch: push.Branch, fixed: Fixed) -> ActionResult:
+    def _push(self, branch: push.Branch) -> Fixed:
+        fixed = self._commit(branch)
         for attempt in range(1, self.inputs.push_attempts + 1):
             if not fixed.commit:
-                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.result()
+                return fixed
             with push.signed_in(self.inputs.token):
                 pushed = push.push(branch, fixed.names, self.event)
             if pushed.done:
-                notes = () if self.inputs.own_token else (NO_NEW_RUN,)
-                done = replace(fixed, report=fixed.after_commit)
-                return replace(done.result(*notes), commit=fixed.commit)
+                return fixed
             if not pushed.moved:
-                return self._refused(fixed, pushed.refused)
+                return replace(fixed, commit="", refused=pushed.refused)
             if attempt < self.inputs.push_attempts:
                 fixed = self._again(branch, fixed)
         moved = f"the branch {branch.name} has moved at each of {self.inputs.push_attempts} attempts to push"
-        return self._refused(fixed, moved)
+        return replace(fixed, commit="", refused=moved)
 
     def _again(self, branch: push.Branch, fixed: Fixed) -> Fixed:
         """After others pushed: the same on top of theirs, or anew where they changed what it is about."""
         with push.signed_in(self.inputs.token):
             complaint = branch.fetch()
         if complaint is not None:
-            return replace(
-                fixed, commit="", refused=f"the branch {branch.name} can't be fetched: {complaint}"
-            )
+            refused = f"the branch {branch.name} can't be fetched: {complaint}"
+            return replace(fixed, commit="", refused=refused)
         rebased = push.catch_up(branch, fixed.base, fixed.names)
         if not rebased:
             return self._commit(branch)
         return replace(fixed, base=git.commit_of(self.root, branch.tracking) or "", commit=rebased)
 
-    def _refused(self, fixed: Fixed, reason: str) -> ActionResult:
-        """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
-        if not fixed.names:
-            return fixed.result()
-        keep_patch(self.root, fixed.names, fixed.base, self.folder)
-        explanation = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
-        return replace(fixed.result(), refused=explanation)
+
+def _after_commit(fixed: Fixed) -> RunReport:
+    """What a fix leaves to be staged is in the commit by then; not so for models that stay out."""
+    outcomes = []
+    for outcome in fixed.report.outcomes:
+        left = tuple(finding for finding in outcome.findings if finding.code != "OCI029")
+        outcomes.append(outcome if outcome.file in fixed.outside else replace(outcome, findings=left))
+    return replace(fixed.report, outcomes=tuple(outcomes))
 
 
 TRAILER = "Shrunk-by"
@@ -169,9 +168,9 @@ _CALLS = re.compile(r"[@#\[]|\bgh-(?=\d)|:(?=//)|\*(?=\*)|\bwww(?=\.)", re.IGNOR
 _APART = "\u200b"  # a space of no width
 
 
-def commit_message(first: str, report: RunReport) -> str:
+def commit_message(first: str, outcomes: Iterable[Outcome]) -> str:
     """`{models}` and `{saved}` in the first part stand for how many models and how many bytes."""
-    written = [outcome for outcome in report.outcomes if outcome.written]
+    written = [outcome for outcome in outcomes if outcome.written]
     before = sum(o.before.size for o in written if o.before)
     after = sum(o.after.size for o in written if o.after)
     saved = format_size(max(0, before - after))

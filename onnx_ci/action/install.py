@@ -17,12 +17,11 @@ from pathlib import Path
 
 from onnx_ci.action.inputs import Event, Inputs, append_to, write_outputs, wrong
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.util.files import HeldFolder, scratch_folder, sweep_folders
+from onnx_ci.util.files import make_folder, scratch_folder
 from onnx_ci.version import __version__
 
 HOME = Path(__file__).resolve().parents[2]  # where the action is: our own source
 MARKER = "complete"
-_NEW = "new-"  # starts the name of an environment that is being made
 _UNUSED_SECONDS = 60 * 24 * 3600
 _LAUNCHER = '#!/bin/sh\nexec "$(dirname "$0")/../{python}" -I -m onnx_ci "$@"\n'
 _LAUNCHER_WINDOWS = '@"%~dp0..\\Scripts\\python.exe" -I -m onnx_ci %*\r\n'
@@ -54,17 +53,7 @@ def prepare(inputs: Inputs, event: Event) -> None:
 def install(inputs: Inputs) -> None:
     """Make the environment aside and put it in place in one step: other jobs may do the same now."""
     folder = _tools() / _key(inputs.extras)
-    if not is_complete(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        sweep_folders(folder.parent, _NEW)
-        scratch = HeldFolder(folder.parent, _NEW)
-        try:
-            new = scratch.path / "env"
-            _fill(new, inputs.extras)
-            shutil.rmtree(folder, ignore_errors=True)
-            _take_place(new, folder)
-        finally:
-            scratch.remove()
+    make_folder(folder, "new-", lambda new: _fill(new, inputs.extras), is_complete)
     os.utime(folder / MARKER)
     _forget_unused(folder.parent)
     append_to("GITHUB_PATH", f"{folder / 'command'}\n")
@@ -164,14 +153,6 @@ def _started(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Outside of the repository: neither pip nor uv reads a configuration that came with it."""
     with scratch_folder() as empty:
         return subprocess.run(command, cwd=empty, check=False, capture_output=True, text=True)
-
-
-def _take_place(new: Path, folder: Path) -> None:
-    try:
-        new.rename(folder)
-    except OSError:
-        if not is_complete(folder):  # another job was faster, and then it is
-            raise
 
 
 def _forget_unused(home: Path) -> None:

@@ -66,18 +66,19 @@ def run_mode(inputs: Inputs, event: Event) -> None:
     """Modes `check`, `fix` and `commit`. What they load is there only after the step `install`."""
     from onnx_ci.action.commit import run_commit
     from onnx_ci.action.judge import judged, refuse_other_checkout
-    from onnx_ci.action.push import git_settings, lfs_filter, ownership, signed_in
+    from onnx_ci.action.push import git_settings, lfs_filter, signed_in
 
     _give_cache_a_key(event)
     inputs = _in_its_repository(inputs)
-    here, folder = Path.cwd(), report_folder()
-    root = find_root(here) or here
-    with git_settings(ownership(root)), git_settings(lfs_filter(root)):
-        if find_root(here) is not None:
+    folder, root = report_folder(), find_root(Path.cwd())
+    place = root or Path.cwd()
+    # In a container the checkout belongs to another user, and git would refuse to look at it.
+    with git_settings((("safe.directory", str(place)),)), git_settings(lfs_filter(place)):
+        if root is not None:
             with signed_in(inputs.token):
                 refuse_other_checkout(event, root)
         if inputs.mode == "commit":
-            result = run_commit(inputs, event, here, folder)
+            result = run_commit(inputs, event, root, folder)
         else:
             report = judged(inputs.mode, inputs, event)
             result = ActionResult(report=report, changed=any(outcome.written for outcome in report.outcomes))

@@ -19,7 +19,7 @@ from pathlib import Path
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.graph import bodies
 from onnx_ci.model.proto import ModelProto
-from onnx_ci.util.files import HeldFolder, cache_home, sweep_folders
+from onnx_ci.util.files import cache_home, make_folder
 from onnx_ci.util.text import clean
 
 PACKAGE = "onnxruntime"
@@ -56,8 +56,13 @@ def packages_of(wanted: str) -> Path:
     whole or not at all; of two who make it at once, one wins."""
     folder = cache_home() / "runtimes" / f"{wanted}-{sys.implementation.cache_tag}-{platform.machine()}"
     with _one_at_a_time:
-        if not folder.is_dir():
-            _make(folder, wanted)
+        try:
+            make_folder(folder, UNFINISHED, lambda new: _install(new, wanted))
+        except OSError as error:
+            raise EnvironmentFault(
+                f"no room for onnxruntime {wanted} in {folder.parent}: {error.strerror or error}",
+                hint="free some space, or set ONNX_CI_CACHE to a folder that has it",
+            ) from None
     return folder
 
 
@@ -65,31 +70,6 @@ def version_in(folder: Path) -> str:
     """The version that is in such a folder."""
     packages = distributions(name=PACKAGE, path=[str(folder)])
     return next((one.version for one in packages), "")
-
-
-def _make(folder: Path, wanted: str) -> None:
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        sweep_folders(folder.parent, UNFINISHED)
-        made = HeldFolder(folder.parent, UNFINISHED)
-        try:
-            _install(made.path, wanted)
-            _put(made.path, folder)
-        finally:
-            made.remove()
-    except OSError as error:
-        raise EnvironmentFault(
-            f"no room for onnxruntime {wanted} in {folder.parent}: {error.strerror or error}",
-            hint="free some space, or set ONNX_CI_CACHE to a folder that has it",
-        ) from None
-
-
-def _put(unfinished: Path, folder: Path) -> None:
-    try:
-        unfinished.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # where it is, another was faster: theirs is as good
-            raise
 
 
 def _install(folder: Path, wanted: str) -> None:
