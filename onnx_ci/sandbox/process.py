@@ -110,8 +110,9 @@ def _is_needed(name: str) -> bool:
 def _stored(model: Path) -> int:
     """The model's bytes with its external data, estimated by the names of the files beside it."""
     try:
-        near = [path for path in model.parent.iterdir() if path == model or _is_data(path, model)]
-        return sum(path.stat().st_size for path in near if path.is_file())
+        near = [path for path in model.parent.iterdir() if path.is_file()]
+        parts = [path for path in near if path.name.startswith(f"{model.name}.") or path.name.endswith(_DATA)]
+        return sum(path.stat().st_size for path in {model, *parts})
     except OSError:  # gone or unreadable: onnxruntime will say so in its own words
         return 0
 

@@ -20,7 +20,7 @@ from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.graph import bodies
 from onnx_ci.model.proto import ModelProto
 from onnx_ci.util.files import cache_home, make_folder
-from onnx_ci.util.text import clean
+from onnx_ci.util.text import clean, first_of
 
 PACKAGE = "onnxruntime"
 SECONDS = 900  # for one installation
@@ -172,15 +172,10 @@ def custom_operators(proto: ModelProto) -> list[str]:
     """The operators that neither onnxruntime nor the model itself brings along, each with its domain."""
     own = {(function.domain, function.name) for function in proto.functions}
     nodes = ((node.domain, node.op_type) for body in bodies(proto) for node in body.node)
-    custom = dict.fromkeys(one for one in nodes if not _is_known(one[0]) and one not in own)
-    return [f"{domain}.{op}" for domain, op in custom]
+    custom = dict.fromkeys(node for node in nodes if node not in own and node[0] not in _KNOWN)
+    return [f"{domain}.{op}" for domain, op in custom if not domain.startswith(_KNOWN_FAMILIES)]
 
 
 def needs_library(operators: Sequence[str]) -> str:
-    more = len(operators) - _SHOWN
-    named = ", ".join(operators[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"it has custom operators, and no library was given for them: {clean(named)}"
-
-
-def _is_known(domain: str) -> bool:
-    return domain in _KNOWN or domain.startswith(_KNOWN_FAMILIES)
+    named = clean(first_of(operators, _SHOWN))
+    return f"it has custom operators, and no library was given for them: {named}"

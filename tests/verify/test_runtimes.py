@@ -170,7 +170,7 @@ def test_an_installation_that_breaks_off_leaves_nothing(
 def test_of_two_that_install_at_once_one_wins(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def be_late(folder: Path, wanted: str) -> None:
         (folder / "mine").touch()
-        theirs = folder.parent / f"{wanted}-{sys.implementation.cache_tag}-{platform.machine()}"
+        theirs = folder.parent.parent / f"{wanted}-{sys.implementation.cache_tag}-{platform.machine()}"
         theirs.mkdir()
         (theirs / "theirs").touch()
 
