@@ -22,6 +22,10 @@ from onnx_ci.util.text import one_line
 REMOTE = "origin"
 
 
+class Refused(Exception):
+    """Why nothing can be committed or pushed; trying again would not help."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Branch:
     """A branch of the remote; `root` is where it is checked out."""
@@ -48,14 +52,13 @@ class Branch:
         listing = git_or_none(self.root, "ls-remote", REMOTE, self.ref)
         return None if listing is None else listing.partition("\t")[0].strip()
 
-    def is_gone(self, event: Event, tip: str | None) -> bool:
-        """Whether the remote had it, and has it no more. One that was made in this job is only new."""
+    def refuse_gone(self, event: Event, tip: str | None) -> None:
+        """Refuse where the remote had it, and has it no more. One that was made in this job is only new."""
         was_there = self.name == event.branch or commit_of(self.root, self.tracking) is not None
-        return was_there and tip == ""
-
-
-def gone(name: str) -> str:
-    return f"the branch {name} is not there any more: it was deleted, perhaps after a merge"
+        if was_there and tip == "":
+            raise Refused(
+                f"the branch {self.name} is not there any more: it was deleted, perhaps after a merge"
+            )
 
 
 def parents_of(root: Path, commit: str = "HEAD") -> list[str]:
@@ -69,35 +72,36 @@ def checked_out(root: Path) -> str:
     return (ask_git(root, "symbolic-ref", "--quiet", "--short", "HEAD") or "").strip()
 
 
-def refusal(event: Event, root: Path) -> str:
-    """Why nothing can be committed for this event; empty: nothing is known against it."""
+def branch_of(event: Event, root: Path) -> Branch:
+    """The branch that is checked out, or else the one that the event is about, if it may be committed to."""
+    here = checked_out(root)
     if event.is_fork:
-        return "the branch is in a fork, where this workflow may not write"
+        raise Refused("the branch is in a fork, where this workflow may not write")
     if event.name == "merge_group":
-        return "this is a merge queue: its branch is merged as it is, and a commit would not get anywhere"
-    if event.ref.startswith("refs/tags/") and not checked_out(root):
-        return f"this run is for the tag {event.ref.removeprefix('refs/tags/')}, and a tag stays what it is"
-    if checked_out(root) == event.base != event.branch and event.base:
-        return f"{event.base} is checked out, and this run is about {event.branch}: set `ref` of the checkout"
+        raise Refused(
+            "this is a merge queue: its branch is merged as it is, and a commit would not get anywhere"
+        )
+    if event.ref.startswith("refs/tags/") and not here:
+        tag = event.ref.removeprefix("refs/tags/")
+        raise Refused(f"this run is for the tag {tag}, and a tag stays what it is")
+    if here == event.base != event.branch and event.base:
+        about = f"this run is about {event.branch}: set `ref` of the checkout"
+        raise Refused(f"{event.base} is checked out, and {about}")
     # What is checked out may stand for the event's branch: its commit, or a merge made for it.
     belongs = event.branch and (event.is_pull or commit_of(root, "HEAD") in (event.sha, event.head))
-    if not checked_out(root) and not belongs:
-        return (
+    if not here and not belongs:
+        raise Refused(
             "no branch is checked out (HEAD is detached), and the event names none: set `ref` of the checkout"
         )
-    return ""
-
-
-def branch_of(event: Event, root: Path) -> Branch:
-    """The branch that is checked out, or else the one that the event is about."""
-    name = checked_out(root) or event.branch
+    name = here or event.branch
     if name.startswith("-") or ask_git(root, "check-ref-format", f"refs/heads/{name}") is None:
         raise UsageError(f"the event names a branch {name!r}, which can't be the name of one")
     return Branch(root=root, name=name)
 
 
-def take(branch: Branch) -> None:
+def take(branch: Branch, event: Event) -> None:
     """Be on the branch. A pull request is checked out as a merge on no branch: its head is fetched then."""
+    branch.refuse_gone(event, branch.tip())
     if checked_out(branch.root):
         return
     complaint = branch.fetch()
@@ -149,35 +153,28 @@ _REFUSALS = (
 _LONGEST = 300
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pushed:
-    """`moved`: the branch has commits that we do not have. `refused`: trying again would not help."""
-
-    done: bool = False
-    moved: bool = False
-    refused: str = ""
-
-
-def push(branch: Branch, names: Sequence[str], event: Event) -> Pushed:
-    """Only onto the very tip that our commit was made for: a branch that goes away is not made anew."""
+def push(branch: Branch, names: Sequence[str], event: Event) -> bool:
+    """Only onto the very tip that our commit was made for: a branch that goes away is not made anew. False
+    where the branch has commits that we do not have."""
     tip = branch.tip()
-    if branch.is_gone(event, tip):
-        return Pushed(refused=gone(branch.name))
+    branch.refuse_gone(event, tip)
     if tip and not _is_below(branch, tip):
-        return Pushed(moved=True)
+        return False
     # The contents themselves: the hook that would send them is not there in every clone.
     objects = staged_objects(branch.root, kept_by_lfs(branch.root, names)).values()
     if objects:
         send = ("lfs", "push", "--object-id", REMOTE, *dict.fromkeys(objects))
         complaint = complaint_of(branch.root, *send)
         if complaint is not None:
-            return Pushed(refused=f"Git LFS could not send the models: {_short(complaint)}")
+            raise Refused(f"Git LFS could not send the models: {_short(complaint)}")
     expected = () if tip is None else (f"--force-with-lease={branch.ref}:{tip}",)
     done, output = try_git(branch.root, "push", "--porcelain", *expected, REMOTE, f"HEAD:{branch.ref}")
     if done:
-        return Pushed(done=True)
+        return True
     meaning = next(text for sign, text in _REFUSALS if re.search(sign, output, re.IGNORECASE))
-    return Pushed(moved=not meaning, refused=meaning.format(branch=branch.name, said=_reason(output)))
+    if meaning:
+        raise Refused(meaning.format(branch=branch.name, said=_reason(output)))
+    return False
 
 
 def _is_below(branch: Branch, tip: str) -> bool:
