@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnx_ci.action.github import Api, Comment, Transport, pull_of
+from onnx_ci.action.github import Api, Comment, pull_of
 from onnx_ci.action.inputs import KEY, KEY_WORDS, Event, Inputs, write_outputs, write_summary
 from onnx_ci.errors import ApiFault, UsageError
 from onnx_ci.report import markdown
@@ -139,27 +139,21 @@ def body(report: RunReport, event: Event, key: str, first: str = "") -> str:
 
 def _written(inputs: Inputs, event: Event, text: str) -> bool:
     """Whether the pull request has the comment; if not, the log says why and what would help."""
+    base = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
     try:
-        transport = Transport(
-            base=os.environ.get("GITHUB_API_URL") or "https://api.github.com", token=inputs.token
-        )
-        api = Api(transport=transport, repository=event.repository)
+        api = Api(base=base, token=inputs.token, repository=event.repository)
         pull, why = pull_of(api, event)
-        if not pull:
-            _notice(f"no comment was written: {why}")
-            return False
-        author = api.login(os.environ.get("GITHUB_GRAPHQL_URL") or f"{transport.base}/graphql")
-        Sticky(api=api, key=inputs.comment, author=author or DEFAULT_AUTHOR, say=_say).put(pull, text)
+        if pull:
+            author = api.login(os.environ.get("GITHUB_GRAPHQL_URL") or f"{base}/graphql") or DEFAULT_AUTHOR
+            Sticky(api=api, key=inputs.comment, author=author, say=_say).put(pull, text)
+            return True
     except ApiFault as fault:
-        _notice("\n".join(filter(None, [f"no comment was written: {fault.message}", _help(fault, event)])))
-        return False
-    return True
-
-
-def _help(fault: ApiFault, event: Event) -> str:
-    if fault.status not in (401, 403, 404):
-        return ""
-    return FOR_FORKS if event.is_pull and event.is_fork else FOR_OTHERS
+        why = fault.message
+        if fault.status in (401, 403, 404):
+            why += f"\n{FOR_FORKS if event.is_pull and event.is_fork else FOR_OTHERS}"
+    notice = Annotation(kind="notice", message=f"no comment was written: {why}")
+    sys.stdout.write(f"{notice}\n")
+    return False
 
 
 def _report_file(paths: tuple[str, ...]) -> Path:
@@ -177,10 +171,6 @@ def _report_file(paths: tuple[str, ...]) -> Path:
             hint="another job or run was to make it: its log says why it did not; `paths` says where it is",
         )
     return path
-
-
-def _notice(message: str) -> None:
-    sys.stdout.write(f"{Annotation(kind='notice', message=message)}\n")
 
 
 def _say(line: str) -> None:

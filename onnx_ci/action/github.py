@@ -41,7 +41,7 @@ class Answer:
 
 
 class _AnyAnswer(urllib.request.HTTPErrorProcessor):
-    """Errors and moves are answers too: `Transport` looks where they lead before the token goes there."""
+    """Errors and moves are answers too: `Api` looks where they lead before the token goes there."""
 
     def http_response(self, request: Any, response: Any) -> Any:  # noqa: ARG002
         return response
@@ -49,17 +49,99 @@ class _AnyAnswer(urllib.request.HTTPErrorProcessor):
     https_response = http_response
 
 
+PAGE = 100
+MOST_PAGES = 30  # GitHub allows 2,500 comments in a pull request
+NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="next"')
+
+
 @dataclass(frozen=True, kw_only=True)
-class Transport:
+class Comment:
+    number: int
+    body: str
+    author: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api:
+    """`repository` is OWNER/NAME, of this workflow: the only one that is ever asked about."""
+
     base: str
     token: str = field(repr=False)
+    repository: str
     sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        checked_address(self.base)
+        try:
+            scheme, host, _ = origin(self.base)
+        except ValueError:
+            scheme, host = "", None
+        # A token is sent over an encrypted line, or not beyond this machine.
+        if not host or not (scheme == "https" or (scheme == "http" and host in LOCAL)):
+            raise ApiFault(f"{self.base!r} is no address of GitHub's API, such as https://api.github.com")
         # Secrets are empty in pull requests of forks. http.client would show a bad one in its message.
         if not re.fullmatch(r"[\x21-\x7e]+", self.token):
             raise ApiFault("the token is empty or not one word of plain characters", status=401)
+        if not re.fullmatch(r"[A-Za-z0-9-]+/(?!\.{1,2}$)[A-Za-z0-9._-]+", self.repository):
+            raise UsageError(f"{self.repository!r} is no repository", hint="GITHUB_REPOSITORY is OWNER/NAME")
+
+    def comments(self, pull: int) -> list[Comment]:
+        return list(map(_comment, self._pages(f"/issues/{pull:d}/comments", {})))
+
+    def create_comment(self, pull: int, body: str) -> Comment:
+        address = f"/repos/{self.repository}/issues/{pull:d}/comments"
+        return _comment(self.call("POST", address, {"body": body}).json())
+
+    def change_comment(self, number: int, body: str) -> None:
+        address = f"/repos/{self.repository}/issues/comments/{number:d}"
+        self.call("PATCH", address, {"body": body})
+
+    def pulls_of_branch(self, owner: str, branch: str) -> list[Any]:
+        """Open ones. The only way that finds those of forks: their commits are not in this repository."""
+        return self._pages("/pulls", {"state": "open", "head": f"{owner}:{branch}"})
+
+    def pulls_of_commit(self, sha: str) -> list[Any]:
+        if not re.fullmatch(r"[0-9a-f]{40,64}", sha):
+            raise UsageError(f"{sha!r} is no commit")
+        try:
+            return self._pages(f"/commits/{sha}/pulls", {})
+        except ApiFault as fault:
+            if fault.status in (404, 422):  # no such commit here: it is a fork's
+                return []
+            raise
+
+    def login(self, graphql: str) -> str:
+        """Who the token is. GraphQL tells every token, REST only those of people; "" where neither does."""
+        calls: list[tuple[str, str, dict[str, object] | None]] = [("GET", "/user", None)]
+        if origin(graphql) == origin(self.base):
+            calls.insert(0, ("POST", graphql, {"query": "{viewer{login}}"}))
+        for method, address, body in calls:
+            try:
+                answer = self.call(method, address, body).json()
+            except ApiFault as fault:
+                if fault.status not in (401, 403, 404):
+                    raise
+                continue
+            login = _at(_at(_at(answer, "data"), "viewer") or answer, "login")
+            if isinstance(login, str):
+                return login
+        return ""
+
+    def _pages(self, path: str, query: dict[str, str]) -> list[Any]:
+        """Everything, page by page; the address of the next page is GitHub's, and has to be on its host."""
+        items: list[Any] = []
+        words = urlencode({**query, "per_page": PAGE}, errors="replace")  # no name holds half a character
+        address = f"/repos/{self.repository}{path}?{words}"
+        for _ in range(MOST_PAGES):
+            answer = self.call("GET", address)
+            page = answer.json()
+            if not isinstance(page, list):
+                raise ApiFault("GitHub's answer is not the list that was asked for", status=answer.status)
+            items.extend(page)
+            following = NEXT.search(answer.headers.get("link", ""))
+            if not following:
+                return items
+            address = following[1]
+        raise ApiFault(f"GitHub's list has more than {MOST_PAGES} pages of {PAGE}")
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
         """Faults that pass are waited for, as long as that is short; a refusal is an ApiFault at once."""
@@ -88,7 +170,7 @@ class Transport:
         raise ApiFault(f"GitHub's answer leads on to another address more than {MOST_MOVES} times")
 
     def _once(self, method: str, address: str, body: Mapping[str, object] | None) -> Answer:
-        request = urllib.request.Request(  # noqa: S310 - only http and https pass `checked_address`
+        request = urllib.request.Request(  # noqa: S310 - only http and https pass `__post_init__`
             address,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
@@ -130,16 +212,6 @@ def waiting(fault: ApiFault, tries: int) -> float:
 def origin(address: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(address)
     return parts.scheme, parts.hostname, parts.port
-
-
-def checked_address(address: str) -> None:
-    """A token is sent over an encrypted line, or not beyond this machine."""
-    try:
-        scheme, host, _ = origin(address)
-    except ValueError:
-        scheme, host = "", None
-    if not host or not (scheme == "https" or (scheme == "http" and host in LOCAL)):
-        raise ApiFault(f"{address!r} is no address of GitHub's API, such as https://api.github.com")
 
 
 def _read(stream: Any) -> Answer:
@@ -187,91 +259,6 @@ def _said(answer: Answer) -> str:
         return f": {str(document['message'])[:200]!r}"
     except (ValueError, RecursionError, KeyError, TypeError):
         return ""
-
-
-PAGE = 100
-MOST_PAGES = 30  # GitHub allows 2,500 comments in a pull request
-NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="next"')
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comment:
-    number: int
-    body: str
-    author: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Api:
-    """`repository` is OWNER/NAME, of this workflow: the only one that is ever asked about."""
-
-    transport: Transport
-    repository: str
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9-]+/(?!\.{1,2}$)[A-Za-z0-9._-]+", self.repository):
-            raise UsageError(f"{self.repository!r} is no repository", hint="GITHUB_REPOSITORY is OWNER/NAME")
-
-    def comments(self, pull: int) -> list[Comment]:
-        return list(map(_comment, self._pages(f"/issues/{pull:d}/comments", {})))
-
-    def create_comment(self, pull: int, body: str) -> Comment:
-        answer = self._call("POST", f"/issues/{pull:d}/comments", {"body": body})
-        return _comment(answer.json())
-
-    def change_comment(self, number: int, body: str) -> None:
-        self._call("PATCH", f"/issues/comments/{number:d}", {"body": body})
-
-    def pulls_of_branch(self, owner: str, branch: str) -> list[Any]:
-        """Open ones. The only way that finds those of forks: their commits are not in this repository."""
-        return self._pages("/pulls", {"state": "open", "head": f"{owner}:{branch}"})
-
-    def pulls_of_commit(self, sha: str) -> list[Any]:
-        if not re.fullmatch(r"[0-9a-f]{40,64}", sha):
-            raise UsageError(f"{sha!r} is no commit")
-        try:
-            return self._pages(f"/commits/{sha}/pulls", {})
-        except ApiFault as fault:
-            if fault.status in (404, 422):  # no such commit here: it is a fork's
-                return []
-            raise
-
-    def login(self, graphql: str) -> str:
-        """Who the token is. GraphQL tells every token, REST only those of people; "" where neither does."""
-        calls: list[tuple[str, str, dict[str, object] | None]] = [("GET", "/user", None)]
-        if origin(graphql) == origin(self.transport.base):
-            calls.insert(0, ("POST", graphql, {"query": "{viewer{login}}"}))
-        for method, address, body in calls:
-            try:
-                answer = self.transport.call(method, address, body).json()
-            except ApiFault as fault:
-                if fault.status not in (401, 403, 404):
-                    raise
-                continue
-            login = _at(_at(_at(answer, "data"), "viewer") or answer, "login")
-            if isinstance(login, str):
-                return login
-        return ""
-
-    def _call(self, method: str, path: str, body: dict[str, object] | None = None) -> Answer:
-        return self.transport.call(method, f"/repos/{self.repository}{path}", body)
-
-    def _pages(self, path: str, query: dict[str, str]) -> list[Any]:
-        """Everything, page by page; the address of the next page is GitHub's, and has to be on its host."""
-        items: list[Any] = []
-        words = urlencode({**query, "per_page": PAGE}, errors="replace")  # no name holds half a character
-        address = f"/repos/{self.repository}{path}?{words}"
-        for _ in range(MOST_PAGES):
-            answer = self.transport.call("GET", address)
-            page = answer.json()
-            if not isinstance(page, list):
-                raise ApiFault("GitHub's answer is not the list that was asked for", status=answer.status)
-            items.extend(page)
-            following = NEXT.search(answer.headers.get("link", ""))
-            if not following:
-                return items
-            address = following[1]
-        raise ApiFault(f"GitHub's list has more than {MOST_PAGES} pages of {PAGE}")
 
 
 def _comment(answer: Any) -> Comment:
