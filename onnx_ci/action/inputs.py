@@ -17,12 +17,10 @@ from onnx_ci.util.scalars import FLAG, Scalar, choice, from_text, whole
 
 Mode = Literal["check", "fix", "commit", "comment"]
 FailOn = Literal["error", "warning", "never"]
-MODES, LEVELS, POLICIES = map(get_args, (Mode, FailOn, PolicyFrom))
 DEFAULT_KEY = "default"
 MESSAGE = "Shrink ONNX models"
 KEY = re.compile(r"[A-Za-z0-9](?:[ ._-]?[A-Za-z0-9]){0,49}")  # of a comment
 KEY_WORDS = "true, false or a key: up to 50 letters, digits and single ' ', '.', '_', '-'"
-_MOST_ATTEMPTS = 20
 _EXTRA = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -48,11 +46,11 @@ class Inputs:
 
 
 _SCALARS = {
-    "mode": choice(MODES),
-    "policy_from": choice(POLICIES),
+    "mode": choice(get_args(Mode)),
+    "policy_from": choice(get_args(PolicyFrom)),
     "all": FLAG,
-    "fail_on": choice(LEVELS),
-    "push_attempts": whole(1, _MOST_ATTEMPTS),
+    "fail_on": choice(get_args(FailOn)),
+    "push_attempts": whole(1, 20),
     "cache": FLAG,
 }
 
@@ -199,23 +197,18 @@ class Event:
 
 
 def read_event(environment: Mapping[str, str]) -> Event:
+    path = environment.get("GITHUB_EVENT_PATH", "")
+    try:
+        payload = json.loads(Path(path).read_bytes()) if path else None
+    except (OSError, ValueError, RecursionError) as error:
+        raise EnvironmentFault(f"the event can't be read from GITHUB_EVENT_PATH: {error}") from None
     return Event(
         name=environment.get("GITHUB_EVENT_NAME", ""),
         repository=environment.get("GITHUB_REPOSITORY", ""),
         ref=environment.get("GITHUB_REF", ""),
         sha=environment.get("GITHUB_SHA", ""),
-        payload=_payload(environment.get("GITHUB_EVENT_PATH", "")),
+        payload=payload if isinstance(payload, dict) else {},
     )
-
-
-def _payload(path: str) -> Mapping[str, Any]:
-    if not path:
-        return {}
-    try:
-        payload = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise EnvironmentFault(f"the event can't be read from GITHUB_EVENT_PATH: {error}") from None
-    return payload if isinstance(payload, dict) else {}
 
 
 SUMMARY_LIMIT = 1 << 20  # bytes; GitHub drops a summary that is larger
@@ -224,12 +217,9 @@ _CUT = "\n\n… cut here: the whole report is in the artifact.\n"
 
 def write_outputs(values: Mapping[str, str]) -> None:
     """Each value between delimiters nobody can guess: a value with line ends can't add outputs of its own."""
-    append_to("GITHUB_OUTPUT", "".join(_output(name, value) for name, value in values.items()))
-
-
-def _output(name: str, value: str) -> str:
-    mark = f"onnx-ci-{secrets.token_hex(16)}"
-    return f"{name}<<{mark}\n{value}\n{mark}\n"
+    for name, value in values.items():
+        mark = f"onnx-ci-{secrets.token_hex(16)}"
+        append_to("GITHUB_OUTPUT", f"{name}<<{mark}\n{value}\n{mark}\n")
 
 
 def write_summary(markdown: str) -> None:

@@ -80,35 +80,24 @@ def is_complete(folder: Path) -> bool:
 def _key(extras: Sequence[str]) -> str:
     """All that decides what is installed: Python, system, architecture, our own source, extras."""
     system = f"{platform.system()}-{platform.machine()}".lower()
-    parts = [sys.version, sys.base_prefix, sysconfig.get_platform(), ",".join(sorted(extras)), _source()]
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return f"onnx-ci-{__version__}-py{platform.python_version()}-{system}-{digest}"
-
-
-def _source() -> str:
-    digest = hashlib.sha256()
-    package = (
-        file for file in (HOME / "onnx_ci").rglob("*.*") if file.suffix in (".py", ".css", ".json", ".cmake")
-    )
-    files = [HOME / "pyproject.toml", *sorted(package)]
-    for file in files:
+    python = f"{sys.version}\n{sys.base_prefix}\n{sysconfig.get_platform()}\n{','.join(sorted(extras))}\n"
+    digest = hashlib.sha256(python.encode())
+    package = (HOME / "onnx_ci").rglob("*.*")
+    source = [file for file in package if file.suffix in (".py", ".css", ".json", ".cmake")]
+    for file in [HOME / "pyproject.toml", *sorted(source)]:
         digest.update(f"{file.relative_to(HOME).as_posix()}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()
+    return f"onnx-ci-{__version__}-py{platform.python_version()}-{system}-{digest.hexdigest()[:16]}"
 
 
 def _tools() -> Path:
     """The runner's folder for tools, which stays on machines of one's own; or a temporary one."""
     for name in ("RUNNER_TOOL_CACHE", "RUNNER_TEMP"):
-        folder = os.environ.get(name)
-        if folder and _is_writable(Path(folder)):
-            return Path(folder) / "onnx-ci"
+        folder = Path(os.environ.get(name, ""))
+        there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+        if os.environ.get(name) and os.access(there, os.W_OK):
+            return folder / "onnx-ci"
     return Path(tempfile.gettempdir()) / "onnx-ci"
-
-
-def _is_writable(folder: Path) -> bool:
-    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
-    return os.access(there, os.W_OK)
 
 
 def _python(folder: Path) -> Path:

@@ -210,7 +210,7 @@ def _serve(tasks: Connection, channel: Connection, start: Start[T], temp: Path, 
     global _is_fork
     _is_fork = True
     use_folder(temp)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     code = 0
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -226,10 +226,6 @@ def _serve(tasks: Connection, channel: Connection, start: Start[T], temp: Path, 
         code = 70
     finally:
         os._exit(code)
-
-
-def _leave(*_: object) -> None:
-    raise SystemExit
 
 
 def _answer(work: Work[T], number: int, say: Say) -> tuple[Any, ...]:
