@@ -52,13 +52,6 @@ class Load(NamedTuple):
     memory: int | None
 
 
-class VersionedRunner(NamedTuple):
-    """A runner with another version of onnxruntime."""
-
-    runner: Runner
-    version: str
-
-
 class Runner:
     """Run models in a worker of its own, under the settings it was made with. A context manager; not for
     several threads at once."""
@@ -98,15 +91,18 @@ class Runner:
             other.libraries = libraries
         return other
 
-    def of_version(self, wanted: str) -> VersionedRunner | None:
+    @property
+    def version(self) -> str:
+        """Of its onnxruntime."""
+        return version_in(self.host.packages)
+
+    def of_version(self, wanted: str) -> Runner | None:
         """Return one with this onnxruntime and our settings, closed with us; None where we are that."""
         if is_installed(wanted):
             return None
-        packages = packages_of(wanted)
         if wanted not in self._others:
-            self._others[wanted] = Runner(packages)
-        other = self._others[wanted].using(optimize=self.optimize, libraries=self.libraries)
-        return VersionedRunner(other, version_in(packages))
+            self._others[wanted] = Runner(packages_of(wanted))
+        return self._others[wanted].using(optimize=self.optimize, libraries=self.libraries)
 
     def apart(self) -> Runner:
         """Return one with our settings and a process that has done nothing yet; to be closed by itself."""

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
@@ -38,17 +38,16 @@ AGAIN = "run it once where packages can be installed: what was installed is kept
 _one_at_a_time = threading.Lock()
 
 
-def installed() -> str:
-    """The version that runs our own worker; empty where it comes in a package of another name."""
-    try:
-        return version(PACKAGE)
-    except PackageNotFoundError:
-        return ""
+def version_in(folder: Path | None = None) -> str:
+    """The version that is in a folder of packages, or that runs our own worker; empty where that comes in a
+    package of another name."""
+    path = sys.path if folder is None else [str(folder)]
+    return next((package.version for package in distributions(name=PACKAGE, path=path)), "")
 
 
 def is_installed(wanted: str) -> bool:
     """Whether our own is the version asked for, or one of the series asked for."""
-    return installed() == wanted or installed().startswith(f"{wanted}.")
+    return f"{version_in()}.".startswith(f"{wanted}.")
 
 
 def packages_of(wanted: str) -> Path:
@@ -64,12 +63,6 @@ def packages_of(wanted: str) -> Path:
                 hint="free some space, or set ONNX_CI_CACHE to a folder that has it",
             ) from None
     return folder
-
-
-def version_in(folder: Path) -> str:
-    """The version that is in such a folder."""
-    packages = distributions(name=PACKAGE, path=[str(folder)])
-    return next((one.version for one in packages), "")
 
 
 def _install(folder: Path, wanted: str) -> None:
