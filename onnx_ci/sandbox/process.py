@@ -117,10 +117,6 @@ def _stored(model: Path) -> int:
         return 0
 
 
-def _is_data(path: Path, model: Path) -> bool:
-    return path.name.endswith(_DATA) or path.name.startswith(f"{model.name}.")
-
-
 def _physical() -> int | None:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
