@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal, NamedTuple, cast
 
 from onnx_ci.errors import EnvironmentFault, ModelError
@@ -16,7 +15,7 @@ from onnx_ci.policy.schema import Limits
 from onnx_ci.results import Latency
 from onnx_ci.sandbox.exchange import Array, Value, read_samples, write_samples
 from onnx_ci.sandbox.process import Child, Died, memory_for
-from onnx_ci.sandbox.timing import ratio_of
+from onnx_ci.sandbox.timing import latency_of
 from onnx_ci.sandbox.versions import NO_LIBRARIES, Libraries, is_installed, packages_of, version_in
 from onnx_ci.util.text import clean
 
@@ -153,15 +152,7 @@ class Runner:
         """Time both on the first sample, in turns; longer where it is not plain whether `limit` is kept."""
         with self._feeding(feeds[:1], spare) as given:
             before, after = self.ask("time", [a, b], limits, limit=limit, **given)["times"]
-        ratio = ratio_of(before, after)
-        return Latency(
-            before=median(before),
-            after=median(after),
-            ratio=ratio.typical,
-            low=ratio.low,
-            high=ratio.high,
-            rounds=len(before),
-        )
+        return latency_of(before, after)
 
     def load(self, model: Path, *, limits: Limits) -> Load:
         """Measure what loading takes. Only the first answer of a runner means something."""
