@@ -33,6 +33,10 @@ def prepare(inputs: Inputs, event: Event) -> None:
     folder = _tools() / key
     cached = inputs.cache and event.trusts_cache
     light = inputs.mode == "comment"  # needs no model library, so nothing is installed
+    # Gone after the job: what is in it came from this job or from the cache of this repository.
+    results = Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir()) / "onnx-ci" / "results"
+    if given := os.environ.get("ONNX_CI_CACHE"):
+        results = Path(given).absolute()
     write_outputs(
         {
             "python": sys.executable if light else str(_python(folder)),
@@ -40,7 +44,7 @@ def prepare(inputs: Inputs, event: Event) -> None:
             "key": key,
             "install": str(not light and not is_complete(folder)).lower(),
             "cache": str(cached and not light).lower(),
-            "results": str(results_folder()),
+            "results": str(results),
             "results-key": f"onnx-ci-results-{key.removeprefix('onnx-ci-')}",
         }
     )
@@ -57,13 +61,6 @@ def install(inputs: Inputs) -> None:
     os.utime(folder / MARKER)
     _forget_unused(folder.parent)
     append_to("GITHUB_PATH", f"{folder / 'command'}\n")
-
-
-def results_folder() -> Path:
-    """Gone after the job: what is in it came from this job or from the cache of this repository."""
-    given = os.environ.get("ONNX_CI_CACHE")
-    temporary = os.environ.get("RUNNER_TEMP") or tempfile.gettempdir()
-    return Path(given).absolute() if given else Path(temporary) / "onnx-ci" / "results"
 
 
 def is_complete(folder: Path) -> bool:

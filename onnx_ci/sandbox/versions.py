@@ -100,10 +100,7 @@ def _installer(wanted: str) -> list[str]:
         return [sys.executable, "-m", "pip", "install", "--no-input", "--retries", "2", *only]
     uv = shutil.which("uv")
     if uv is None:
-        raise EnvironmentFault(
-            f"onnxruntime {wanted} can't be installed: there is neither pip nor uv",
-            hint="run: python -m ensurepip",
-        )
+        raise _unavailable(wanted, "there is neither pip nor uv", "run: python -m ensurepip")
     return [uv, "pip", "install", "--python", sys.executable, *only]
 
 
