@@ -21,7 +21,6 @@ from onnx_ci.policy.schema import Limits, Tolerance
 from onnx_ci.results import Comparison, Latency, OutputDelta, RuntimeRun, Status, Verification
 from onnx_ci.sandbox.exchange import Array, is_text
 from onnx_ci.sandbox.runner import Feeds, Load, RunFailed, Runner
-from onnx_ci.sandbox.versions import installed
 from onnx_ci.util.text import first_of
 from onnx_ci.verify.compare import compare_outputs, equality_hint, outside, worse_of
 from onnx_ci.verify.distribution import ComparedOutput, Distribution, RepeatedRuns, Unclear
@@ -318,7 +317,7 @@ class Runtimes:
 
     def check(self, passed: Verification, claim: Claim) -> Verification:
         """Check what held here, under default optimizations, under each other setting."""
-        runs = [_summary(passed, installed(), optimized=True)]
+        runs = [_summary(passed, self.reference.runner.version, optimized=True)]
         for setting in self.settings:
             result = setting.verifier.check(claim)
             runs.append(_summary(result, setting.version, optimized=setting.optimized))
@@ -330,19 +329,19 @@ class Runtimes:
 
     @cached_property
     def settings(self) -> list[RuntimeSetting]:
-        settings = [self._bare(self.reference.runner, installed())]
+        settings = [self._bare(self.reference.runner)]
         for wanted in self.versions:
             other = self.reference.runner.of_version(wanted)
             if other is None:
                 continue  # the version that is run anyway
-            default = Verifier(self.reference.under(other.runner))
+            default = Verifier(self.reference.under(other))
             settings.append(RuntimeSetting(other.version, True, True, default))
-            settings.append(self._bare(other.runner, other.version))
+            settings.append(self._bare(other))
         return settings
 
-    def _bare(self, runner: Runner, version: str) -> RuntimeSetting:
+    def _bare(self, runner: Runner) -> RuntimeSetting:
         reference = self.reference.under(runner.using(optimize=False), samples=_FIRST)
-        return RuntimeSetting(version, False, False, Verifier(reference))
+        return RuntimeSetting(runner.version, False, False, Verifier(reference))
 
 
 def _summary(result: Verification, version: str, *, optimized: bool) -> RuntimeRun:
