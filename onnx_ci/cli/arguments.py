@@ -122,8 +122,8 @@ def read_proof_options(options: argparse.Namespace) -> dict[str, Any]:
         "tolerance": read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
         "samples": read_samples(options.samples),
         "dims": read_dims(options.dims or ""),
-        "runtimes": read_runtimes(options.runtimes),
-        "libraries": read_libraries(options.libraries),
+        "runtimes": read_runtimes(options.runtime),
+        "libraries": read_libraries(options.library),
     }
 
 

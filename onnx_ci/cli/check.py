@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from onnx_ci.cli.output import (
-    ProgressLine,
-    add_format_arguments,
-    add_shared_arguments,
-    whole_number,
-    write_run,
-    write_to,
-)
+from onnx_ci.cli.output import REPORT, ProgressLine, flag, value, whole_number, write_run, write_to
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import Context, Judging, judge_selection, open_context, select_models
 from onnx_ci.repo.select import Selection, Wanted
@@ -19,44 +12,8 @@ from onnx_ci.util.text import one_line
 
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
+    from onnx_ci.cli.output import Arguments
     from onnx_ci.results import Command
-
-
-def add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selection_arguments(parser)
-    parser.add_argument(
-        "--only-new", action="store_true", help="what is wrong with models that did not change is a warning"
-    )
-    parser.add_argument(
-        "--policy-from",
-        choices=("head", "base"),
-        default="head",
-        help="in a pull request or with --since: whose policy decides (default head: the one that is here)",
-    )
-    parser.add_argument(
-        "--jobs", type=whole_number(1, 256), default=1, metavar="N", help="models at a time (default 1)"
-    )
-    parser.add_argument(
-        "--shard", metavar="I/N", help="only the I-th of N parts (onnx-ci plan makes them, merge joins them)"
-    )
-    add_shared_arguments(parser, "--runtime", "--no-cache")
-    add_format_arguments(parser)
-
-
-def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="models, their data files, or folders")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--since", type=_ref, metavar="REF", help="models changed since the merge base with REF"
-    )
-    which.add_argument(
-        "--staged", action="store_true", help="models as they are staged (in a pre-push hook: as pushed)"
-    )
-    which.add_argument("--all", action="store_true", help="every model")
-    parser.add_argument(
-        "--hook", action="store_true", help="with --staged: the PATHs, and everything else that is staged"
-    )
-    add_shared_arguments(parser, "--policy")
 
 
 def _ref(text: str) -> str:
@@ -65,13 +22,37 @@ def _ref(text: str) -> str:
     return text
 
 
+SELECTION: Arguments = (
+    "paths",
+    [
+        value("--since", "REF", "models changed since the merge base with REF", type=_ref),
+        flag("--staged", "models as they are staged (in a pre-push hook: as pushed)"),
+        flag("--all", "every model"),
+    ],
+    flag("--hook", "with --staged: the PATHs, and everything else that is staged"),
+    "--policy",
+)
+WHOSE = "in a pull request or with --since: whose policy decides (default head: the one that is here)"
+GATE = (
+    *SELECTION,
+    flag("--only-new", "what is wrong with models that did not change is a warning"),
+    ("--policy-from", {"choices": ("head", "base"), "default": "head", "help": WHOSE}),
+    value("--jobs", "N", "models at a time (default 1)", type=whole_number(1, 256), default=1),
+    value("--shard", "I/N", "only the I-th of N parts (onnx-ci plan makes them, merge joins them)"),
+    "--runtime",
+    "--no-cache",
+    *REPORT,
+)
+ARGUMENTS = {"check": GATE, "fix": GATE}
+
+
 def run_gate(command: Command, options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     runtimes: tuple[str, ...] = ()
-    if options.runtimes:
+    if options.runtime:
         from onnx_ci.cli.arguments import read_runtimes
 
-        runtimes = read_runtimes(options.runtimes)
+        runtimes = read_runtimes(options.runtime)
     whole = selection = select_asked(context, options)
     shard = None
     if options.shard is not None:
@@ -120,6 +101,3 @@ def run_check(options: argparse.Namespace) -> int:
 
 def run_fix(options: argparse.Namespace) -> int:
     return run_gate("fix", options)
-
-
-add_fix_arguments = add_check_arguments

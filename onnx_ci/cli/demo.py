@@ -13,11 +13,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from onnx_ci.cli.output import value
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.repo.git import run_git
 from onnx_ci.util.files import scratch_folder
 from onnx_ci.util.text import Style
 
+ARGUMENTS = {"demo": (value("--folder", "DIR", "an empty folder to work in, kept afterwards"),)}
 POLICY = """\
 version: 1
 models:
@@ -33,10 +35,6 @@ Next, in your own repository:
   onnx-ci fix --all        shrink what can be shrunk, each model verified
 and in .pre-commit-config.yaml the hook onnx-ci-check (see the README), so that it stays that way.
 """
-
-
-def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--folder", metavar="DIR", help="an empty folder to work in, kept afterwards")
 
 
 def run_demo(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnx_ci.cli.arguments import rule_of
-from onnx_ci.cli.output import PLAIN, add_format_arguments, add_shared_arguments, existing_path, write_each
+from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
@@ -25,12 +25,18 @@ if TYPE_CHECKING:
     from onnx_ci.results import ModelInfo, TensorInfo
 
 
+ARGUMENTS = {
+    # No findings, so no format that shows them elsewhere.
+    "info": (("model", {"metavar": "MODEL"}), *format_arguments("text", "json", "html")),
+    "files": (
+        "paths",
+        flag("--all", "of every model"),
+        flag("--null", "end each name with a NUL, for tar and xargs"),
+        "--policy",
+    ),
+    "explain": (value("path", "PATH", "a model"), "--policy", "--no-cache"),
+}
 TOP = 20
-
-
-def add_info_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL")
-    add_format_arguments(parser, PLAIN)
 
 
 def run_info(options: argparse.Namespace) -> int:
@@ -88,13 +94,6 @@ def _tensor_line(tensor: TensorInfo) -> str:
     return f"    {size}  {tensor.dtype:<8} {shape:<16} {name}{copies}"
 
 
-def add_files_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="models, their data files, or folders")
-    parser.add_argument("--all", action="store_true", help="of every model")
-    parser.add_argument("--null", action="store_true", help="end each name with a NUL, for tar and xargs")
-    add_shared_arguments(parser, "--policy")
-
-
 def run_files(options: argparse.Namespace) -> int:
     """All or nothing: nobody is to pack half a model because the list broke off."""
     if bool(options.paths) == options.all:
@@ -132,11 +131,6 @@ def _files(context: Context, model: Path) -> list[Path]:
                 hint="restore it: git checkout; git lfs pull; or dvc pull",
             )
     return [model, *(model.parent / name for name in names)]
-
-
-def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="a model")
-    add_shared_arguments(parser, "--policy", "--no-cache")
 
 
 def run_explain(options: argparse.Namespace) -> int:

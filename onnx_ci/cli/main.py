@@ -135,9 +135,10 @@ def _dispatch(arguments: list[str]) -> int:
         raise UsageError(_no_such_command(name))
     import argparse
 
+    from onnx_ci.cli.output import add_arguments
+
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(f"onnx_ci.cli.{module_name}")
-    command = name.replace("-", "_")
     parser = argparse.ArgumentParser(
         prog=f"onnx-ci {name}",
         description=summary,
@@ -145,14 +146,13 @@ def _dispatch(arguments: list[str]) -> int:
         # A width of its own: asking for the terminal's loads shutil and five compressors.
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
     )
-    add_arguments = getattr(module, f"add_{command}_arguments", None)
-    if add_arguments:
-        add_arguments(parser)
+    add_arguments(parser, module.ARGUMENTS.get(name, ()))
     try:
         options = parser.parse_args(arguments[1:])
     except SystemExit as done:
         return int(done.code or 0)
-    return int(getattr(module, f"run_{command}")(options))
+    run_command = getattr(module, f"run_{name.replace('-', '_')}")
+    return int(run_command(options))
 
 
 def _no_such_command(name: str) -> str:

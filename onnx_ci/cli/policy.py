@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
 
-from onnx_ci.cli.output import add_shared_arguments
+from onnx_ci.cli.output import flag
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.project import Context, open_context, policy_for
 from onnx_ci.methods.catalogue import METHODS, Catalogue, Method
@@ -25,14 +25,14 @@ from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import one_line
 
-
-def add_init_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--ratchet",
-        action="store_true",
-        help="a rule a model, at its size to the byte; then: onnx-ci ratchet",
-    )
-    parser.add_argument("--force", action="store_true", help="replace a policy file that is already there")
+ARGUMENTS = {
+    "init": (
+        flag("--ratchet", "a rule a model, at its size to the byte; then: onnx-ci ratchet"),
+        flag("--force", "replace a policy file that is already there"),
+    ),
+    "ratchet": ("--policy",),
+    "methods": (("--format", {"choices": ("text", "json"), "default": "text"}),),
+}
 
 
 def run_init(options: argparse.Namespace) -> int:
@@ -57,10 +57,6 @@ def run_init(options: argparse.Namespace) -> int:
     sys.stdout.write(f"wrote {target.name} for {counted(len(models), 'model')}\n")
     sys.stdout.write("next: read it, then run: onnx-ci check --all\n")
     return 0
-
-
-def add_ratchet_arguments(parser: argparse.ArgumentParser) -> None:
-    add_shared_arguments(parser, "--policy")
 
 
 def run_ratchet(options: argparse.Namespace) -> int:
@@ -170,10 +166,6 @@ def _size(key: str, part: Part) -> int | None:
     if key == "size":
         return part.size
     return compressed_size(key, [part.content]) if part.content else None
-
-
-def add_methods_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def run_methods(options: argparse.Namespace) -> int:

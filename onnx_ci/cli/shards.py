@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnx_ci.cli.check import add_selection_arguments, select_asked
-from onnx_ci.cli.output import add_format_arguments, whole_number, write_each, write_run
-from onnx_ci.gate.project import open_context
+from onnx_ci.cli.check import SELECTION, select_asked
+from onnx_ci.cli.output import REPORT, format_arguments, value, whole_number, write_each, write_run
+from onnx_ci.gate.project import MOST_SHARDS, open_context
 from onnx_ci.report.text import counted
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import one_line, relative_name
@@ -19,16 +19,14 @@ if TYPE_CHECKING:
     from onnx_ci.gate.shards import Parts
 
 
-FORMATS = ("text", "json", "github-matrix")
-
-
-def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
-    from onnx_ci.gate.shards import MOST
-
-    number = whole_number(1, MOST)
-    parser.add_argument("--shards", type=number, required=True, metavar="N", help="at most so many jobs")
-    add_selection_arguments(parser)
-    add_format_arguments(parser, FORMATS)
+ARGUMENTS = {
+    "plan": (
+        value("--shards", "N", "at most so many jobs", type=whole_number(1, MOST_SHARDS), required=True),
+        *SELECTION,
+        *format_arguments("text", "json", "github-matrix"),
+    ),
+    "merge": (value("reports", "REPORT", "written with --format json", nargs="+"), *REPORT),
+}
 
 
 def run_plan(options: argparse.Namespace) -> int:
@@ -63,11 +61,6 @@ def _text(shards: Sequence[dict[str, Any]]) -> Iterator[str]:
     for shard in shards:
         yield f"{shard['shard']}  {counted(len(shard['models']), 'model')}, {format_size(shard['size'])}"
         yield from (f"  {one_line(name)}" for name in shard["models"])
-
-
-def add_merge_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("reports", nargs="+", metavar="REPORT", help="written with --format json")
-    add_format_arguments(parser)
 
 
 def run_merge(options: argparse.Namespace) -> int:

@@ -8,14 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from onnx_ci.cli.arguments import read_budget, read_methods, read_proof_options
-from onnx_ci.cli.output import (
-    ProgressLine,
-    add_format_arguments,
-    add_shared_arguments,
-    existing_path,
-    write_outcome,
-    write_run,
-)
+from onnx_ci.cli.output import REPORT, ProgressLine, existing_path, flag, value, write_outcome, write_run
 from onnx_ci.errors import EnvironmentFault, ModelError, OnnxCiError, UsageError
 from onnx_ci.gate.single import Request, home_of, inputs_from, shrink_file
 from onnx_ci.inputs.sample_paths import sample_files
@@ -27,39 +20,6 @@ from onnx_ci.policy.schema import PLAN_SECONDS
 from onnx_ci.util.files import atomic_write
 
 
-def add_shrink_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="IN", help="the model to shrink; it is left as it is")
-    parser.add_argument("target", metavar="OUT", help="the file to write")
-    parser.add_argument(
-        "--policy",
-        metavar="FILE",
-        help="do what its rule for IN says, as a build does, and copy IN if it is right",
-    )
-    parser.add_argument(
-        "--depfile", metavar="FILE", help="write which files OUT was made from, for Make, Ninja and CMake"
-    )
-    parser.add_argument(
-        "--methods",
-        default="",
-        metavar="a,b",
-        help="methods, mildest first, options after colons: dedupe,int8-weights:min_elements=4096"
-        " (default: the exact ones; with --budget those that encode weights too)",
-    )
-    parser.add_argument("--budget", metavar="SIZE", help="no more loss than this size needs: 25MB")
-    add_shared_arguments(parser, "--tolerance", "--samples", "--dims")
-    parser.add_argument(
-        "--plan-seconds",
-        type=_seconds,
-        default=PLAN_SECONDS,
-        metavar="S",
-        help="how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
-    )
-    add_shared_arguments(parser, "--library", "--runtime")
-    parser.add_argument("--no-verify", action="store_true", help="write without running the models")
-    add_shared_arguments(parser, "--no-cache")
-    add_format_arguments(parser)
-
-
 def _seconds(text: str) -> float:
     try:
         seconds = float(text)
@@ -68,6 +28,38 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number of seconds from 0, found {text!r}")
     return seconds
+
+
+BY_RULE = "do what its rule for IN says, as a build does, and copy IN if it is right"
+ARGUMENTS = {
+    "shrink": (
+        value("source", "IN", "the model to shrink; it is left as it is"),
+        value("target", "OUT", "the file to write"),
+        value(
+            "--policy", "FILE", "do what its rule for IN says, as a build does, and copy IN if it is right"
+        ),
+        value("--depfile", "FILE", "write which files OUT was made from, for Make, Ninja and CMake"),
+        value(
+            "--methods",
+            "a,b",
+            "methods, mildest first, options after colons: dedupe,int8-weights:min_elements=4096"
+            " (default: the exact ones; with --budget those that encode weights too)",
+            default="",
+        ),
+        value("--budget", "SIZE", "no more loss than this size needs: 25MB"),
+        *("--tolerance", "--samples", "--dims"),
+        value(
+            "--plan-seconds",
+            "S",
+            "how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
+            type=_seconds,
+            default=PLAN_SECONDS,
+        ),
+        *("--library", "--runtime"),
+        flag("--no-verify", "write without running the models"),
+        *("--no-cache", *REPORT),
+    )
+}
 
 
 def run_shrink(options: argparse.Namespace) -> int:
@@ -87,7 +79,7 @@ def _check_other_files(options: argparse.Namespace, source: Path, target: Path) 
 
 
 def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
-    if options.no_verify and options.runtimes:
+    if options.no_verify and options.runtime:
         message = "--no-verify and --runtime can't be given together: nothing would be run in them"
         raise UsageError(message, hint="leave one of them out")
     request = Request(
@@ -111,15 +103,14 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
         return 1
     if options.depfile:
         samples = sample_files(inputs_from(options.samples).samples, home_of(source))
-        _write_depfile(options, [*samples, *map(Path, options.libraries)])
+        _write_depfile(options, [*samples, *map(Path, options.library)])
     return 0
 
 
 def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
-    both = {"runtimes": "runtime", "libraries": "library"}
-    for name in ("methods", "budget", "tolerance", "samples", "dims", "no_verify", *both):
+    for name in ("methods", "budget", "tolerance", "samples", "dims", "no_verify", "runtime", "library"):
         if getattr(options, name):
-            message = f"--{both.get(name, name).replace('_', '-')} and --policy can't be given together"
+            message = f"--{name.replace('_', '-')} and --policy can't be given together"
             raise UsageError(message, hint="say it in the rule, or leave --policy out")
     from onnx_ci.build.package import ByRule
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnx_ci.gate.policy_changes import BasePolicies
     from onnx_ci.policy.schema import Policy
 
-
+MOST_SHARDS = 256  # jobs of a matrix
 NO_POLICY = (
     "no .onnx-ci.yaml found: models are checked by built-in rules (dedupe, drop-unused);"
     " `onnx-ci init` writes one"

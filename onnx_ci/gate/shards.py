@@ -10,14 +10,13 @@ from pathlib import Path
 
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.groups import Groups, Unit, joined, split
-from onnx_ci.gate.project import Context
+from onnx_ci.gate.project import MOST_SHARDS, Context
 from onnx_ci.gate.shares import Share, shares
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.select import Selection
 from onnx_ci.results import Shard
 from onnx_ci.util.text import relative_name
 
-MOST = 256  # jobs of a matrix
 EXAMPLE = "for example: --shard 1/3"
 
 
@@ -46,7 +45,7 @@ def part_of(context: Context, selection: Selection, asked: str) -> tuple[Selecti
     """What `--shard I/N` leaves of a selection."""
     found = re.fullmatch(r"([0-9]{1,3})/([0-9]{1,3})", asked)
     index, count = (int(found[1]), int(found[2])) if found else (0, 0)
-    if not 1 <= index <= count <= MOST:
+    if not 1 <= index <= count <= MOST_SHARDS:
         raise UsageError(f"--shard: expected I/N with I from 1 to N, found {asked!r}", hint=EXAMPLE)
     parts = Parts(context, selection, count)
     models = parts.models(index)
