@@ -1,4 +1,4 @@
-"""Values of options as text: methods, tolerances, budgets, versions, sizes of dims; the rule of a model."""
+"""Values of options as text: methods, tolerances, budgets, versions, sizes of dims."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import PolicyError, UsageError
-from onnx_ci.gate.project import Context, context_for, policy_for
 from onnx_ci.methods.catalogue import METHODS, Catalogue, method
 from onnx_ci.methods.options import kinds
 from onnx_ci.policy.fields import is_release
-from onnx_ci.policy.load import parse_policy, rule_for
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Rule, Scalar, Tolerance
+from onnx_ci.policy.load import parse_policy
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Scalar, Tolerance
 from onnx_ci.util.scalars import FILE_NAME, NAMES, from_text
 from onnx_ci.util.sizes import parse_size
-from onnx_ci.util.text import did_you_mean, relative_name
+from onnx_ci.util.text import did_you_mean
 
 EXAMPLES = {
     "--tolerance": "cosine=0.999,max_abs=1e-2",
@@ -148,11 +147,3 @@ def read_dims(text: str) -> dict[str, int]:
 def _parts(text: str) -> list[str]:
     """Return what stands between commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def rule_of(context: Context, model: Path) -> Rule | None:
-    """Return the rule that holds for a model in the policy nearest to it."""
-    nearest = context_for(context, policy_for(context, model.parent))
-    if not model.is_relative_to(nearest.folder):
-        return None
-    return rule_for(nearest.policy, relative_name(model, nearest.folder))

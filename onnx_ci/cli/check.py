@@ -56,7 +56,7 @@ def run_gate(command: Command, options: argparse.Namespace) -> int:
     whole = selection = select_asked(context, options)
     shard = None
     if options.shard is not None:
-        from onnx_ci.gate.shards import part_of
+        from onnx_ci.gate.shares import part_of
 
         selection, shard = part_of(context, whole, options.shard)
     if not selection.models and not options.formats and "history" not in context.checked.values:

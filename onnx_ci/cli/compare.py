@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.cli.arguments import read_dims, read_proof_options, rule_of
+from onnx_ci.cli.arguments import read_dims, read_proof_options
 from onnx_ci.cli.output import REPORT, existing_path, flag, value, whole_number, write_outcome
 from onnx_ci.errors import UsageError
-from onnx_ci.gate.project import open_context
+from onnx_ci.gate.project import open_context, ruling_context
 from onnx_ci.gate.single import check_dims, compare_files, make_samples
 from onnx_ci.inputs.samples import entries, sample_paths_for, write_npz
 from onnx_ci.model.model import called
@@ -83,7 +83,8 @@ def _untaken(sides: Sequence[str]) -> Iterator[str]:
 
 
 def _spec(options: argparse.Namespace, model: Path) -> InputSpec:
-    rule = rule_of(open_context(options.policy), model.parent.resolve() / model.name)
+    path = model.parent.resolve() / model.name
+    rule = ruling_context(open_context(options.policy), path).rule_of(path)
     spec = replace(rule.inputs if rule is not None else InputSpec(), samples=())
     if options.count is not None:
         spec = replace(spec, count=max(1, options.count))

@@ -10,7 +10,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnx_ci.cli.arguments import rule_of
 from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate import project
@@ -19,7 +18,7 @@ from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.select import Wanted
 from onnx_ci.util.sizes import format_percent, format_size
-from onnx_ci.util.text import Style, one_line, relative_name
+from onnx_ci.util.text import Style, one_line
 
 if TYPE_CHECKING:
     from onnx_ci.results import ModelInfo, TensorInfo
@@ -120,7 +119,7 @@ def _files(context: Context, model: Path) -> list[Path]:
         with open_model(model, root=context.root) as opened:
             names, there = data_files(opened.proto), set(opened_files(opened))
     except ModelError:
-        rule = rule_of(context, model)
+        rule = project.ruling_context(context, model).rule_of(model)
         if rule is None or not rule.ignore:
             raise
         return [model]
@@ -138,8 +137,8 @@ def run_explain(options: argparse.Namespace) -> int:
     selection = project.select_models(context, Wanted(paths=(options.path,)))
     style = Style.of(sys.stdout)
     for path in selection.models:
-        sys.stdout.write(style.paint(one_line(relative_name(path, context.folder)), "bold") + "\n")
-        for line in _rules(project.context_for(context, project.policy_for(context, path.parent)), path):
+        sys.stdout.write(style.paint(one_line(context.name_of(path)), "bold") + "\n")
+        for line in _rules(project.ruling_context(context, path), path):
             sys.stdout.write(f"{line}\n")
     from onnx_ci.report.text import render_outcome, verdict_word
 
@@ -152,7 +151,7 @@ def run_explain(options: argparse.Namespace) -> int:
 
 def _rules(context: Context, path: Path) -> Iterator[str]:
     file = context.policy.file
-    rules = matching_rules(context.policy, relative_name(path, context.folder))
+    rules = matching_rules(context.policy, context.name_of(path))
     if not rules:
         meanings = {"error": "which is an error", "warning": "which is a warning"}
         meaning = meanings.get(context.policy.unmatched, "and that is allowed")

@@ -16,7 +16,7 @@ from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import one_line, relative_name
 
 if TYPE_CHECKING:
-    from onnx_ci.gate.shards import Parts
+    from onnx_ci.gate.shares import Parts
 
 
 ARGUMENTS = {
@@ -30,7 +30,7 @@ ARGUMENTS = {
 
 
 def run_plan(options: argparse.Namespace) -> int:
-    from onnx_ci.gate.shards import Parts
+    from onnx_ci.gate.shares import Parts
 
     context = open_context(options.policy)
     selection = select_asked(context, options)
