@@ -13,7 +13,7 @@ from onnx_ci.cli.arguments import read_dims, read_proof_options
 from onnx_ci.cli.output import REPORT, existing_path, flag, value, whole_number, write_outcome
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import open_context, ruling_context
-from onnx_ci.gate.single import check_dims, compare_files, make_samples
+from onnx_ci.gate.single import check_dims, compare_files, make_samples, rule_without_policy
 from onnx_ci.inputs.samples import entries, sample_paths_for, write_npz
 from onnx_ci.model.model import called
 from onnx_ci.policy.schema import InputSpec
@@ -47,9 +47,9 @@ _SHOWN = 3  # branches not taken that are named
 
 def run_compare(options: argparse.Namespace) -> int:
     first, second = (existing_path(name, "compare A B") for name in (options.first, options.second))
-    proof_options = read_proof_options(options)
+    rule = rule_without_policy(**read_proof_options(options))
     with called({Path(name).absolute(): name for name in options.samples}):
-        outcome = compare_files(first, second, **proof_options).told_to("flags")
+        outcome = compare_files(first, second, rule).told_to("flags")
     write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")
 
