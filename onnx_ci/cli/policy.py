@@ -11,14 +11,15 @@ from pathlib import Path
 
 from onnx_ci.cli.output import flag
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
+from onnx_ci.gate.groups import parts_of, stored_size
 from onnx_ci.gate.project import Context, open_context, policy_for
 from onnx_ci.methods.catalogue import METHODS, Catalogue, Method
 from onnx_ci.model.load import read_skeleton
-from onnx_ci.model.measure import compressed_size, parameters
+from onnx_ci.model.measure import parameters
 from onnx_ci.policy.edit import Holder, Lowered, lower, starter_policy, with_rules
 from onnx_ci.policy.load import FILE_NAMES, group_members, rule_for
 from onnx_ci.policy.schema import Policy
-from onnx_ci.repo.content import Part, Sources
+from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import find_root
 from onnx_ci.repo.select import all_models
 from onnx_ci.util.files import atomic_write
@@ -137,8 +138,7 @@ class Present:
     def _together(self, key: str, members: list[Path]) -> int | None:
         if key == "params":
             return None
-        parts = {part.path: part for path in members for part in self.sources.of(path).parts}
-        sizes = _all_known(_size(key, part) for part in parts.values())
+        sizes = _all_known(stored_size(key, part) for part in parts_of(self.sources, members))
         return None if sizes is None else sum(sizes)
 
     def _measured(self, key: str, path: Path) -> int | None:
@@ -157,15 +157,6 @@ def _all_known(values: Iterable[int | None]) -> list[int] | None:
     """None where one of them is not known."""
     numbers = list(values)
     return None if None in numbers else [number for number in numbers if number is not None]
-
-
-def _size(key: str, part: Part) -> int | None:
-    """None where it can't be known: data that is missing weighs nothing only today."""
-    if part.content is not None and not part.content.is_file():
-        return None
-    if key == "size":
-        return part.size
-    return compressed_size(key, [part.content]) if part.content else None
 
 
 def run_methods(options: argparse.Namespace) -> int:
