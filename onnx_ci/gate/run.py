@@ -78,15 +78,17 @@ def run(plan: Plan) -> RunReport:
             look = Look(stack.enter_context(scratch_folder()), first=True)
             sizes_by_rule = _sizes_by_rule(replace(plan, models=tuple(contested), look=look))
             plan = replace(plan, targets=groups.targets(sizes_by_rule), look=replace(look, first=False))
-        outcomes = tuple(_judge_all(plan, plan.how.progress))
+        outcomes = list(_judge_all(plan, plan.how.progress))
     plan.sources.forget()  # a fix changed sizes
-    sizes = tuple(groups.sizes(before))
+    # Whoever shows a finding beside the code goes by names from the top of the repository.
+    policy, root = plan.context.policy_name, plan.context.root
+    sizes = tuple(replace(size, file=policy) for size in groups.sizes(before))
+    named = zip(outcomes, plan.models, strict=True)
     return RunReport(
         command=plan.command,
-        outcomes=outcomes,
+        outcomes=tuple(replace(o, file=relative_name(path, root), rule_file=policy) for o, path in named),
         findings=() if sharded else tuple(found for size in sizes for found in size.findings()),
         groups=sizes if sharded else (),
-        policy=plan.policy.file,
         seconds=round(time.perf_counter() - began, 3),
         notes=tuple(problems),
     )
@@ -110,11 +112,9 @@ def groups_of(
 
 def _sizes_by_rule(plan: Plan) -> dict[Path, int]:
     """What models take once their own rules were applied; nothing is written for that."""
-
-    def progress(_: int, count: int, name: str, doing: str) -> None:
-        plan.how.progress(0, count, name, doing)
-
-    outcomes = _judge_all(replace(plan, command="check"), progress)
+    outcomes = _judge_all(
+        replace(plan, command="check"), lambda _, count, *said: plan.how.progress(0, count, *said)
+    )
     sizes = {}
     for path, outcome in zip(plan.models, outcomes, strict=True):
         found = outcome.after or outcome.before
@@ -253,13 +253,9 @@ def _ran_out(asked: Asked, stopped: Stopped) -> Outcome:
         "crash": (f"the process that worked on it crashed ({stopped.how})", "please report it"),
     }
     reason, hint = reasons[stopped.why]
-    finding = Finding(
-        code=RAN_OUT,
-        severity=rule.severity,
-        message=f"{asked.name}: {reason}; it is not verified",
-        hint=f"{hint}; if it is not meant to be judged, exclude it with `ignore: true`",
-    )
-    return asked.unverified(finding)
+    message = f"{asked.name}: {reason}; it is not verified"
+    hint = f"{hint}; if it is not meant to be judged, exclude it with `ignore: true`"
+    return asked.unverified(Finding(code=RAN_OUT, severity=rule.severity, message=message, hint=hint))
 
 
 def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:
@@ -307,7 +303,7 @@ def judge_model(asked: Asked, runner: Runner, ledger: Ledger, say: Say) -> Outco
         source=source,
         sources=plan.sources,
         baseline=plan.baseline,
-        fixing=plan.command == "fix" and asked.output is not None,
+        fixing=plan.command == "fix",
         wrote=bool(ledger.written),
         only_new=plan.how.only_new,
     )
@@ -342,13 +338,10 @@ def _task(asked: Asked, rule: Rule, source: Source) -> Task:
 
 def _unverified(outcome: Outcome, brought: str) -> Outcome:
     """An error whatever the rule says: the rule is the change's own."""
-    finding = Finding(
-        code="OCI047",
-        severity="error",
-        message=f"{outcome.path}: not verified: the change itself brings {brought}, and that is not run",
-        hint="merge the change of the policy first, or allow such changes in the base's policy:"
-        " new_commands: run",
-    )
+    message = f"{outcome.path}: not verified: the change itself brings {brought}, and that is not run"
+    allow = "allow such changes in the base's policy: new_commands: run"
+    hint = f"merge the change of the policy first, or {allow}"
+    finding = Finding(code="OCI047", severity="error", message=message, hint=hint)
     verdict = "unverified" if outcome.verdict == "ok" else outcome.verdict
     return replace(outcome, verdict=verdict, findings=(*outcome.findings, finding))
 
@@ -394,10 +387,7 @@ def _with_ended_override(plan: Plan, outcome: Outcome, matched: str) -> Outcome:
     ended = ended_override(plan.policy, matched, digest, date.today())
     if ended is None:
         return outcome
-    finding = Finding(
-        code="OCI009",
-        severity="warning",
-        message=f"{outcome.path}: its override ended on {ended.until.isoformat()} ({ended.reason})",
-        hint="make the model fit, or renew the override with a new date",
-    )
+    message = f"{outcome.path}: its override ended on {ended.until.isoformat()} ({ended.reason})"
+    hint = "make the model fit, or renew the override with a new date"
+    finding = Finding(code="OCI009", severity="warning", message=message, hint=hint)
     return replace(outcome, findings=(*outcome.findings, finding))

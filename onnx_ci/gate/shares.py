@@ -152,14 +152,10 @@ def _base_of(context: Context, repository: Path | None, base: str) -> str:
 def _judge(
     command: Command, share: Share, shown_from: Path, how: Judging, withheld: Mapping[Path, str]
 ) -> RunReport:
-    """The report of one share; findings name policies and models from the top of the repository, too, for
-    whoever shows them beside the code."""
-    context = share.context
-    policy, root = context.policy_name, context.root
     with share.sources() as sources, Baseline(sources, share.base) as baseline:
         plan = Plan(
             command=command,
-            context=context,
+            context=share.context,
             how=how,
             shown_from=shown_from,
             models=share.models,
@@ -169,14 +165,7 @@ def _judge(
             withheld=withheld,
         )
         report = run(plan)
-        named = zip(report.outcomes, share.models, strict=True)
-        findings = (replace(finding, file=policy) for finding in report.findings)
-        return replace(
-            report,
-            outcomes=tuple(replace(o, file=relative_name(path, root), rule_file=policy) for o, path in named),
-            findings=(*findings, *share.idle_rules()),
-            groups=tuple(replace(group, file=policy) for group in report.groups),
-        )
+        return replace(report, findings=(*report.findings, *share.idle_rules()))
 
 
 class Parts:
