@@ -13,7 +13,7 @@ from typing import Any
 
 from onnx_ci.errors import BuildStopped, ModelError, UsageError
 from onnx_ci.gate.project import Context, Judging, context_for, open_context, policy_for
-from onnx_ci.gate.run import Asked, Plan, judge_each
+from onnx_ci.gate.run import Asked, Plan, Share, judge_each
 from onnx_ci.gate.single import check_target, copy_model
 from onnx_ci.gate.subject import NewFile
 from onnx_ci.inputs.sample_paths import sample_files, sample_folders
@@ -206,11 +206,9 @@ def build_plan(context: Context, *, shown_from: Path | None = None, cache: bool 
     sources = Sources(context.root, repository=context.repository)
     return Plan(
         command="build",
-        context=context,
+        share=Share(context=context, repository=context.repository, base="", models=()),
         how=Judging(cache=cache),
         shown_from=shown_from or context.folder,
-        models=(),
-        everything=tuple,
         sources=sources,
         baseline=Baseline(sources, ""),
     )
@@ -282,7 +280,7 @@ class ByRule:
                 file.unlink(missing_ok=True)
         plan = build_plan(self.context, cache=cache)
         (outcome,) = judge_each([shipped(plan, self.source, self.target, shared)])
-        report = RunReport(command="build", outcomes=(outcome,), policy=plan.policy.file)
+        report = RunReport(command="build", outcomes=(outcome,), policy=self.context.checked.file)
         if not report.exit_code:
             if not outcome.written:
                 copy_model(self.source, self.target, over_orphans=True)

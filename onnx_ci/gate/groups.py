@@ -22,27 +22,20 @@ class Groups:
     everything: Callable[[], Mapping[str, Path]]
     sources: Sources
 
-    def totals(self) -> dict[tuple[Group, str], int]:
-        """What the groups take now, by measure."""
-        return {
-            (group, name): self._total(name, members)
-            for group, members in self._concerned()
-            for name in group.budget.size_like
-        }
-
-    def sizes(self, before: Mapping[tuple[Group, str], int]) -> Iterator[GroupSize]:
-        """What they take now, against their budgets; `before` is what they took when the run began."""
+    def sizes(self, before: Mapping[tuple[str, str], int]) -> Iterator[GroupSize]:
+        """What the groups take now against their budgets; `before` is what they took when the run began, by
+        name and measure."""
         for group, members in self._concerned():
-            for name, limit in group.budget.size_like.items():
-                after = self._total(name, members)
+            for measure, limit in group.budget.size_like.items():
+                after = self._total(measure, members)
                 yield GroupSize(
                     name=group.name,
                     policy=self.policy.file,
                     line=group.line,
-                    measure=name,
+                    measure=measure,
                     limit=limit,
                     members=len(members),
-                    before=before.get((group, name), after),
+                    before=before.get((group.name, measure), after),
                     after=after,
                 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from onnx_ci.errors import UsageError
@@ -73,10 +73,13 @@ class Context:
 def open_context(policy_option: str | None, here: Path | None = None) -> Context:
     """Find and check the policy: the one that is named, or the nearest upward within the repository."""
     here = (here or Path.cwd()).resolve()
-    path = _named(here, policy_option) if policy_option else find_policy(here, find_root(here) or here)
-    if path is None:
-        return built_in_context(here)
-    return _context(here, path, named=bool(policy_option))
+    if policy_option:
+        if not (here / policy_option).is_file():
+            message = f"there is no policy file {policy_option!r}"
+            raise UsageError(message, hint="`onnx-ci init` writes .onnx-ci.yaml")
+        return _context(here, (here / policy_option).resolve(), named=True)
+    path = find_policy(here, find_root(here) or here)
+    return _context(here, path) if path else built_in_context(here)
 
 
 def built_in_context(here: Path) -> Context:
@@ -114,13 +117,6 @@ def ruling_context(context: Context, model: Path) -> Context:
 def _context(here: Path, path: Path, *, named: bool = False) -> Context:
     checked = check_policy(path, methods=Catalogue(), name=relative_name(path, here))
     return Context(here, path, checked, named=named)
-
-
-def _named(here: Path, option: str) -> Path:
-    path = here / option
-    if not path.is_file():
-        raise UsageError(f"there is no policy file {option!r}", hint="`onnx-ci init` writes .onnx-ci.yaml")
-    return path.resolve()
 
 
 class Judging:
@@ -251,14 +247,12 @@ def _history_findings(context: Context, selection: Selection) -> list[Finding]:
 
 def _owner(context: Context) -> Owns:
     """Whether a model names a data file: asked where one changed, so what it takes is loaded then."""
-    found: dict[Path, Source] = {}
 
-    def owns(model: Path, data: Path) -> bool:
-        if model not in found:
-            from onnx_ci.repo.content import Sources
+    @cache
+    def source_of(model: Path) -> Source:
+        from onnx_ci.repo.content import Sources
 
-            with Sources(context.root, context.tree) as sources:
-                found[model] = sources.of(model)
-        return found[model].owns(data)
+        with Sources(context.root, context.tree) as sources:
+            return sources.of(model)
 
-    return owns
+    return lambda model, data: source_of(model).owns(data)

@@ -14,14 +14,16 @@ from onnx_ci.errors import ModelError, OnnxCiError
 from onnx_ci.gate.attempts import RAN_OUT
 from onnx_ci.gate.groups import Groups
 from onnx_ci.gate.judge import disk_trouble, judge, judge_pointer, needs_content
-from onnx_ci.gate.project import Context, Judging
+from onnx_ci.gate.project import Context, Judging, policy_for
 from onnx_ci.gate.repo_findings import Standing
 from onnx_ci.gate.subject import InPlace, Ledger, Look, NewFile, Say, Task
 from onnx_ci.model.replace import is_needed
 from onnx_ci.policy.load import ended_override
-from onnx_ci.policy.schema import TOTAL, Policy, Rule
+from onnx_ci.policy.schema import TOTAL, Rule
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.content import Source, Sources, check_out, obtain
+from onnx_ci.repo.select import models_below
+from onnx_ci.repo.tree import Tree
 from onnx_ci.results import BUG, Command, Finding, Outcome, RunReport
 from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
 from onnx_ci.sandbox.process import ended_children, memory_for
@@ -35,15 +37,49 @@ Heard = Callable[[int, str], None]  # the number of a model, and what is being d
 
 
 @dataclass(frozen=True, kw_only=True)
+class Share:
+    """The models of one run that have their policy and their repository in common."""
+
+    context: Context
+    repository: Path | None
+    base: str
+    models: tuple[Path, ...]
+
+    @property
+    def tree(self) -> Tree | None:
+        """A submodule that is named is looked at as it is in the work tree."""
+        tree = self.context.tree
+        return tree if tree and tree.repository == self.repository else None
+
+    def everything(self) -> list[Path]:
+        """All models that the policy rules, whether they are looked at or not."""
+        context = self.context
+        below = models_below(context.folder, self.tree, context.repository)
+        return [path for path in below if policy_for(context, path.parent) == context.policy_path]
+
+    def sources(self) -> Sources:
+        return Sources(self.context.root, self.tree, self.everything, repository=self.repository)
+
+    def groups(self, sources: Sources) -> Groups:
+        def by_name(paths: Iterable[Path]) -> dict[str, Path]:
+            return {self.context.name_of(path): path for path in paths}
+
+        return Groups(
+            policy=self.context.policy,
+            judged=by_name(self.models),
+            everything=lambda: by_name(self.everything()),
+            sources=sources,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """One run: the models, the rules, and where everything is."""
 
     command: Command
-    context: Context  # the policy, and where it is
+    share: Share
     how: Judging
     shown_from: Path  # names in messages are relative to it
-    models: tuple[Path, ...]
-    everything: Callable[[], Sequence[Path]]  # all models there are, for groups
     sources: Sources  # where the content of models is
     baseline: Baseline  # what they are compared with
     targets: Mapping[Path, int] = field(default_factory=dict)  # what groups leave to models, in bytes
@@ -52,8 +88,8 @@ class Plan:
     swept: set[Path] = field(default_factory=set)  # folders that were rid of what dead runs left
 
     @property
-    def policy(self) -> Policy:
-        return self.context.policy
+    def context(self) -> Context:
+        return self.share.context
 
     def shown(self, path: Path) -> str:
         """A model's name in messages."""
@@ -66,24 +102,25 @@ def run(plan: Plan) -> RunReport:
     take before and after: what it would say of them now is not what holds in the end."""
     began = time.perf_counter()
     problems = _obtain(plan)
-    rules = plan.policy.rules
+    rules = plan.context.policy.rules
     if plan.how.only_new or any(r.only_new or r.load_check or r.budget.growth is not None for r in rules):
-        plan.baseline.look_up(plan.models)
-    groups = groups_of(plan.context, plan.models, plan.everything, plan.sources)
+        plan.baseline.look_up(plan.share.models)
+    groups = plan.share.groups(plan.sources)
     sharded = plan.how.shard is not None
-    before = groups.totals() if sharded else {}
+    before = {(size.name, size.measure): size.after for size in groups.sizes({})} if sharded else {}
     with ExitStack() as stack:
         contested = dict.fromkeys(path for members in groups.dependent() for path in members)
         if contested:
             look = Look(stack.enter_context(scratch_folder()), first=True)
-            sizes_by_rule = _sizes_by_rule(replace(plan, models=tuple(contested), look=look))
+            first = replace(plan, share=replace(plan.share, models=tuple(contested)), look=look)
+            sizes_by_rule = _sizes_by_rule(first)
             plan = replace(plan, targets=groups.targets(sizes_by_rule), look=replace(look, first=False))
         outcomes = list(_judge_all(plan, plan.how.progress))
     plan.sources.forget()  # a fix changed sizes
     # Whoever shows a finding beside the code goes by names from the top of the repository.
     policy, root = plan.context.policy_name, plan.context.root
     sizes = tuple(replace(size, file=policy) for size in groups.sizes(before))
-    named = zip(outcomes, plan.models, strict=True)
+    named = zip(outcomes, plan.share.models, strict=True)
     return RunReport(
         command=plan.command,
         outcomes=tuple(replace(o, file=relative_name(path, root), rule_file=policy) for o, path in named),
@@ -94,29 +131,13 @@ def run(plan: Plan) -> RunReport:
     )
 
 
-def groups_of(
-    context: Context, models: Iterable[Path], everything: Callable[[], Iterable[Path]], sources: Sources
-) -> Groups:
-    """The groups of a policy; `models` are those that are judged of everything it rules."""
-
-    def by_name(paths: Iterable[Path]) -> dict[str, Path]:
-        return {context.name_of(path): path for path in paths}
-
-    return Groups(
-        policy=context.policy,
-        judged=by_name(models),
-        everything=lambda: by_name(everything()),
-        sources=sources,
-    )
-
-
 def _sizes_by_rule(plan: Plan) -> dict[Path, int]:
     """What models take once their own rules were applied; nothing is written for that."""
     outcomes = _judge_all(
         replace(plan, command="check"), lambda _, count, *said: plan.how.progress(0, count, *said)
     )
     sizes = {}
-    for path, outcome in zip(plan.models, outcomes, strict=True):
+    for path, outcome in zip(plan.share.models, outcomes, strict=True):
         found = outcome.after or outcome.before
         sizes[path] = found.size if found else plan.sources.of(path).size
     return sizes
@@ -124,9 +145,9 @@ def _sizes_by_rule(plan: Plan) -> dict[Path, int]:
 
 def _obtain(plan: Plan) -> list[str]:
     """Only what is judged by its content is worth a download; what went wrong, in words."""
-    rules = {path: plan.context.rule_of(path) for path in plan.models}
+    rules = {path: plan.context.rule_of(path) for path in plan.share.models}
     wanted = [path for path, rule in rules.items() if rule and not rule.ignore and needs_content(rule)]
-    problems = [obtain(wanted, plan.sources)] if plan.policy.lfs.missing == "fetch" else []
+    problems = [obtain(wanted, plan.sources)] if plan.context.policy.lfs.missing == "fetch" else []
     if plan.command == "fix":
         problems.append(check_out(wanted, plan.sources))
     return [problem for problem in problems if problem]
@@ -134,7 +155,7 @@ def _obtain(plan: Plan) -> list[str]:
 
 def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:
     output = InPlace(plan.context.root) if plan.command == "fix" else None
-    asked = [Asked(plan, path, output) for path in plan.models]
+    asked = [Asked(plan, path, output) for path in plan.share.models]
     return judge_each(asked, jobs=plan.how.jobs, progress=progress)
 
 
@@ -321,7 +342,7 @@ def _task(asked: Asked, rule: Rule, source: Source) -> Task:
         rule=replace(rule, runtimes=(*rule.runtimes, *plan.how.runtimes)),
         root=source.root,
         home=plan.context.folder,
-        policy=plan.policy,
+        policy=plan.context.policy,
         output=asked.output if source.in_place else None,
         strict=building,
         elsewhere=building,
@@ -355,15 +376,15 @@ def _sweep(plan: Plan, source: Source) -> None:
 
 def _unmatched(plan: Plan, path: Path) -> Outcome:
     outcome = Outcome(path=plan.shown(path), verdict="ignored")
-    severity = plan.policy.unmatched
+    severity = plan.context.policy.unmatched
     if severity == "ignore":
         return outcome
     # A build ships what it is told to ship; the gate over the repository is where a rule has to be.
     severity = "warning" if plan.command == "build" else severity
-    why = f"no rule of {plan.policy.file} matches it"
+    why = f"no rule of {plan.context.policy.file} matches it"
     hint = _former_rule(plan, path) or 'add a rule for it, for example: - path: "**/*.onnx"'
     if not path.is_relative_to(plan.context.folder):
-        why = f"it is not below the folder of {plan.policy.file}, and rules reach no further"
+        why = f"it is not below the folder of {plan.context.policy.file}, and rules reach no further"
         hint = "put a policy into its folder or above it"
     message = f"{outcome.path}: {why}, so it was not checked"
     finding = Finding(code="OCI015", severity=severity, message=message, hint=hint)
@@ -378,13 +399,13 @@ def _former_rule(plan: Plan, path: Path) -> str:
         return ""
     return (
         f"it was {plan.shown(former)} before, under the rule for {rule.pattern!r}"
-        f" ({plan.policy.file}:{rule.line}): let that rule match its new name"
+        f" ({plan.context.policy.file}:{rule.line}): let that rule match its new name"
     )
 
 
 def _with_ended_override(plan: Plan, outcome: Outcome, matched: str) -> Outcome:
     digest = outcome.before.sha256 if outcome.before else ""
-    ended = ended_override(plan.policy, matched, digest, date.today())
+    ended = ended_override(plan.context.policy, matched, digest, date.today())
     if ended is None:
         return outcome
     message = f"{outcome.path}: its override ended on {ended.until.isoformat()} ({ended.reason})"

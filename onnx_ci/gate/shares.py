@@ -6,73 +6,23 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.groups import Unit, joined, split
 from onnx_ci.gate.policy_changes import PolicyChanges
 from onnx_ci.gate.project import MOST_SHARDS, Context, Judging, context_for, policy_for
-from onnx_ci.gate.run import Plan, groups_of, run
+from onnx_ci.gate.run import Plan, Share, run
 from onnx_ci.policy.load import idle_rules
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.changes import MODELS, known_files
-from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import has_commits, repository_of
-from onnx_ci.repo.select import Selection, model_named, models_below
-from onnx_ci.repo.tree import Tree
+from onnx_ci.repo.select import Selection, model_named
 from onnx_ci.results import Command, Finding, Outcome, RunReport, Shard
 from onnx_ci.util.text import nearest, relative_name
 
 MOST_NAMES = 500  # to look through for what was meant
-
-
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """The models of one run that have their policy and their repository in common."""
-
-    context: Context
-    repository: Path | None
-    base: str
-    models: tuple[Path, ...]
-
-    @property
-    def tree(self) -> Tree | None:
-        """A submodule that is named is looked at as it is in the work tree."""
-        tree = self.context.tree
-        return tree if tree and tree.repository == self.repository else None
-
-    def everything(self) -> list[Path]:
-        """All models that the policy rules, whether they are looked at or not."""
-        context = self.context
-        below = models_below(context.folder, self.tree, context.repository)
-        return [path for path in below if policy_for(context, path.parent) == context.policy_path]
-
-    def sources(self) -> Sources:
-        return Sources(self.context.root, self.tree, self.everything, repository=self.repository)
-
-    def idle_rules(self) -> Iterator[Finding]:
-        """Rules that match no model. Outside of git that is not known without a walk, and with submodules
-        not without entering them."""
-        context = self.context
-        if context.policy_path is None or self.repository is None or self.repository != context.repository:
-            return
-        if (self.repository / ".gitmodules").exists():
-            return
-        listed = self.tree.models() if self.tree else known_files(self.repository, MODELS)
-        paths = {*self.models, *(model_named(self.repository / name) for name in listed)}
-        below = sorted(path for path in paths if path.is_relative_to(context.folder))
-        names = [context.name_of(path) for path in below]
-        for rule in idle_rules(context.policy, names):
-            close = nearest(rule.pattern, names[:MOST_NAMES])
-            yield Finding(
-                code="OCI046",
-                severity="warning",
-                message=f"{context.checked.file}:{rule.line}: the rule for {rule.pattern!r} matches no model",
-                hint=f"did you mean {close!r}?" if close else "correct its path, or remove the rule",
-                file=context.policy_name,
-                line=rule.line,
-            )
 
 
 def judge_models(
@@ -86,7 +36,7 @@ def judge_models(
     ]
     outcomes = [outcome for report in reports for outcome in report.outcomes]
     if changes is not None and not by_base:
-        outcomes = _with_base_verdicts(outcomes, changes, selection, context.folder, how)
+        outcomes = _with_base_verdicts(outcomes, changes, set(selection.models), context.folder, how)
     return replace(
         empty,
         outcomes=tuple(outcomes),
@@ -98,10 +48,10 @@ def judge_models(
 
 
 def _with_base_verdicts(
-    outcomes: list[Outcome], changes: PolicyChanges, judged: Selection, shown_from: Path, how: Judging
+    outcomes: list[Outcome], changes: PolicyChanges, judged: set[Path], shown_from: Path, how: Judging
 ) -> list[Outcome]:
     """What is wrong with models under the rules of the base, where those of the change ask less."""
-    loosened = [(path, base) for path, base in changes.loosened() if path in judged.models]
+    loosened = [(path, base) for path, base in changes.loosened() if path in judged]
     if not loosened:
         return outcomes
     by_file = {outcome.file: outcome for outcome in outcomes}
@@ -131,22 +81,15 @@ def shares(context: Context, selection: Selection) -> list[Share]:
     for model in selection.models:
         key = (policy_for(context, model.parent), repository_of(model.parent, context.repository))
         found.setdefault(key, []).append(model)
-    return [
-        Share(
-            context=context_for(context, policy),
-            repository=repository,
-            base=_base_of(context, repository, selection.base),
-            models=tuple(models),
-        )
-        for (policy, repository), models in found.items()
-    ]
-
-
-def _base_of(context: Context, repository: Path | None, base: str) -> str:
-    """A commit of this repository says nothing about a submodule: that has a last commit of its own."""
-    if repository == context.repository or not base or repository is None:
-        return base
-    return "HEAD" if has_commits(repository) else ""
+    result = []
+    for (policy, repository), models in found.items():
+        base = selection.base
+        if base and repository is not None and repository != context.repository:
+            # A commit of this repository says nothing about a submodule: that has a last commit of its own.
+            base = "HEAD" if has_commits(repository) else ""
+        ruled = context_for(context, policy)
+        result.append(Share(context=ruled, repository=repository, base=base, models=tuple(models)))
+    return result
 
 
 def _judge(
@@ -155,17 +98,39 @@ def _judge(
     with share.sources() as sources, Baseline(sources, share.base) as baseline:
         plan = Plan(
             command=command,
-            context=share.context,
+            share=share,
             how=how,
             shown_from=shown_from,
-            models=share.models,
-            everything=share.everything,
             sources=sources,
             baseline=baseline,
             withheld=withheld,
         )
         report = run(plan)
-        return replace(report, findings=(*report.findings, *share.idle_rules()))
+        return replace(report, findings=(*report.findings, *_idle_rules(share)))
+
+
+def _idle_rules(share: Share) -> Iterator[Finding]:
+    """Rules that match no model. Outside of git that is not known without a walk, and with submodules
+    not without entering them."""
+    context = share.context
+    if context.policy_path is None or share.repository is None or share.repository != context.repository:
+        return
+    if (share.repository / ".gitmodules").exists():
+        return
+    listed = share.tree.models() if share.tree else known_files(share.repository, MODELS)
+    paths = {*share.models, *(model_named(share.repository / name) for name in listed)}
+    below = sorted(path for path in paths if path.is_relative_to(context.folder))
+    names = [context.name_of(path) for path in below]
+    for rule in idle_rules(context.policy, names):
+        close = nearest(rule.pattern, names[:MOST_NAMES])
+        yield Finding(
+            code="OCI046",
+            severity="warning",
+            message=f"{context.checked.file}:{rule.line}: the rule for {rule.pattern!r} matches no model",
+            hint=f"did you mean {close!r}?" if close else "correct its path, or remove the rule",
+            file=context.policy_name,
+            line=rule.line,
+        )
 
 
 class Parts:
@@ -211,6 +176,7 @@ def _units(context: Context, selection: Selection) -> Iterator[Unit]:
 
     for share in shares(context, selection):
         with share.sources() as sources:
-            groups = groups_of(share.context, share.models, share.everything, sources)
             sizes = {name_of(path): sources.of(path).size for path in share.models}
-            yield from joined(sizes, [list(map(name_of, paths)) for paths in groups.dependent()])
+            yield from joined(
+                sizes, [list(map(name_of, paths)) for paths in share.groups(sources).dependent()]
+            )

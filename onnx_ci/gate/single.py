@@ -140,9 +140,8 @@ def check_target(source: Path, target: Path) -> None:
     if target.is_dir():
         raise UsageError(f"{target} is a folder", hint=f"name the file to write: {target / source.name}")
     if not target.parent.is_dir():
-        raise EnvironmentFault(
-            f"the folder {str(target.parent)!r} does not exist", hint=f"run: mkdir -p '{target.parent}'"
-        )
+        message = f"the folder {str(target.parent)!r} does not exist"
+        raise EnvironmentFault(message, hint=f"run: mkdir -p '{target.parent}'")
 
 
 def check_dims(model: Path, dims: Mapping[str, int]) -> None:
@@ -173,10 +172,8 @@ def copy_model(source: Path, target: Path, *, over_orphans: bool = False) -> Non
         mine = other.relative_to(target.parent).as_posix() in ours
         mine = mine or (over_orphans and is_orphan(other, target.resolve()))
         if other.exists() and not mine and not filecmp.cmp(file, other, shallow=False):
-            raise EnvironmentFault(
-                f"{other} is there already with other content",
-                hint="write to another folder, or remove it first",
-            )
+            message = f"{other} is there already with other content"
+            raise EnvironmentFault(message, hint="write to another folder, or remove it first")
         other.parent.mkdir(parents=True, exist_ok=True)
         copy_file(file, other)
     copy_file(source, target)
@@ -215,13 +212,12 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
     if found.status == "passed":
         findings = tuple(about_fusions(outcome.path, found))
         return replace(outcome, verdict="ok", verification=found, findings=findings, latency=proof.latency)
-    finding = Finding(
-        code=found.code or ("OCI004" if found.status == "failed" else "OCI005"),
-        severity="error",
-        message=f"{outcome.path}: {found.reason}",
-        hint=found.hint,
-    )
-    verdict: Verdict = "outputs_changed" if found.status == "failed" else "unverified"
+    verdict: Verdict = "unverified"
+    code = found.code or "OCI005"
+    if found.status == "failed":
+        verdict, code = "outputs_changed", found.code or "OCI004"
+    message = f"{outcome.path}: {found.reason}"
+    finding = Finding(code=code, severity="error", message=message, hint=found.hint)
     return replace(outcome, verdict=verdict, verification=found, findings=(finding,))
 
 
