@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -97,22 +97,25 @@ def read_runtimes(given: Iterable[str]) -> tuple[str, ...]:
 
 def read_libraries(given: Iterable[str]) -> tuple[str, ...]:
     """Shared libraries with custom operators, which have to be there."""
-    files = tuple(map(str, given))
-    for file in files:
-        if not Path(file).is_file():
-            raise _wrong("--library", f"there is no file {file!r}")
-    return files
+    return _existing("--library", given, lambda file: Path(file).is_file())
 
 
 def read_samples(given: Iterable[str]) -> tuple[str, ...]:
     """Files, folders and patterns, of which each has to be there or match."""
-    samples = tuple(given)
-    for sample in samples:
+
+    def is_there(sample: str) -> bool:
         path = Path(sample).absolute()
-        top = Path(path.anchor)
-        if not path.exists() and not any(top.glob(str(path.relative_to(top)))):
-            raise _wrong("--samples", f"there is no file {sample!r}")
-    return samples
+        return path.exists() or any(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+
+    return _existing("--samples", given, is_there)
+
+
+def _existing(option: str, given: Iterable[str], is_there: Callable[[str], bool]) -> tuple[str, ...]:
+    files = tuple(map(str, given))
+    for file in files:
+        if not is_there(file):
+            raise _wrong(option, f"there is no file {file!r}")
+    return files
 
 
 def read_proof_options(options: argparse.Namespace) -> dict[str, Any]:

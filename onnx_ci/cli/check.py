@@ -1,19 +1,17 @@
-"""`onnx-ci check` and `onnx-ci fix`: judge the models of a repository by their policies."""
+"""`onnx-ci check` and `fix`: judge the models of a repository; `plan` and `merge`: by several CI jobs."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from onnx_ci.cli.output import REPORT, ProgressLine, flag, value, whole_number, write_run, write_to
+from onnx_ci.cli import output
+from onnx_ci.cli.output import REPORT, flag, format_arguments, value, whole_number, write_run
 from onnx_ci.errors import UsageError
-from onnx_ci.gate.project import Context, Judging, judge_selection, open_context, select_models
+from onnx_ci.gate import project
+from onnx_ci.gate.project import MOST_SHARDS, Context, Judging, open_context
 from onnx_ci.repo.select import Selection, Wanted
-from onnx_ci.util.text import one_line
-
-TYPE_CHECKING = False  # light start: CONTRIBUTING.md
-if TYPE_CHECKING:
-    from onnx_ci.cli.output import Arguments
-    from onnx_ci.results import Command
+from onnx_ci.util.text import one_line, relative_name
 
 
 def _ref(text: str) -> str:
@@ -22,7 +20,7 @@ def _ref(text: str) -> str:
     return text
 
 
-SELECTION: Arguments = (
+SELECTION: output.Arguments = (
     "paths",
     [
         value("--since", "REF", "models changed since the merge base with REF", type=_ref),
@@ -43,10 +41,19 @@ GATE = (
     "--no-cache",
     *REPORT,
 )
-ARGUMENTS = {"check": GATE, "fix": GATE}
+ARGUMENTS = {
+    "check": GATE,
+    "fix": GATE,
+    "plan": (
+        value("--shards", "N", "at most so many jobs", type=whole_number(1, MOST_SHARDS), required=True),
+        *SELECTION,
+        *format_arguments("text", "json", "github-matrix"),
+    ),
+    "merge": (value("reports", "REPORT", "written with --format json", nargs="+"), *REPORT),
+}
 
 
-def run_gate(command: Command, options: argparse.Namespace) -> int:
+def run_gate(options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     runtimes: tuple[str, ...] = ()
     if options.runtime:
@@ -62,9 +69,9 @@ def run_gate(command: Command, options: argparse.Namespace) -> int:
     if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         notes = filter(None, [*context.notes, selection.note])
-        write_to("".join(f"{one_line(note)}\n" for note in notes), "")
+        output.write_to("".join(f"{one_line(note)}\n" for note in notes), "")
         return 0
-    with ProgressLine() as progress:
+    with output.ProgressLine() as progress:
         judging = Judging(
             jobs=options.jobs,
             only_new=options.only_new,
@@ -75,9 +82,12 @@ def run_gate(command: Command, options: argparse.Namespace) -> int:
             policy_from=options.policy_from,
             progress=progress,
         )
-        report = judge_selection(command, context, selection, judging)
+        report = project.judge_selection(options.command, context, selection, judging)
     write_run(report, options)
     return report.exit_code
+
+
+run_check = run_fix = run_gate
 
 
 def select_asked(context: Context, options: argparse.Namespace) -> Selection:
@@ -92,12 +102,42 @@ def select_asked(context: Context, options: argparse.Namespace) -> Selection:
         everything=options.all,
         hook=options.hook,
     )
-    return select_models(context, wanted)
+    return project.select_models(context, wanted)
 
 
-def run_check(options: argparse.Namespace) -> int:
-    return run_gate("check", options)
+def run_plan(options: argparse.Namespace) -> int:
+    import json
+
+    from onnx_ci.gate.shares import Parts
+    from onnx_ci.report.text import counted
+    from onnx_ci.util.sizes import format_size
+
+    context = open_context(options.policy)
+    selection = select_asked(context, options)
+    parts = Parts(context, selection, options.shards)
+    filled = sum(map(bool, parts.parts))
+    if filled < options.shards:  # no job for nothing, and one at least: a matrix can't be empty
+        parts = Parts(context, selection, max(1, filled))
+    shards, lines = [], []
+    for index in range(1, parts.count + 1):
+        shard, size = str(parts.shard(index)), parts.size(index)
+        models = [relative_name(path, context.root) for path in parts.models(index)]
+        shards.append({"shard": shard, "size": size, "models": models})
+        lines.append(f"{shard}  {counted(len(models), 'model')}, {format_size(size)}")
+        lines += [f"  {one_line(model)}" for model in models]
+    matrix = {"include": [{"shard": shard["shard"]} for shard in shards]}
+    texts = {
+        "text": "\n".join(lines),
+        "json": json.dumps({"version": 1, "shards": shards}, indent=2),
+        "github-matrix": json.dumps(matrix, separators=(",", ":")),
+    }
+    output.write_each(options.formats, lambda name, _: f"{texts[name]}\n")
+    return 0
 
 
-def run_fix(options: argparse.Namespace) -> int:
-    return run_gate("fix", options)
+def run_merge(options: argparse.Namespace) -> int:
+    from onnx_ci.report.read import merged, read_report
+
+    report = merged([(name, read_report(Path(name), name)) for name in options.reports])
+    write_run(report, options)
+    return report.exit_code

@@ -36,9 +36,8 @@ ARGUMENTS = {
 def run_restore(options: argparse.Namespace) -> int:
     source = existing_path(options.source, "restore MODEL OUT")
     if options.target is None and not options.original:
-        raise UsageError(
-            "OUT is missing: the file to write", hint="to have the model before it was shrunk: --original"
-        )
+        message = "OUT is missing: the file to write"
+        raise UsageError(message, hint="to have the model before it was shrunk: --original")
     from onnx_ci.gate.single import check_target
 
     target = Path(options.target or options.source)

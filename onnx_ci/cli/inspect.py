@@ -59,7 +59,14 @@ def run_info(options: argparse.Namespace) -> int:
 
 def _text(info: ModelInfo, style: Style) -> Iterator[str]:
     yield style.paint(one_line(info.path), "bold")
-    yield from _head(info)
+    gzip = f", {format_size(info.measure.gzip)} as gzip" if info.measure.gzip is not None else ""
+    yield f"  {format_size(info.measure.size)} on disk{gzip}, {info.measure.params or 0:,} parameters"
+    producer = one_line(info.producer) or "an unnamed exporter"
+    yield f"  opset {info.opset}, IR {info.ir_version}, {info.nodes:,} nodes, by {producer}"
+    ops = (f"{one_line(op)} {count}" for op, count in list(info.ops.items())[:8])
+    yield f"  most used ops: {', '.join(ops)}"
+    if info.shrunk_by:
+        yield f"  shrunk by onnx-ci with {', '.join(map(one_line, info.shrunk_by))}"
     yield ""
     yield style.paint("  bytes by type", "bold")
     for name, size in [*info.types.items(), ("graph, names", info.other_bytes)]:
@@ -72,17 +79,6 @@ def _text(info: ModelInfo, style: Style) -> Iterator[str]:
     yield from map(_tensor_line, info.tensors[:TOP])
     if len(info.tensors) > TOP:
         yield f"    and {len(info.tensors) - TOP} more (--format json lists all)"
-
-
-def _head(info: ModelInfo) -> Iterator[str]:
-    gzip = f", {format_size(info.measure.gzip)} as gzip" if info.measure.gzip is not None else ""
-    yield f"  {format_size(info.measure.size)} on disk{gzip}, {info.measure.params or 0:,} parameters"
-    producer = one_line(info.producer) or "an unnamed exporter"
-    yield f"  opset {info.opset}, IR {info.ir_version}, {info.nodes:,} nodes, by {producer}"
-    ops = (f"{one_line(op)} {count}" for op, count in list(info.ops.items())[:8])
-    yield f"  most used ops: {', '.join(ops)}"
-    if info.shrunk_by:
-        yield f"  shrunk by onnx-ci with {', '.join(map(one_line, info.shrunk_by))}"
 
 
 def _tensor_line(tensor: TensorInfo) -> str:

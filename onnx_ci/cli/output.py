@@ -31,20 +31,16 @@ class FormatAction(argparse.Action):
     """`--format F --output P --format G`: each output belongs to the format before it."""
 
     def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
+        self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: str | None = None
     ) -> None:
-        chosen: list[list[str]] = list(getattr(namespace, "formats", None) or [])
+        formats = list(namespace.formats)
         if option_string == "--format":
-            chosen.append([str(values), ""])
-        elif chosen:
-            chosen[-1] = [chosen[-1][0], str(values)]
+            formats.append((values, ""))
+        elif formats:
+            formats[-1] = (formats[-1][0], values)
         else:
             parser.error("--output belongs after the --format it is for")
-        namespace.formats = chosen
+        namespace.formats = formats
 
 
 def flag(name: str, summary: str) -> Argument:
@@ -184,9 +180,8 @@ def write_to(content: str, target: str) -> None:
     try:
         Path(target).write_text(content, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise EnvironmentFault(
-            f"the report could not be written to {target!r}: {error.strerror}", hint="check the folder"
-        ) from None
+        message = f"the report could not be written to {target!r}: {error.strerror}"
+        raise EnvironmentFault(message, hint="check the folder") from None
 
 
 def _print(content: str) -> None:

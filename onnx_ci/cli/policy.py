@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from onnx_ci.cli.output import flag
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.groups import parts_of, stored_size
 from onnx_ci.gate.project import Context, open_context, policy_for
-from onnx_ci.methods.catalogue import METHODS, Catalogue, Method
+from onnx_ci.methods.catalogue import METHODS, Catalogue
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import parameters
 from onnx_ci.policy.edit import Holder, Lowered, lower, starter_policy, with_rules
@@ -72,23 +72,19 @@ def run_ratchet(options: argparse.Namespace) -> int:
         uncovered = present.uncovered()
     added = with_rules(text, uncovered, Catalogue()) if uncovered else None
     if lowered or added:
-        _write(path, data[:3] if data.startswith(b"\xef\xbb\xbf") else b"", added or text)
+        mark = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
+        with atomic_write(path) as temporary:  # a policy that is half written would stop everybody
+            temporary.write_bytes(mark + (added or text).encode())
+            temporary.chmod(path.stat().st_mode)
     name = one_line(context.checked.file)
-    for line in (*_changes(name, lowered), *_additions(name, uncovered, done=added is not None)):
-        sys.stdout.write(f"{line}\n")
-    return 0
-
-
-def _changes(name: str, lowered: Sequence[Lowered]) -> Iterator[str]:
-    yield from (f"{name}:{change.line}: {_said(change)}" for change in lowered)
+    for change in lowered:
+        sys.stdout.write(f"{name}:{change.line}: {_said(change)}\n")
     if not lowered:
-        yield f"{name}: no budget is above what the models weigh now"
-
-
-def _additions(name: str, models: Sequence[tuple[str, int]], *, done: bool) -> Iterator[str]:
-    for path, size in models:
-        said = f"a rule for {one_line(path)}, at {format_size(size)}"
-        yield f"{name}: {'added' if done else 'could not add'} {said}{'' if done else ': add it by hand'}"
+        sys.stdout.write(f"{name}: no budget is above what the models weigh now\n")
+    done, by_hand = ("added", "") if added else ("could not add", ": add it by hand")
+    for model, size in uncovered:
+        sys.stdout.write(f"{name}: {done} a rule for {one_line(model)}, at {format_size(size)}{by_hand}\n")
+    return 0
 
 
 def _said(change: Lowered) -> str:
@@ -99,13 +95,6 @@ def _said(change: Lowered) -> str:
     )
 
 
-def _write(path: Path, mark: bytes, text: str) -> None:
-    """In one step: a policy that is half written would stop everybody."""
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(mark + text.encode())
-        temporary.chmod(path.stat().st_mode)
-
-
 class Present:
     """What the models weigh now, by the rule or group that a budget holds for."""
 
@@ -113,7 +102,7 @@ class Present:
         self.sources = sources
         self.policy: Policy = context.policy
         self.models = {
-            path.relative_to(context.folder).as_posix(): path
+            context.name_of(path): path
             for path in all_models(context.folder, context.repository)
             if policy_for(context, path.parent) == context.policy_path
         }
@@ -160,30 +149,21 @@ def _all_known(values: Iterable[int | None]) -> list[int] | None:
 
 
 def run_methods(options: argparse.Namespace) -> int:
+    width = max(len(method.name) for method in METHODS)
+    listed, lines = [], []
+    for method in METHODS:
+        items = [item for item in fields(method.option_class) if item.default is not MISSING]
+        defaults = {item.name: item.default for item in items}
+        about = {"name": method.name, "fidelity": method.fidelity, "summary": method.summary}
+        listed.append({**about, "options": defaults})
+        lines.append(f"{method.name:<{width}}  {method.fidelity:<14}  {method.summary}\n")
+        lines += [f"{'':<{width}}                  {name}: {default}\n" for name, default in defaults.items()]
     if options.format == "json":
         from onnx_ci.report.json import dumps
 
-        sys.stdout.write(dumps({"methods": [_described(method) for method in METHODS]}))
-        return 0
-    width = max(len(method.name) for method in METHODS)
-    for method in METHODS:
-        sys.stdout.write(f"{method.name:<{width}}  {method.fidelity:<14}  {method.summary}\n")
-        for name, default in _options(method).items():
-            sys.stdout.write(f"{'':<{width}}                  {name}: {default}\n")
+        lines = [dumps({"methods": listed})]
+    sys.stdout.write("".join(lines))
     return 0
-
-
-def _described(method: Method) -> dict[str, object]:
-    return {
-        "name": method.name,
-        "fidelity": method.fidelity,
-        "summary": method.summary,
-        "options": _options(method),
-    }
-
-
-def _options(method: Method) -> dict[str, object]:
-    return {item.name: item.default for item in fields(method.option_class) if item.default is not MISSING}
 
 
 def run_schema(_: argparse.Namespace) -> int:
