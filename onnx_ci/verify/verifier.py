@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -31,8 +31,8 @@ from onnx_ci.verify.compare import (
     with_margin,
     worse_of,
 )
-from onnx_ci.verify.distribution import Distribution, RepeatedRuns, Unclear
-from onnx_ci.verify.noise import Baked, Unmatched, excused, refuse_strict, unexplained
+from onnx_ci.verify.distribution import Distribution, Draw, Unclear
+from onnx_ci.verify.noise import Baked, Unmatched, excuse, refuse_strict
 from onnx_ci.verify.reference import Reference
 
 SOME, MANY = 4, 32  # further inputs: always, and where the limit is near
@@ -229,19 +229,20 @@ class Verifier:
         except RunFailed as error:
             return Unclear(f"its outputs are random, and many runs of it failed: {error.message}")
 
-    def _repeated(self, model: Path, limits: Limits, extra: Feeds | None = None) -> RepeatedRuns:
+    def _repeated(self, model: Path, limits: Limits, extra: Feeds | None = None) -> Draw:
         feeds, spare = self.reference.feeds_for(extra)
-        return RepeatedRuns(self.reference.runner, model, feeds, limits, spare)
+        return partial(self.reference.runner.draw, model, feeds, limits=limits, spare=spare)
 
     def _judged(self, compared: ComparedOutputs, tolerance: Tolerance) -> Verification:
         deltas, noise = tuple(compared.deltas), self.reference.noise
         problems = [f"output {delta.name!r}: {delta.problem}" for delta in deltas if delta.problem]
         verification = self._found("failed" if problems else "passed", _listed(problems))
         if problems and compared.method != "distribution":
-            if unexplained(deltas, noise, tolerance):
+            excused = excuse(deltas, noise, tolerance)
+            if excused is None:
                 verification = replace(verification, hint=equality_hint(deltas, self.reference.outputs()[0]))
             else:
-                verification = self._unsure(excused(deltas, noise, tolerance))
+                verification = self._unsure(excused)
         return replace(verification, outputs=deltas, method=compared.method, noise=noise)
 
     def _unsure(self, error: ModelError) -> Verification:
@@ -309,7 +310,16 @@ class Runtimes:
             if result.status == "failed":
                 return replace(result, reason=f"in {runs[-1].setting}: {result.reason}", runtimes=tuple(runs))
             if result.status == "not_run" and setting.optimized:
-                return _unknown(result, runs, setting.version)
+                # The original itself does not run there: nobody can tell what the candidate does.
+                version = setting.version
+                return replace(
+                    result,
+                    reason=f"nothing is known of onnxruntime {version}, which can't run the original:"
+                    f" {result.reason}",
+                    hint=f"leave {version} out of runtimes, or export the model so that it runs there",
+                    code="OCI005",
+                    runtimes=tuple(runs),
+                )
         return replace(passed, runtimes=tuple(runs))
 
     @cached_property
@@ -339,15 +349,4 @@ def _summary(result: Verification, version: str, *, optimized: bool) -> RuntimeR
         max_abs=max((output.max_abs for output in result.outputs), default=None),
         cosine=min((output.cosine for output in result.outputs), default=None),
         sqnr=min((output.sqnr for output in result.outputs), default=None),
-    )
-
-
-def _unknown(result: Verification, runs: Sequence[RuntimeRun], version: str) -> Verification:
-    """The original itself does not run there: nobody can tell what the candidate does."""
-    return replace(
-        result,
-        reason=f"nothing is known of onnxruntime {version}, which can't run the original: {result.reason}",
-        hint=f"leave {version} out of runtimes, or export the model so that it runs there",
-        code="OCI005",
-        runtimes=tuple(runs),
     )
