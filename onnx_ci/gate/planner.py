@@ -18,7 +18,7 @@ from onnx_ci.methods.edit import probe
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice, Rule
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
-from onnx_ci.verify.metrics import least_sqnr, with_margin
+from onnx_ci.verify.compare import least_sqnr, with_margin
 from onnx_ci.verify.prove import Prover
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take

@@ -25,9 +25,15 @@ from onnx_ci.model.model import Model
 from onnx_ci.policy.schema import MethodChoice, Tolerance
 from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.runner import RunFailed
-from onnx_ci.verify.compare import Outputs, compare_outputs, outside, same_outputs
-from onnx_ci.verify.metrics import NOTHING_IN_COMMON, SQNR_CAP
-from onnx_ci.verify.trials import WeightSwapSession
+from onnx_ci.verify.compare import (
+    NOTHING_IN_COMMON,
+    SQNR_CAP,
+    Outputs,
+    compare_outputs,
+    outside,
+    same_outputs,
+)
+from onnx_ci.verify.reference import WeightSwapSession
 
 
 @dataclass(frozen=True)

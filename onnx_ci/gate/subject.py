@@ -190,7 +190,7 @@ class Subject:
 
     def feeds(self) -> Sequence[Mapping[str, Any]]:
         """Inputs for methods that calibrate; what makes them is loaded when one asks."""
-        return self.prover.feeds() if self.prover else no_feeds()
+        return self.prover.reference.feeds() if self.prover else no_feeds()
 
     @cached_property
     def sharers(self) -> list[Path]:

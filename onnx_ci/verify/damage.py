@@ -6,8 +6,9 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from onnx_ci.methods.drop_unused import drop_unused
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.model.dtypes import BITS
 from onnx_ci.model.graph import (
+    STANDARD_DOMAINS,
     Body,
     Scope,
     all_names,
@@ -24,15 +26,18 @@ from onnx_ci.model.graph import (
     constant_value,
     defined_twice,
     nested,
+    short_constant,
+    stored_in,
     tensors,
 )
 from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.receipt import tensor_key
 from onnx_ci.model.save import write_runnable
+from onnx_ci.model.wire import Span
 from onnx_ci.sandbox.exchange import Array, integer_limits, is_float
 from onnx_ci.sandbox.runner import RunFailed
-from onnx_ci.verify.metrics import distance, identical
+from onnx_ci.verify.compare import distance, identical
 from onnx_ci.verify.reference import Reference
 
 _FLOATS = {
@@ -55,12 +60,6 @@ PART = 0.9  # of its elements: what differs in more than these differs as a whol
 TensorContent = tuple[int, bytes]  # the type of a tensor, and a digest of its bytes
 TensorKey = tuple[int, str]  # the number of a body, and the name in it
 Damage = Callable[[Array], Array]
-_FORMS = {  # how a Constant may hold plain numbers, and what type they have
-    "value_float": ("f", np.float32),
-    "value_floats": ("floats", np.float32),
-    "value_int": ("i", np.int64),
-    "value_ints": ("ints", np.int64),
-}
 # What weights are rebuilt with: each gives the same for the same, in every session.
 STEADY_OPERATORS = {
     *("Cast", "Identity", "Constant", "ConstantOfShape", "DequantizeLinear"),
@@ -180,6 +179,7 @@ class StoredTensor:
     name: str
     tensor: TensorProto
     read_in: int = 0
+    part: Array | None = None  # the elements that changed, where not all of it did
 
     @property
     def key(self) -> TensorKey:
@@ -192,7 +192,10 @@ def plain_copy(model: Model) -> Model:
     drop_unused(copy, NoOptions())
     for body in _bodies(copy):
         for node in body.node:
-            _as_tensor(copy, node)
+            numbers = short_constant(node)
+            if numbers is not None:
+                del node.attribute[:]
+                copy.set_array(node.attribute.add(name="value", type=AttributeProto.TENSOR).t, numbers)
     return copy
 
 
@@ -207,38 +210,22 @@ def stored_tensors(model: Model) -> Iterator[StoredTensor]:
 
 
 def _of_body(body: Body) -> Iterator[tuple[str, TensorProto]]:
+    """A Constant goes by the name of its value; what other nodes hold by the node and the attribute."""
     if isinstance(body, GraphProto):
         yield from ((tensor.name, tensor) for tensor in body.initializer)
         yield from ((sparse.values.name, sparse.values) for sparse in body.sparse_initializer)
     for place, node in enumerate(body.node):
-        yield from _of_node(node, place)
+        plain = node.op_type == "Constant" and node.domain in STANDARD_DOMAINS
+        owner = node.output[0] if node.output else node.name or f"{node.op_type} {place}"
+        for attribute in node.attribute:
+            for number, tensor in enumerate(attribute_tensors(attribute)):
+                yield owner if plain and not number else f"{owner}.{attribute.name}.{number}", tensor
 
 
 def _bodies(model: Model) -> Iterator[Body]:
     yield from nested(model.proto.graph)
     for function in model.proto.functions:
         yield from nested(function)
-
-
-def _of_node(node: NodeProto, place: int) -> Iterator[tuple[str, TensorProto]]:
-    """A Constant goes by the name of its value; what other nodes hold by the node and the attribute."""
-    plain = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
-    for attribute in node.attribute:
-        for number, tensor in enumerate(attribute_tensors(attribute)):
-            owner = node.output[0] if node.output else node.name or f"{node.op_type} {place}"
-            yield owner if plain and not number else f"{owner}.{attribute.name}.{number}", tensor
-
-
-def _as_tensor(model: Model, node: NodeProto) -> None:
-    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
-        return
-    for attribute in node.attribute:
-        if attribute.name in _FORMS and not attribute.ref_attr_name:
-            field, kind = _FORMS[attribute.name]
-            values = np.array(getattr(attribute, field), kind)
-            attribute.Clear()
-            attribute.name, attribute.type = "value", AttributeProto.TENSOR
-            model.set_array(attribute.t, values)
 
 
 def changed_tensors(before: Model, after: Model) -> list[StoredTensor]:
@@ -249,32 +236,16 @@ def changed_tensors(before: Model, after: Model) -> list[StoredTensor]:
     numbers, unless their name is gone for good: they were part of the graph, an epsilon or a bound.
     """
     held = _Held(after)
-    return [item for item in stored_tensors(before) if not held.holds(before, item)]
-
-
-def changed_elements(before: Model, items: Sequence[StoredTensor], after: Model) -> dict[TensorKey, Array]:
-    """Return where tensors differ that do so only in part. Damage elsewhere in them would show nothing."""
-    held: dict[str, list[TensorProto]] = defaultdict(list)
-    for other in stored_tensors(after):
-        held[other.name].append(other.tensor)
-    places = {}
-    for item in items:
-        for tensor in held[item.name]:
-            where = _differing(before.array(item.tensor), after.array(tensor))
-            if where is not None:
-                places[item.key] = where
-    return places
+    changed = [item for item in stored_tensors(before) if not held.holds(before, item)]
+    return [replace(item, part=held.changed_part(before, item)) for item in changed]
 
 
 def _differing(one: Array, two: Array) -> Array | None:
     if one.shape != two.shape or one.dtype != two.dtype:
         return None
-    where = np.asarray((one != two) & ~(_is_nan(one) & _is_nan(two)))
+    both_nan = (one != one) & (two != two)
+    where = np.asarray((one != two) & ~both_nan)
     return where if 0 < np.count_nonzero(where) <= PART * where.size else None
-
-
-def _is_nan(values: Array) -> Array:
-    return np.asarray(values != values)
 
 
 class _Held:
@@ -285,65 +256,66 @@ class _Held:
         self.by_name: dict[str, list[TensorProto]] = defaultdict(list)
         for item in stored_tensors(model):
             self.by_name[item.name].append(item.tensor)
-        for tensor in model.beside:
-            self.by_name[tensor.name].append(tensor)
         self.names = all_names(model.proto)
 
     def holds(self, other: Model, item: StoredTensor) -> bool:
         tensor = item.tensor
         if element_count(tensor) == 0 or tensor.data_type == TensorProto.STRING:
             return True
-        namesakes = self.by_name.get(item.name)
+        namesakes = [*self.by_name[item.name], *(one for one in self.model.beside if one.name == item.name)]
         if namesakes:
             return any(self._same(other, tensor, namesake) for namesake in namesakes)
         weight = tensor.data_type in WEIGHT_TYPES
         if not weight or (element_count(tensor) < FEW and item.name not in self.names):
             return True
-        return self._is_there(other, tensor)
+        # The same bytes may be stored under any name.
+        return self._shared_span(other, tensor) in self._spans or _content(other, tensor) in self._contents
+
+    def changed_part(self, other: Model, item: StoredTensor) -> Array | None:
+        """Where a tensor differs that does so only in part: damage elsewhere in it would show nothing."""
+        part = None
+        for namesake in self.by_name[item.name]:
+            where = _differing(other.array(item.tensor), self.model.array(namesake))
+            part = part if where is None else where
+        return part
 
     def _same(self, other: Model, one: TensorProto, two: TensorProto) -> bool:
         if one.data_type == two.data_type:
-            return self._shares(other, one, two) or _content(other, one) == _content(self.model, two)
+            span = self._shared_span(other, one)
+            shared = span is not None and span == self.model.span(two)
+            return shared or _content(other, one) == _content(self.model, two)
         if one.data_type in WEIGHT_TYPES or two.data_type == TensorProto.STRING:
             return False
         return np.array_equal(other.array(one), self.model.array(two))
 
-    def _shares(self, other: Model, one: TensorProto, two: TensorProto) -> bool:
-        """Whether both are the same bytes of the same store: nothing has to be read then."""
-        span = other.span(one)
-        return other.store is self.model.store and span is not None and span == self.model.span(two)
+    def _shared_span(self, other: Model, tensor: TensorProto) -> Span | None:
+        """Where a tensor is in the store of both models, if they share one: nothing has to be read then."""
+        return other.span(tensor) if other.store is self.model.store else None
 
-    def _is_there(self, other: Model, tensor: TensorProto) -> bool:
-        """Whether the same bytes are stored anywhere, whatever they are called."""
-        span = other.span(tensor)
-        shared = span is not None and other.store is self.model.store and span in self._spans
-        return shared or _content(other, tensor) in self._contents
+    @property
+    def _stored(self) -> Iterator[TensorProto]:
+        return chain(*self.by_name.values(), self.model.beside)
 
     @cached_property
-    def _spans(self) -> set[object]:
-        return {self.model.span(tensor) for tensors in self.by_name.values() for tensor in tensors}
+    def _spans(self) -> set[Span | None]:
+        return {self.model.span(tensor) for tensor in self._stored} - {None}
 
     @cached_property
     def _contents(self) -> set[TensorContent]:
-        stored = (tensor for tensors in self.by_name.values() for tensor in tensors)
-        return {_content(self.model, one) for one in stored if one.data_type in WEIGHT_TYPES}
+        return {_content(self.model, one) for one in self._stored if one.data_type in WEIGHT_TYPES}
 
 
 def _content(model: Model, tensor: TensorProto) -> TensorContent:
     return tensor.data_type, tensor_key(model, tensor)
 
 
-class _Varies(Exception):
-    """A value that depends on more than what is stored."""
-
-
 @dataclass(frozen=True)
 class Rebuilt:
     """Tensors of one model that another computes, bit for bit, and what it stores to compute them from."""
 
-    keys: frozenset[TensorKey] = frozenset()
-    parts: frozenset[str] = frozenset()
-    far: frozenset[TensorKey] = frozenset()  # not the same, and not so much like it as was asked for
+    keys: set[TensorKey] = field(default_factory=set)
+    parts: set[str] = field(default_factory=set)
+    far: set[TensorKey] = field(default_factory=set)  # not the same, nor as much like it as was asked for
 
 
 def rebuilt_tensors(
@@ -358,26 +330,27 @@ def rebuilt_tensors(
     """Return which of these tensors of `before` the other model computes from what it stores, or holds.
 
     onnxruntime computes them, as it does when a session starts; no input has to reach them for that."""
-    keys: set[TensorKey] = set()
-    parts: set[str] = set()
-    far: set[TensorKey] = set()
+    rebuilt = Rebuilt()
     root = Scope(after.proto.graph)
     unclear = defined_twice(root)
     for scope in root.nested():
         for item in items:
             if item.name not in scope.defined or item.name in unclear:
                 continue
-            graph = _constant_graph(scope, item)
-            values = _computed(after, graph, item.name, reference, folder) if graph else None
-            if graph is None or values is None:
+            graph = GraphProto(name="decoded")
+            if not _collect(scope, item.name, graph, set()):
+                continue
+            graph.output.add(name=item.name).type.tensor_type.elem_type = item.tensor.data_type
+            values = _computed(after, graph, reference, folder)
+            if values is None:
                 continue
             own = before.array(item.tensor)
             if identical(own, values):
-                keys.add(item.key)
-                parts.update(_stored_names(graph))
+                rebuilt.keys.add(item.key)
+                rebuilt.parts.update(site.name for site in stored_in(Scope(graph)))
             elif not _is_near(own, values, least_sqnr):
-                far.add(item.key)
-    return Rebuilt(frozenset(keys), frozenset(parts), frozenset(far))
+                rebuilt.far.add(item.key)
+    return rebuilt
 
 
 def _is_near(one: Array, two: Array, least_sqnr: float) -> bool:
@@ -386,55 +359,43 @@ def _is_near(one: Array, two: Array, least_sqnr: float) -> bool:
     return distance(one, two).sqnr >= least_sqnr
 
 
-def _stored_names(graph: GraphProto) -> Iterator[str]:
-    yield from (tensor.name for tensor in graph.initializer)
-    yield from (node.output[0] for node in graph.node if node.op_type == "Constant")
-
-
-def _constant_graph(scope: Scope, item: StoredTensor) -> GraphProto | None:
-    graph = GraphProto(name="decoded")
-    try:
-        _collect(scope, item.name, graph, set())
-    except _Varies:
-        return None
-    graph.output.add(name=item.name).type.tensor_type.elem_type = item.tensor.data_type
-    return graph
-
-
-def _computed(after: Model, graph: GraphProto, name: str, reference: Reference, folder: Path) -> Array | None:
+def _computed(after: Model, graph: GraphProto, reference: Reference, folder: Path) -> Array | None:
+    """Return the only output of a graph of stored tensors; None where it does not run."""
     proto = ModelProto(ir_version=after.proto.ir_version, opset_import=after.proto.opset_import, graph=graph)
     folder.mkdir(parents=True)
     try:
         write_runnable(Model(after.path, proto, after.store), folder / "decoded.onnx")
         outputs = reference.runner.run(folder / "decoded.onnx", [{}], limits=reference.limits)
-        return outputs[0].get(name)
+        return outputs[0].get(graph.output[0].name)
     except RunFailed:
         return None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _collect(scope: Scope, name: str, graph: GraphProto, done: set[str]) -> None:
-    """All that a value is computed from, each after what it needs."""
+def _collect(scope: Scope, name: str, graph: GraphProto, done: set[str]) -> bool:
+    """Add all that a value is computed from, each after what it needs; False where that is not only what is
+    stored."""
     if name in done or not name:
-        return
+        return True
     done.add(name)
     home = scope.home(name)
     if any(value.name == name for value in home.body.input):
-        raise _Varies
+        return False
     for tensor in home.body.initializer:
         if tensor.name == name:
             graph.initializer.append(tensor)
-            return
+            return True
     node = next((node for node in home.body.node if name in node.output), None)
     if node is None or not _is_steady(node):
-        raise _Varies
-    for given in node.input:
-        _collect(home, given, graph, done)
+        return False
+    if not all(_collect(home, given, graph, done) for given in node.input):
+        return False
     done.update(node.output)
     graph.node.append(node)
+    return True
 
 
 def _is_steady(node: NodeProto) -> bool:
-    standard = node.domain in ("", "ai.onnx") and node.op_type in STEADY_OPERATORS
+    standard = node.domain in STANDARD_DOMAINS and node.op_type in STEADY_OPERATORS
     return standard and (node.op_type != "Constant" or constant_value(node) is not None)

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from onnx_ci.errors import ModelError
-from onnx_ci.policy.schema import Limits, Tolerance
-from onnx_ci.results import OutputDelta
+from onnx_ci.policy.schema import Tolerance
 from onnx_ci.sandbox.exchange import Array, is_float
-from onnx_ci.sandbox.runner import Feeds, Runner
-from onnx_ci.verify.compare import compare_outputs
-from onnx_ci.verify.metrics import identical, tightened
+from onnx_ci.verify.compare import ComparedOutputs, compare_outputs, identical, least_sqnr, tightened
 from onnx_ci.verify.noise import WAY_OUT
 
 STAGES = (256, 1024, 4096)  # runs of a lot: more only where fewer do not tell
@@ -47,31 +43,15 @@ class Lot:
     left_out: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class RepeatedRuns:
-    """A model with the samples that it is run on again and again."""
-
-    runner: Runner
-    model: Path
-    feeds: Sequence[Feeds]
-    limits: Limits
-    spare: Collection[str]
-
-    def sample_runs(self, runs: int, seed: int) -> Lot:
-        """Run all samples many times in one session, which begins with a seed."""
-        samples, left_out = self.runner.draw(
-            self.model, self.feeds, runs=runs, seed=seed, limits=self.limits, spare=self.spare
-        )
-        means = [_prefixed(sample, "mean ") for sample in samples]
-        return Lot(means, [_prefixed(sample, "draws ") for sample in samples], left_out)
+# Runs all samples of a model many times in one session: `Runner.draw`, given all but `runs` and `seed`.
+Draw = Callable[..., tuple[list[dict[str, Array]], Mapping[str, str]]]
 
 
-@dataclass(frozen=True)
-class ComparedOutput:
-    """How one output compares, and whether it could be told from the original's at all."""
-
-    delta: OutputDelta
-    apart: bool
+def sample_runs(draw: Draw, runs: int, seed: int) -> Lot:
+    """Run a model so many times in a session that begins with a seed."""
+    samples, left_out = draw(runs=runs, seed=seed)
+    means = [_prefixed(sample, "mean ") for sample in samples]
+    return Lot(means, [_prefixed(sample, "draws ") for sample in samples], left_out)
 
 
 class Unclear(ModelError):
@@ -88,14 +68,14 @@ class Unclear(ModelError):
 class Distribution:
     """Two lots of the original, as large as it takes to tell what the tolerance asks for."""
 
-    def __init__(self, original: RepeatedRuns, tolerance: Tolerance) -> None:
+    def __init__(self, original: Draw, tolerance: Tolerance) -> None:
         self.tolerance = replace(tolerance, exact=False)
         if tolerance.exact:
             raise Unclear("it is random, so its outputs can't be bit-identical")
         for runs in STAGES:
             began = time.monotonic()
             self.runs = runs
-            self.lots = (original.sample_runs(runs, SEEDS[0]), original.sample_runs(runs, SEEDS[1]))
+            self.lots = (sample_runs(original, runs, SEEDS[0]), sample_runs(original, runs, SEEDS[1]))
             self.whole = _joined(*self.lots)
             self.blocks = [Blocks(draws) for draws in self.whole.draws]
             why = self._unclear()
@@ -110,38 +90,38 @@ class Distribution:
         if uneven:
             return uneven[0]
         first, second = self.lots
-        strict = _stricter(self.tolerance)
+        # Two thirds of the error that is allowed: at the very edge, chance would decide.
+        strict = replace(tightened(self.tolerance, 4 / 9), top1=self.tolerance.top1)
         for delta in compare_outputs(first.means, second.means, strict):
             if delta.problem:
                 return f"{self.runs} runs of it are too few to tell: output {delta.name!r}: {delta.problem}"
-        blurs = [blur for blocks in self.blocks for blur in blocks.blur.values()]
+        blurs = [spread.blur for blocks in self.blocks for spread in blocks.spreads.values()]
         if max(blurs, default=0.0) > FINE:
             return f"{self.runs} runs of it are too few to tell how it is spread"
         return ""
 
-    def compare(self, candidate: RepeatedRuns) -> list[ComparedOutput]:
+    def compare(self, candidate: Draw) -> ComparedOutputs:
         """Compare each output of another model."""
-        lot = candidate.sample_runs(self.runs, SEEDS[2])
+        lot = sample_runs(candidate, self.runs, SEEDS[2])
         if lot.left_out:
             name, why = next(iter(lot.left_out.items()))
             raise Unclear(f"its outputs are random, and output {name!r} of the candidate {why}")
-        deltas = compare_outputs(self.whole.means, lot.means, self.tolerance)
-        floor = {d.name: d for d in compare_outputs(self.lots[0].means, self.lots[1].means, Tolerance())}
+        floors = {d.name: d for d in compare_outputs(self.lots[0].means, self.lots[1].means, Tolerance())}
         spread = [blocks.differing(draws) for blocks, draws in zip(self.blocks, lot.draws, strict=True)]
-        return [self._compared(delta, floor[delta.name], spread) for delta in deltas if delta.name in floor]
-
-    def _compared(
-        self, delta: OutputDelta, floor: OutputDelta, spread: Sequence[Mapping[str, float]]
-    ) -> ComparedOutput:
-        beyond = max(
-            (one[name] for one in spread for name in (delta.name, JOINT) if name in one), default=0.0
-        )
-        apart = beyond > 0 or delta.max_abs > 2 * floor.max_abs
-        delta = replace(delta, exact=False)
-        if not delta.problem and beyond > _slack(self.tolerance):
-            problem = f"its values are spread otherwise, {beyond:.2g} beyond what chance explains"
-            delta = replace(delta, problem=problem, breaches=("spread",))
-        return ComparedOutput(delta, apart)
+        deltas, apart = [], set()
+        for delta in compare_outputs(self.whole.means, lot.means, self.tolerance):
+            if delta.name not in floors:
+                continue
+            kinds = (delta.name, JOINT)
+            beyond = max((one[kind] for one in spread for kind in kinds if kind in one), default=0.0)
+            if beyond > 0 or delta.max_abs > 2 * floors[delta.name].max_abs:
+                apart.add(delta.name)
+            delta = replace(delta, exact=False)
+            if not delta.problem and beyond > _slack(self.tolerance):
+                problem = f"its values are spread otherwise, {beyond:.2g} beyond what chance explains"
+                delta = replace(delta, problem=problem, breaches=("spread",))
+            deltas.append(delta)
+        return ComparedOutputs("distribution", deltas, frozenset(apart))
 
 
 class Blocks:
@@ -149,52 +129,53 @@ class Blocks:
 
     def __init__(self, draws: Mapping[str, Array]) -> None:
         self.scales = {name: _scale(values) for name, values in draws.items()}
+        count = max([2, *map(len, draws.values())])
         signs = np.random.default_rng(0)
-        widths = {name: values.shape[1] for name, values in draws.items()}
-        self.groups = {name: min(_GROUPS, width) for name, width in widths.items()}
-        widths[JOINT] = sum(widths.values())
-        self.sums = {n: signs.choice([-1.0, 1.0], (w, _SUMS)) / max(w, 1) ** 0.5 for n, w in widths.items()}
-        self.features = self._features(draws)
-        count = max((len(values) for values in draws.values()), default=0)
-        least = (2 / max(2, count)) ** 0.5  # as if it had happened once: what never did may yet
-        self.errors = {name: np.maximum(values.std(0), least) for name, values in self.features.items()}
-        self.limits = {n: _by_chance(values, self.errors[n]) for n, values in self.features.items()}
-        self.chance = (6 / max(2, count)) ** 0.5  # of these pairs of runs against half as many others
-
-    @property
-    def blur(self) -> dict[str, float]:
-        """What would not be noticed in any group of elements of an output."""
-        return {
-            name: self.limits[name] * self.chance * float(errors[: self.groups[name]].max(initial=0.0))
-            for name, errors in self.errors.items()
-            if name != JOINT
-        }
+        self.spreads: dict[str, Spread] = {}
+        for name, changes in self._changes(draws).items():
+            groups = 0 if name == JOINT else min(_GROUPS, changes.shape[1])
+            self.spreads[name] = Spread(changes, groups, count, signs)
 
     def differing(self, draws: Mapping[str, Array]) -> dict[str, float]:
         """How much further the other draws are from these than chance explains; above zero if they are."""
-        other = self._features(draws)
-        return {
-            name: float(
-                (np.abs(values.mean(0) - other[name].mean(0)) - self._allowed(name)).max(initial=-1.0)
-            )
-            for name, values in self.features.items()
-        }
+        changes = self._changes(draws)
+        return {name: spread.beyond_chance(changes[name]) for name, spread in self.spreads.items()}
 
-    def _allowed(self, name: str) -> Array:
-        return np.asarray(self.limits[name] * self.chance * self.errors[name] + 1e-9)
-
-    def _features(self, draws: Mapping[str, Array]) -> dict[str, Array]:
+    def _changes(self, draws: Mapping[str, Array]) -> dict[str, Array]:
         changes = {name: _changes(values) / self.scales[name] for name, values in draws.items()}
-        features = {name: self._of(name, values) for name, values in changes.items()}
         if changes:
-            features[JOINT] = _waves(np.concatenate(list(changes.values()), axis=1) @ self.sums[JOINT])
-        return features
+            changes[JOINT] = np.concatenate(list(changes.values()), axis=1)
+        return changes
 
-    def _of(self, name: str, values: Array) -> Array:
+
+class Spread:
+    """How changes from run to run are distributed, of one output or of all together."""
+
+    def __init__(self, changes: Array, groups: int, count: int, signs: np.random.Generator) -> None:
+        """`groups` of elements are looked at, and sums of all with random signs; `count` are the runs."""
+        width = changes.shape[1]
+        self.groups = groups
+        self.sums = signs.choice([-1.0, 1.0], (width, _SUMS)) / max(width, 1) ** 0.5
+        features = self._features(changes)
+        self.means = features.mean(0)
+        least = (2 / count) ** 0.5  # as if it had happened once: what never did may yet
+        errors = np.maximum(features.std(0), least)
+        chance = (6 / count) ** 0.5  # of these pairs of runs against half as many others
+        limit = _by_chance(features, errors) * chance
+        self.allowed = np.asarray(limit * errors + 1e-9)
+        # What would not be noticed in any group of elements.
+        self.blur = limit * float(errors[:groups].max(initial=0.0))
+
+    def beyond_chance(self, changes: Array) -> float:
+        """How much further other changes are from these than chance explains."""
+        apart = np.abs(self.means - self._features(changes).mean(0))
+        return float((apart - self.allowed).max(initial=-1.0))
+
+    def _features(self, changes: Array) -> Array:
         """Of groups of elements the average, and of sums with random signs each."""
-        features = [_waves(values @ self.sums[name])]
-        if self.groups[name]:
-            groups = np.array_split(_waves(values), self.groups[name], axis=1)
+        features = [_waves(changes @ self.sums)]
+        if self.groups:
+            groups = np.array_split(_waves(changes), self.groups, axis=1)
             features = [*(group.mean(1, keepdims=True) for group in groups), *features]
         return np.concatenate(features, axis=1)
 
@@ -247,17 +228,11 @@ def _middle(one: Array, other: Array) -> Array:
     return one if not is_float(one.dtype) and identical(one, other) else np.asarray((one + other) / 2)
 
 
-def _stricter(tolerance: Tolerance) -> Tolerance:
-    """Two thirds of the error that is allowed: at the very edge, chance would decide."""
-    return replace(tightened(tolerance, 4 / 9), top1=tolerance.top1)
-
-
 def _slack(tolerance: Tolerance) -> float:
     """What a spread that is wider or narrower by the error allowed does to a characteristic function."""
-    allowed = [10 ** (-tolerance.sqnr / 20)] if tolerance.sqnr is not None else []
-    if tolerance.cosine is not None:
-        allowed.append(math.sqrt(max(0.0, 2 * (1 - tolerance.cosine))))
-    return 0.6 * min(0.1, *allowed) if allowed else 0.0
+    if tolerance.sqnr is None and tolerance.cosine is None:
+        return 0.0
+    return float(0.6 * min(0.1, 10 ** (-least_sqnr(tolerance) / 20)))
 
 
 def _prefixed(sample: Mapping[str, Array], kind: str) -> dict[str, Array]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
 from pathlib import Path
 
 from onnx_ci.model.graph import RANDOM_OPS, subgraphs
-from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto
+from onnx_ci.model.proto import GraphProto, ModelProto
 from onnx_ci.policy.schema import Limits
 from onnx_ci.results import OpCount, Optimized
 from onnx_ci.sandbox.runner import RunFailed, Runner
@@ -40,33 +39,16 @@ class Counts:
     values: int = 0  # that the latter read
 
 
-@dataclass(eq=False, repr=False)
-class Fusions:
-    """What becomes of one original is found out once."""
-
-    runner: Runner
-    original: Path
-    limits: Limits
-
-    def against(self, candidate: Path) -> Optimized | None:
-        """None where onnxruntime does not tell."""
-        before = self._before
-        after = self._counted(candidate) if before else None
-        return compared(before, after) if before and after else None
-
-    @cached_property
-    def _before(self) -> Counts | None:
-        return self._counted(self.original)
-
-    def _counted(self, model: Path) -> Counts | None:
-        target = self.runner.folder() / "optimized.onnx"
-        try:
-            self.runner.optimized(model, target, limits=self.limits)
-            if target.stat().st_size > _LARGEST:
-                return None
-            return counted(ModelProto.FromString(target.read_bytes()))
-        except (RunFailed, OSError):
+def optimized_counts(runner: Runner, model: Path, limits: Limits) -> Counts | None:
+    """Count the nodes of a model as onnxruntime would run it; None where it does not tell."""
+    target = runner.folder() / "optimized.onnx"
+    try:
+        runner.optimized(model, target, limits=limits)
+        if target.stat().st_size > _LARGEST:
             return None
+        return counted(ModelProto.FromString(target.read_bytes()))
+    except (RunFailed, OSError):
+        return None
 
 
 def counted(model: ModelProto) -> Counts:
@@ -83,19 +65,14 @@ def _count(graph: GraphProto, around: Mapping[str, int], counts: Counts) -> None
     for node in graph.node:
         kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
         counts.nodes[kind] += 1
-        if _is_settled(node, stored):
-            size = max(stored[name] for name in node.input if name)
+        inputs = [name for name in node.input if name]
+        # It gives the same at every run: what draws numbers does not, whatever it depends on.
+        if inputs and all(name in stored for name in inputs) and node.op_type not in RANDOM_OPS:
             counts.repeated[kind] += 1
-            counts.values += size
+            counts.values += max(stored[name] for name in inputs)
             stored |= dict.fromkeys(filter(None, node.output), 0)
         for inner in subgraphs(node):
             _count(inner, stored, counts)
-
-
-def _is_settled(node: NodeProto, stored: Collection[str]) -> bool:
-    """Whether it gives the same at every run: what draws numbers does not, whatever it depends on."""
-    inputs = [name for name in node.input if name]
-    return bool(inputs) and all(name in stored for name in inputs) and node.op_type not in RANDOM_OPS
 
 
 def compared(before: Counts, after: Counts) -> Optimized:

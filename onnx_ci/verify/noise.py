@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import onnx
-from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.graph import RANDOM_OPS, Body, bodies
+from onnx_ci.model.graph import RANDOM_OPS, STANDARD_DOMAINS, Scope, bodies, keep_items, stored_in
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_runnable
 from onnx_ci.policy.schema import AT_MOST, Tolerance
@@ -38,16 +38,10 @@ _INTEGER = {"Dropout"}  # whose seed is an integer
 NodeKey = tuple[str, str, int]  # operator, first output, and which one of that name it is
 
 
-class Noisy(ModelError):
-    """Two runs of the original have little in common: no single run of it is a reference."""
-
-
-def noise_of(first: Outputs, threads: Outputs, runs: Outputs | None = None) -> tuple[OutputDelta, ...]:
+def noise_of(first: Outputs, threads: Outputs, runs: Outputs) -> tuple[OutputDelta, ...]:
     """Return how far outputs are from those of a second session with another number of threads, and who is to
-    blame: `runs` are the outputs of one with the same number, where there was one."""
-    by_run: Mapping[str, OutputDelta] = {}
-    if runs is not None:
-        by_run = {delta.name: delta for delta in compare_outputs(first, runs, Tolerance())}
+    blame: `runs` are the outputs of one with the same number."""
+    by_run = {delta.name: delta for delta in compare_outputs(first, runs, Tolerance())}
     noises = []
     for delta in compare_outputs(first, threads, Tolerance()):
         repeated = by_run.get(delta.name, delta)
@@ -58,47 +52,49 @@ def noise_of(first: Outputs, threads: Outputs, runs: Outputs | None = None) -> t
     return tuple(noises)
 
 
-def refuse_gross(noise: Sequence[OutputDelta], nodes: Sequence[str]) -> None:
-    """Raise where runs of the original differ by more than rounding."""
+def gross_noise(noise: Sequence[OutputDelta], nodes: Sequence[str]) -> ModelError | None:
+    """Return why no single run of the original is a reference: runs differ by more than rounding."""
     unsteady = [output for output in noise if output.source == "runs"]
     gross = [output for output in unsteady if output.problem or output.sqnr < ROUNDING]
-    if gross:
-        shown = "; ".join(f"output {delta.name!r}: {delta.problem or words(delta)}" for delta in gross[:3])
-        drawn = f", and nodes draw random numbers: {', '.join(nodes[:3])}" if nodes else ""
-        raise Noisy(f"its outputs differ from run to run ({shown}){drawn}", hint=WAY_OUT, code="OCI005")
+    if not gross:
+        return None
+    shown = "; ".join(f"output {delta.name!r}: {delta.problem or words(delta)}" for delta in gross[:3])
+    drawn = f", and nodes draw random numbers: {', '.join(nodes[:3])}" if nodes else ""
+    return ModelError(f"its outputs differ from run to run ({shown}){drawn}", hint=WAY_OUT, code="OCI005")
 
 
 def refuse_strict(noise: Sequence[OutputDelta], tolerance: Tolerance) -> None:
     """Raise where two runs of the original are further apart than a candidate may be."""
     for output in noise:
-        beyond = _beyond(output, tolerance) if output.source == "runs" else []
+        if output.source != "runs":
+            continue
+        beyond = output.problem or "; ".join(problem.words for problem in outside(output, tolerance))
+        if tolerance.exact and not output.exact and not beyond:
+            beyond = "not bit-identical, " + words(output)
         if beyond:
             raise ModelError(
                 f"the tolerance is stricter than the original is with itself: two runs of it differ in output"
-                f" {output.name!r}: {'; '.join(beyond)}",
-                hint=f"a tolerance it can keep: {{{', '.join(possible(output, tolerance))}}}",
+                f" {output.name!r}: {beyond}",
+                hint=_possible(output, tolerance),
                 code="OCI005",
             )
 
 
-def unexplained(
+def excuse(
     deltas: Sequence[OutputDelta], noise: Sequence[OutputDelta], tolerance: Tolerance
-) -> list[OutputDelta]:
-    """The outputs that moved beyond the tolerance and further than the original moves by itself."""
+) -> ModelError | None:
+    """Return why outputs beyond the tolerance are not held against the candidate: the original moves as far
+    by itself. None where one of them moved further."""
     floors = {output.name: output for output in noise if output.source}
     failing = [delta for delta in deltas if delta.problem]
-    return [delta for delta in failing if not _within(delta, floors.get(delta.name), tolerance)]
-
-
-def excused(deltas: Sequence[OutputDelta], noise: Sequence[OutputDelta], tolerance: Tolerance) -> ModelError:
-    """Why outputs beyond the tolerance are not held against the candidate."""
-    floors = {output.name: output for output in noise}
-    delta = next(delta for delta in deltas if delta.problem)
-    floor = floors[delta.name]
+    if not all(_within(delta, floors.get(delta.name), tolerance) for delta in failing):
+        return None
+    first = failing[0]
+    floor = floors[first.name]
     return ModelError(
-        f"output {delta.name!r}: {delta.problem}, but the original itself differs as much"
+        f"output {first.name!r}: {first.problem}, but the original itself differs as much"
         f" {_CAUSES[floor.source]}: {words(floor)}",
-        hint=f"a tolerance it can keep: {{{', '.join(possible(floor, tolerance))}}}",
+        hint=_possible(floor, tolerance),
         code="OCI005",
     )
 
@@ -107,40 +103,31 @@ def words(noise: OutputDelta) -> str:
     return f"max_abs {noise.max_abs:.3g}, {noise.sqnr:.0f} dB"
 
 
-def possible(floor: OutputDelta, tolerance: Tolerance) -> Iterator[str]:
+def _possible(floor: OutputDelta, tolerance: Tolerance) -> str:
     """What the limits that can't be kept would have to be."""
     kept = _kept(floor, tolerance)
+    limits = []
     for name in AT_MOST:
         limit, wider = getattr(tolerance, name), getattr(kept, name)
         if limit is not None and wider > limit:
-            yield f"{name}: {wider:.1e}"
+            limits.append(f"{name}: {wider:.1e}")
     if kept.sqnr is not None and kept.sqnr != tolerance.sqnr:
-        yield f"sqnr: {math.floor(kept.sqnr)}"
+        limits.append(f"sqnr: {math.floor(kept.sqnr)}")
     if kept.cosine is not None and kept.cosine != tolerance.cosine:
-        yield f"cosine: {kept.cosine:.6g}"
+        limits.append(f"cosine: {kept.cosine:.6g}")
     if tolerance.exact:
-        yield f"exact: false, max_abs: {kept.max_abs:.1e}"
-
-
-def _beyond(output: OutputDelta, tolerance: Tolerance) -> list[str]:
-    if output.problem:
-        return [output.problem]
-    beyond = [problem.words for problem in outside(output, tolerance)]
-    if tolerance.exact and not output.exact and not beyond:
-        beyond.append("not bit-identical, " + words(output))
-    return beyond
+        limits.append(f"exact: false, max_abs: {kept.max_abs:.1e}")
+    return f"a tolerance it can keep: {{{', '.join(limits)}}}"
 
 
 def _within(delta: OutputDelta, floor: OutputDelta | None, tolerance: Tolerance) -> bool:
     """Whether it keeps a tolerance that the noise can keep: once seen, it may be more the next time."""
-    if floor is None or (delta.problem and not _is_a_matter_of_limits(delta, tolerance)):
-        return floor is not None and bool(floor.problem)
+    if floor is None:
+        return False
+    limited = any(outside(delta, tolerance)) or (tolerance.exact and "bits" in delta.breaches)
+    if not limited:  # a shape or an integer that changed
+        return bool(floor.problem)
     return not any(outside(delta, _kept(floor, tolerance)))
-
-
-def _is_a_matter_of_limits(delta: OutputDelta, tolerance: Tolerance) -> bool:
-    """A shape or an integer that changed is not."""
-    return any(outside(delta, tolerance)) or (tolerance.exact and "bits" in delta.breaches)
 
 
 def _kept(floor: OutputDelta, tolerance: Tolerance) -> Tolerance:
@@ -161,15 +148,7 @@ def _wider(limit: float | None, seen: float, *, always: bool = False) -> float |
 
 def random_nodes(proto: onnx.ModelProto) -> list[str]:
     """`name (Operator)` of each without a seed; one with a seed gives the same numbers in every session."""
-    return [label(node) for node in unseeded(proto)]
-
-
-def unseeded(proto: onnx.ModelProto) -> list[NodeProto]:
-    return [node for node in _drawing(proto) if not _has_seed(node)]
-
-
-def seeded(proto: onnx.ModelProto) -> list[NodeProto]:
-    return [node for node in _drawing(proto) if _has_seed(node)]
+    return [label(node) for node in _drawing(proto, seeded=False)]
 
 
 def label(node: NodeProto) -> str:
@@ -177,10 +156,13 @@ def label(node: NodeProto) -> str:
     return f"{name} ({node.op_type})"
 
 
-def _drawing(proto: onnx.ModelProto) -> Iterator[NodeProto]:
+def _drawing(proto: onnx.ModelProto, *, seeded: bool) -> list[NodeProto]:
+    """The nodes that draw random numbers, with a seed of their own or without one."""
+    drawing = []
     for body in bodies(proto):
-        false = _false_constants(body)
-        yield from (node for node in body.node if _draws(node, false))
+        false = {"", *(site.name for site in stored_in(Scope(body)) if _is_false(site.tensor))}
+        drawing += [node for node in body.node if _draws(node, false)]
+    return [node for node in drawing if _has_seed(node) == seeded]
 
 
 def _has_seed(node: NodeProto) -> bool:
@@ -189,24 +171,12 @@ def _has_seed(node: NodeProto) -> bool:
 
 
 def _draws(node: NodeProto, false: set[str]) -> bool:
-    if node.domain not in ("", "ai.onnx"):
+    """`false` are the constants that are, and operands left out."""
+    if node.domain not in STANDARD_DOMAINS:
         return False
     if node.op_type == "Dropout":  # the third operand turns training mode on
         return len(node.input) > 2 and node.input[2] not in false
     return node.op_type in RANDOM_OPS
-
-
-def _false_constants(body: Body) -> set[str]:
-    """Names of boolean constants that are false, and of operands left out."""
-    stored = [] if isinstance(body, FunctionProto) else [(t.name, t) for t in body.initializer]
-    stored += [
-        (node.output[0], attribute.t)
-        for node in body.node
-        if node.op_type == "Constant" and node.output
-        for attribute in node.attribute
-        if attribute.name == "value"
-    ]
-    return {"", *(name for name, tensor in stored if _is_false(tensor))}
 
 
 def _is_false(tensor: TensorProto) -> bool:
@@ -230,7 +200,7 @@ class Seeding:
     """The seeds for the random nodes of one original. False where it has none that lack one."""
 
     def __init__(self, proto: onnx.ModelProto, offset: int = 0) -> None:
-        nodes = unseeded(proto)
+        nodes = _drawing(proto, seeded=False)
         self.kinds = [node.op_type for node in nodes]
         self.seeds = {key: _seed(number, offset) for number, key in enumerate(_keys(nodes))}
 
@@ -247,26 +217,26 @@ class Seeding:
 
     def _give(self, proto: onnx.ModelProto) -> bool:
         """Give seeds to the nodes of a copy; whether it is certain which is which."""
-        fixed = [label(node) for node in seeded(proto) if (node.op_type, *node.output[:1], 0) in self.seeds]
+        own = _drawing(proto, seeded=True)
+        fixed = [label(node) for node in own if (node.op_type, *node.output[:1], 0) in self.seeds]
         if fixed:
             raise Baked(f"{fixed[0]} draws the same numbers in every session now: it has a seed")
-        nodes = unseeded(proto)
+        nodes = _drawing(proto, seeded=False)
         keys = _keys(nodes)
-        if self._all_known(keys):
-            for node, key in zip(nodes, keys, strict=True):
-                _give_seed(node, self.seeds[key])
-            return True
-        kinds = [node.op_type for node in nodes]
-        if kinds == self.kinds:
-            for node, seed in zip(nodes, self.seeds.values(), strict=True):
-                _give_seed(node, seed)
-            return False
-        raise Unmatched(f"it has {_listed(kinds)} that draw numbers, the original has {_listed(self.kinds)}")
-
-    def _all_known(self, keys: Sequence[NodeKey]) -> bool:
-        """Whether each is one of the original's, and of those that share a name none is missing."""
+        # Each is one of the original's, and of those that share a name none is missing.
         ours, theirs = (Counter(key[:2] for key in some) for some in (self.seeds, keys))
-        return all(ours[name] == count for name, count in theirs.items())
+        certain = all(ours[name] == count for name, count in theirs.items())
+        kinds = [node.op_type for node in nodes]
+        if not certain and kinds != self.kinds:
+            raise Unmatched(
+                f"it has {_listed(kinds)} that draw numbers, the original has {_listed(self.kinds)}"
+            )
+        seeds: Collection[int] = [self.seeds[key] for key in keys] if certain else self.seeds.values()
+        for node, seed in zip(nodes, seeds, strict=True):
+            keep_items(node, "attribute", lambda attribute: attribute.name != "seed")
+            value = seed if node.op_type in _INTEGER else float(seed)
+            node.attribute.append(helper.make_attribute("seed", value))
+        return certain
 
 
 def _keys(nodes: Sequence[NodeProto]) -> list[NodeKey]:
@@ -283,13 +253,6 @@ def _keys(nodes: Sequence[NodeProto]) -> list[NodeKey]:
 def _seed(number: int, offset: int) -> int:
     """No small number: a candidate with a seed of its own must not have this one by chance."""
     return (1_000_003 * (number + 1) + 7_368_787 * (offset + 1)) % _PRIME
-
-
-def _give_seed(node: NodeProto, seed: int) -> None:
-    kept = [attribute for attribute in node.attribute if attribute.name != "seed"]
-    del node.attribute[:]
-    node.attribute.extend(kept)
-    node.attribute.append(helper.make_attribute("seed", seed if node.op_type in _INTEGER else float(seed)))
 
 
 def _listed(kinds: Sequence[str]) -> str:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.model import Model, values_beside
 from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_runnable
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, Rule, Tolerance
-from onnx_ci.results import Latency, Proof, Verification
+from onnx_ci.results import Latency, Proof, Status, Verification
 from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.sandbox.versions import Libraries
-from onnx_ci.verify.fusions import Fusions
+from onnx_ci.verify.compare import ComparedOutputs
+from onnx_ci.verify.fusions import Counts, compared, optimized_counts
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.score import evaluate
 from onnx_ci.verify.sensitivity import Sensitivity
-from onnx_ci.verify.verifier import SOME, Claim, ComparedOutputs, Runtimes, Verifier
+from onnx_ci.verify.verifier import SOME, Claim, Runtimes, Verifier
 
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
@@ -55,12 +55,16 @@ class Prover:
 
     def prove(self, candidate: Submission) -> Proof:
         """Take a candidate through all stages, until one does not hold."""
-        last: list[Stage] = [self._latency, self._score, self._fusions]
-        return self._through([*self._verifying, *last], candidate)
-
-    def verify(self, candidate: Submission) -> Verification:
-        """Say what running it shows, whether that means anything, and whether it holds in every runtime."""
-        return self._through(self._verifying, candidate).verification
+        claim = self._claim(candidate)
+        proof = Proof(accepted=True, verification=Verification(status="passed"))
+        for stage in (
+            *(self._outputs, self._further_inputs, self._sensitivity, self._runtimes),
+            *(self._latency, self._score, self._fusions),
+        ):
+            proof = stage(proof, claim, candidate)
+            if proof.verification.status != "passed":
+                return replace(proof, accepted=False)
+        return proof
 
     def compare(self, other: Submission, tolerance: Tolerance) -> ComparedOutputs:
         """Compare the outputs of another model with the original's."""
@@ -71,10 +75,6 @@ class Prover:
         whatever the rule asks for today."""
         claim = replace(self._claim(candidate), tolerance=DEFAULT_TOLERANCE)
         return self.verifier.check(claim).status == "passed"
-
-    def feeds(self) -> Sequence[Mapping[str, Any]]:
-        """Return the inputs that verification uses, for methods that calibrate."""
-        return self.reference.feeds()
 
     @cached_property
     def reference(self) -> Reference:
@@ -107,21 +107,8 @@ class Prover:
         return Runtimes(self.reference, self.rule.runtimes)
 
     @cached_property
-    def fusions(self) -> Fusions:
-        return Fusions(self.runner, self.reference.original, self.rule.limits)
-
-    @property
-    def _verifying(self) -> list[Stage]:
-        return [self._outputs, self._further_inputs, self._sensitivity, self._runtimes]
-
-    def _through(self, stages: Sequence[Stage], candidate: Submission) -> Proof:
-        claim = self._claim(candidate)
-        proof = Proof(accepted=True, verification=Verification(status="passed"))
-        for stage in stages:
-            proof = stage(proof, claim, candidate)
-            if proof.verification.status != "passed":
-                return replace(proof, accepted=False)
-        return proof
+    def _original_nodes(self) -> Counts | None:
+        return optimized_counts(self.runner, self.reference.original, self.rule.limits)
 
     def _claim(self, candidate: Submission) -> Claim:
         tolerance = self.rule.tolerance
@@ -175,8 +162,8 @@ class Prover:
         except RunFailed as error:
             if allowed is None:
                 return proof
-            return _failed(proof, str(error), "OCI013")
-        return _failed(replace(proof, latency=latency), slowness(latency, allowed), "OCI010")
+            return _refused(proof, str(error), "OCI013")
+        return _refused(replace(proof, latency=latency), slowness(latency, allowed), "OCI010")
 
     def _score(self, proof: Proof, _: Claim, candidate: Submission) -> Proof:
         if self.rule.evaluate is None:
@@ -190,18 +177,14 @@ class Prover:
                 limits=self.rule.limits,
             )
         except ModelError as error:
-            unsure = replace(
-                proof.verification, status="not_run", reason=error.message, code=error.code, hint=error.hint
-            )
-            return replace(proof, verification=unsure)
-        return _failed(proof, score.problem, "OCI016") if score.problem else proof
+            return _refused(proof, error.message, error.code, status="not_run", hint=error.hint)
+        return _refused(proof, score.problem, "OCI016") if score.problem else proof
 
     def _fusions(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
-        optimized = self.fusions.against(claim.path)
+        before = self._original_nodes
+        after = optimized_counts(self.runner, claim.path, self.rule.limits) if before else None
+        optimized = compared(before, after) if before and after else None
         return replace(proof, verification=replace(proof.verification, optimized=optimized))
-
-
-Stage = Callable[[Proof, Claim, Submission], Proof]
 
 
 def slowness(latency: Latency, allowed: float) -> str:
@@ -215,8 +198,9 @@ def exact_tolerance(tolerance: Tolerance) -> Tolerance:
     return replace(tolerance, sqnr=max(tolerance.sqnr or 0.0, EXACT_SQNR))
 
 
-def _failed(proof: Proof, reason: str, code: str) -> Proof:
-    return replace(proof, verification=replace(proof.verification, status="failed", reason=reason, code=code))
+def _refused(proof: Proof, reason: str, code: str, *, status: Status = "failed", hint: str = "") -> Proof:
+    refused = replace(proof.verification, status=status, reason=reason, code=code, hint=hint)
+    return replace(proof, verification=refused)
 
 
 def _is_text(path: Path) -> bool:

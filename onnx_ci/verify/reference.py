@@ -1,9 +1,11 @@
-"""The original as a reference: inputs that run it, the user's own or made up, and the outputs they give."""
+"""The original as a reference: inputs that run it, the user's own or made up, the outputs they give, and
+sessions in which models made of it are run with other weights."""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +18,15 @@ from onnx_ci.inputs.branches import Side, both_ways, not_taken
 from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of, of_other_sizes
 from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.samples import load_samples
+from onnx_ci.model.graph import keep_items
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.results import OutputDelta
-from onnx_ci.sandbox.exchange import Array, is_float
-from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable
+from onnx_ci.sandbox.exchange import Array, is_float, read_samples
+from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable, write_feeds
 from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, needs_library
 from onnx_ci.util.advice import CHECK_SAMPLES, GIVE_SAMPLES, SET_DIMS
-from onnx_ci.verify.compare import is_graded, same_outputs
-from onnx_ci.verify.metrics import batched
-from onnx_ci.verify.noise import OTHER_DRAWS, Seeding, noise_of, random_nodes, refuse_gross
-from onnx_ci.verify.trials import WeightSwapSession
+from onnx_ci.verify.compare import batched, is_graded, same_outputs
+from onnx_ci.verify.noise import OTHER_DRAWS, Baked, Seeding, Unmatched, gross_noise, noise_of, random_nodes
 
 GIVE = "give inputs that run: " + GIVE_SAMPLES + ", or sizes: " + SET_DIMS
 _HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
@@ -145,7 +146,7 @@ class Reference:
         try:
             glance = self._again(1, other_threads=True)
             if same_outputs(first[:1], glance):
-                return noise_of(first[:1], glance)
+                return noise_of(first[:1], glance, glance)
             runs = self._again(len(first))
             return noise_of(first, self._again(len(first), other_threads=True), runs)
         except RunFailed as error:
@@ -164,13 +165,15 @@ class Reference:
                 raise
         return self.runner.run(self._runnable, feeds, limits=self.limits, seed=OTHER_DRAWS)
 
-    def refuse_gross(self) -> None:
-        """Raise where no single run of the original is a reference."""
-        refuse_gross(self.noise, random_nodes(self.proto))
+    @cached_property
+    def gross_noise(self) -> ModelError | None:
+        """Why no single run of the original is a reference; None where one is."""
+        return gross_noise(self.noise, random_nodes(self.proto))
 
     def refuse_empty(self) -> None:
         """Raise where there is nothing to compare with."""
-        if not any(_is_evidence(array) for sample in self.outputs() for array in sample.values()):
+        arrays = [array for sample in self.outputs() for array in sample.values() if array.size]
+        if all(is_float(array.dtype) and np.isnan(array).all() for array in arrays):
             raise ModelError(
                 "every output of the original is empty or NaN, so a comparison shows nothing",
                 hint=GIVE,
@@ -180,7 +183,8 @@ class Reference:
     def usable_outputs(self) -> ArrayOutputs:
         """Return the outputs, if a comparison with them, one by one, would mean anything."""
         self.refuse_empty()
-        self.refuse_gross()
+        if self.gross_noise is not None:
+            raise self.gross_noise
         return self.outputs()
 
     def session(
@@ -188,9 +192,7 @@ class Reference:
     ) -> WeightSwapSession:
         """Open a session for trials of a model that was made of the original."""
         feeds, spare = self.feeds_for(extra, feeds)
-        return WeightSwapSession(
-            self.runner, model, feeds, limits=self.limits, spare=spare, seeding=self.seeding
-        )
+        return WeightSwapSession(self, model, feeds, spare)
 
     def proto_to_feed(self) -> onnx.ModelProto:
         """Return the model without the inputs that come with it: no sample has to hold them."""
@@ -198,8 +200,7 @@ class Reference:
             return self.proto
         copy = onnx.ModelProto()
         copy.CopyFrom(self.proto)
-        del copy.graph.input[:]
-        copy.graph.input.extend(v for v in self.proto.graph.input if v.name not in self.stored)
+        keep_items(copy.graph, "input", lambda value: value.name not in self.stored)
         return copy
 
     @cached_property
@@ -210,10 +211,6 @@ class Reference:
         copy = self.runner.folder() / "original.onnx"
         self.seeding.write(self.original, copy, self.root)
         return copy
-
-    @property
-    def _custom(self) -> list[str]:
-        return [] if self.runner.libraries.names else custom_operators(self.proto)
 
     def _run(self, feeds: Sequence[Feeds], limits: Limits | None = None) -> ArrayOutputs:
         return self.runner.run(self._runnable, feeds, limits=limits or self.limits)
@@ -229,32 +226,27 @@ class Reference:
         try:
             return feeds, self._run(feeds)
         except RunFailed as error:
-            raise _unrunnable(error, where, hint, self._custom) from None
+            raise self._unrunnable(error, where, hint) from None
 
     def _search(self, *, wide: bool = True) -> FedOutputs:
         """Try attempt after attempt until one runs, within one time limit for all of them."""
         failures: list[RunFailed] = []
-        for feeds, limits in self._attempts(failures, wide=wide):
-            try:
-                outputs = self._run(feeds, limits)
-            except RunFailed as error:
-                failures.append(error)
-            else:
-                if wide and _is_lost(outputs):
-                    return self._search(wide=False)
-                return self._varied(feeds, outputs)
-        hard = [error for error in failures if error.kind != "error"]
-        raise _unrunnable((hard or failures)[0], "on inputs made up for it", GIVE, self._custom)
-
-    def _attempts(
-        self, failures: Sequence[RunFailed], *, wide: bool
-    ) -> Iterator[tuple[Sequence[Feeds], Limits]]:
         began = time.monotonic()
-        for feeds in derive_feeds(self.proto_to_feed(), self.spec, wide=wide):
+        for attempt in derive_feeds(self.proto_to_feed(), self.spec, wide=wide):
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
-                return
-            yield [{**sample, **self.stored} for sample in feeds], replace(self.limits, seconds=left)
+                break
+            feeds = [{**sample, **self.stored} for sample in attempt]
+            try:
+                outputs = self._run(feeds, replace(self.limits, seconds=left))
+            except RunFailed as error:
+                failures.append(error)
+                continue
+            if wide and _is_lost(outputs):
+                return self._search(wide=False)
+            return self._varied(feeds, outputs)
+        hard = [error for error in failures if error.kind != "error"]
+        raise self._unrunnable((hard or failures)[0], "on inputs made up for it", GIVE)
 
     def _varied(self, feeds: Sequence[Feeds], outputs: ArrayOutputs) -> FedOutputs:
         """Add samples: of other sizes, and such that take the branches which these do not."""
@@ -290,11 +282,19 @@ class Reference:
                 feeds, outputs = [*feeds, sample], [*outputs, *more]
         return feeds, outputs
 
-
-def _is_evidence(array: Array) -> bool:
-    if array.size == 0:
-        return False
-    return not is_float(array.dtype) or not bool(np.isnan(array).all())
+    def _unrunnable(self, error: RunFailed, on: str, hint: str) -> Unrunnable:
+        if error.stage == "library":
+            return Unrunnable(error.message, hint=REPLACE_IT, failure=error)
+        if error.stage == "load":
+            custom = [] if self.runner.libraries.names else custom_operators(self.proto)
+            if custom:
+                return Unrunnable(needs_library(custom), hint=NAME_IT, failure=error)
+            message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
+        else:
+            message = f"it could not be run {on}: {error.message}"
+            if error.kind in _SCARCE:
+                hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
+        return Unrunnable(message, hint=hint, failure=error)
 
 
 def _is_lost(outputs: Sequence[Mapping[str, Array]]) -> bool:
@@ -316,16 +316,56 @@ def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
     return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
 
 
-def _unrunnable(error: RunFailed, on: str, hint: str, custom: Sequence[str] = ()) -> Unrunnable:
-    """`custom` are operators for which no library was given."""
-    if error.stage == "library":
-        return Unrunnable(error.message, hint=REPLACE_IT, failure=error)
-    if error.stage == "load":
-        if custom:
-            return Unrunnable(needs_library(custom), hint=NAME_IT, failure=error)
-        message, hint = f"onnxruntime can't load it: {error.message}", "check the model with onnx.checker"
-    else:
-        message = f"it could not be run {on}: {error.message}"
-        if error.kind in _SCARCE:
-            hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
-    return Unrunnable(message, hint=hint, failure=error)
+@dataclass(eq=False, repr=False)
+class WeightSwapSession:
+    """Write the inputs once, and let the worker keep the session. A context manager."""
+
+    reference: Reference
+    model: Path
+    feeds: Sequence[Feeds]
+    spare: Collection[str]
+
+    def __post_init__(self) -> None:
+        self.limits = self.reference.limits
+        # Random nodes begin anew only in a session of their own.
+        self.seeding = self.reference.seeding
+        self.seeded: Path | None = None  # the model that there is a copy of
+        self.folder = self.reference.runner.folder()
+        write_feeds(self.folder / "feeds", self.feeds)
+
+    def __enter__(self) -> WeightSwapSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, weights: Mapping[str, Path], model: Path | None = None) -> list[dict[str, Array]]:
+        """Outputs with these weights, in files by the name of the input they are fed to; of another model
+        on the same inputs, where one is named."""
+        outputs = self.folder / "outputs"
+        shutil.rmtree(outputs, ignore_errors=True)
+        self.reference.runner.ask(
+            "try",
+            [self._ready(model or self.model)],
+            self.limits,
+            spare=sorted(self.spare),
+            fresh=bool(self.seeding),
+            feeds=str(self.folder / "feeds"),
+            outputs=str(outputs),
+            weights={name: str(file) for name, file in weights.items()},
+        )
+        return read_samples(outputs)
+
+    def _ready(self, model: Path) -> Path:
+        """The model as it is run: a copy with seeds where nodes draw random numbers."""
+        if not self.seeding:
+            return model
+        copy = self.folder / "seeded.onnx"
+        if model != self.seeded:
+            try:
+                self.seeding.write(model, copy)
+            except (Unmatched, Baked) as error:
+                reason = f"its random nodes are no longer the original's: {error}"
+                raise RunFailed("error", reason, stage="load") from None
+            self.seeded = model
+        return copy

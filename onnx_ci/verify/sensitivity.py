@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -31,15 +29,13 @@ from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed
 from onnx_ci.util.advice import GIVE_SAMPLES, set_tolerance
 from onnx_ci.util.text import first_of
-from onnx_ci.verify.compare import kind_of, leaves, same_outputs
+from onnx_ci.verify.compare import kind_of, least_sqnr, leaves, same_outputs
 from onnx_ci.verify.damage import (
     DAMAGES,
     Damage,
-    Rebuilt,
     StoredTensor,
     TensorKey,
     blur,
-    changed_elements,
     changed_tensors,
     damaged,
     plain_copy,
@@ -50,9 +46,7 @@ from onnx_ci.verify.damage import (
     scramble,
     stored_tensors,
 )
-from onnx_ci.verify.metrics import least_sqnr
-from onnx_ci.verify.reference import ArrayOutputs
-from onnx_ci.verify.trials import WeightSwapSession
+from onnx_ci.verify.reference import ArrayOutputs, Reference, WeightSwapSession
 from onnx_ci.verify.verifier import LONG, Claim, Reaction, Verifier
 
 SHOWN = 3  # names in a reason
@@ -70,21 +64,6 @@ _STRICTER = (
 TensorState = Literal["noticed", "faint", "unseen"]
 TensorStates = dict[TensorKey, TensorState]
 Reactions = Mapping[str, Reaction]
-
-
-class _DamageReport(NamedTuple):
-    """What each output showed of the first damage that runs and shows; None where there is no weight."""
-
-    reactions: Reactions | None
-    problem: str = ""  # why nothing is known
-    undone: bool = False  # some damage moved nothing
-
-
-class _TensorReport(NamedTuple):
-    """What is left of a pass, and the tensors that a model rebuilds changed ones from."""
-
-    verification: Verification
-    parts: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False, repr=False)
@@ -110,7 +89,8 @@ class Sensitivity:
         whole = self._as_a_whole(passed, candidate, tolerance)
         if whole.status != "passed" or rounded is None:
             return whole
-        return self._tensor_by_tensor(whole, *rounded, tolerance).verification
+        verification, _ = self._tensor_by_tensor(whole, *rounded, tolerance)
+        return verification
 
     def check_pair(self, passed: Verification, other: Model, tolerance: Tolerance) -> Verification:
         """Return the pass of a model that was not made from the original, if they are the same, or if inputs
@@ -123,21 +103,19 @@ class Sensitivity:
         there, parts = self._tensor_by_tensor(whole, self.original, other, tolerance)
         if there.status != "passed":
             return there
-        back, _ = self._tensor_by_tensor(there, other, self.original, tolerance, known=parts, added=True)
+        back, _ = self._tensor_by_tensor(there, other, self.original, tolerance, settled=parts)
         return replace(back, coverage=_both(there.coverage, back.coverage))
 
     def _as_a_whole(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
         """Run the check on the candidate with all its weights damaged: where that passes too, or can't be
         run in any way, the pass means nothing."""
-        report = self._damaged(candidate, tolerance)
-        if report.problem:
-            return _unsure(passed, report.problem, _SAMPLES)
-        if report.reactions is None:
+        try:
+            reactions = self._reactions(candidate, tolerance)
+        except RunFailed as error:
+            problem = "no damaged form of the candidate runs, so nothing shows that the check would notice"
+            return _unsure(passed, f"{problem}: {error.message}", _SAMPLES)
+        if not reactions:
             return passed  # it has no weights
-        reactions = report.reactions
-        if report.undone:
-            # Damage may undo what was done to the candidate: then the original is damaged as well.
-            reactions = {**reactions, **self._missed(tolerance)}
         outputs = tuple(self._described(output, reactions) for output in passed.outputs)
         passed = replace(passed, outputs=outputs)
         missed = [name for name, reaction in reactions.items() if reaction == "missed"]
@@ -154,44 +132,42 @@ class Sensitivity:
         after: Model,
         tolerance: Tolerance,
         *,
-        known: Collection[str] = (),
-        added: bool = False,
-    ) -> _TensorReport:
+        settled: Collection[str] | None = None,
+    ) -> tuple[Verification, Collection[str]]:
         """Every tensor of `before` that `after` does not hold any more has to be one that outputs tell of,
-        or one that `after` computes bit for bit from what it stores, or that is `known` to be right.
-        `added` is for what only a second model has: it was no part of what has to be kept."""
+        or one that `after` computes bit for bit from what it stores. Return what is left of the pass, and
+        the names of what `after` computes such tensors from.
+
+        `settled` is given for what only a second model has: the names that are known to be right. The others
+        were no part of what has to be kept, so the tolerance may be blind to them."""
         if passed.method == "distribution":
-            return _TensorReport(passed)  # single runs tell nothing; that damage to all of it shows was seen
+            return passed, ()  # single runs tell nothing; that damage to all of it shows was seen
         tensor_coverage, other = self._coverage(before), plain_copy(after)
-        items = [item for item in changed_tensors(tensor_coverage.model, other) if item.name not in known]
+        changed = changed_tensors(tensor_coverage.model, other)
+        items = [item for item in changed if item.name not in (settled or ())]
         if not items:
-            return _TensorReport(replace(passed, coverage=Coverage(changed=0)))
+            return replace(passed, coverage=Coverage(changed=0)), ()
         try:
-            states = tensor_coverage.ask(
-                items, tolerance, changed_elements(tensor_coverage.model, items, other)
-            )
+            states = tensor_coverage.ask(items, tolerance)
         except RunFailed as error:
             reason = f"whether it shows anything could not be found out: {error.message}"
-            return _TensorReport(_unsure(passed, reason, ""))
-        hidden = [item for item in items if states[item.key] != "noticed"]
-        same = Rebuilt()
-        if hidden:
-            same = rebuilt_tensors(
-                tensor_coverage.model,
-                hidden,
-                other,
-                reference=self.verifier.reference,
-                folder=self.scratch / "decoded",
-                least_sqnr=least_sqnr(tolerance) + SPARE,
-            )
-            items = [item for item in items if item.key not in same.keys]
-        coverage = tensor_coverage.described(items, states, same.far)
+            return _unsure(passed, reason, ""), ()
+        rebuilt = rebuilt_tensors(
+            tensor_coverage.model,
+            [item for item in items if states[item.key] != "noticed"],
+            other,
+            reference=self.verifier.reference,
+            folder=self.scratch / "decoded",
+            least_sqnr=least_sqnr(tolerance) + SPARE,
+        )
+        items = [item for item in items if item.key not in rebuilt.keys]
+        coverage = tensor_coverage.described(items, states, rebuilt.far)
         passed = replace(passed, coverage=coverage)
         if coverage.unseen:
             passed = _unsure(passed, *_unseen(coverage))
-        elif coverage.blind and not added:
+        elif coverage.blind and settled is None:
             passed = _unsure(passed, *_blind(coverage))
-        return _TensorReport(passed, same.parts)
+        return passed, rebuilt.parts
 
     def _coverage(self, model: Model) -> TensorCoverage:
         for asked, coverage in self._known:
@@ -202,45 +178,50 @@ class Sensitivity:
         self._known.append((model, coverage))
         return coverage
 
-    def _damaged(self, candidate: Model, tolerance: Tolerance) -> _DamageReport:
-        said, undone, reactions = "", False, None
+    def _reactions(self, candidate: Model, tolerance: Tolerance) -> Reactions:
+        """Return what each output showed of the first damage that runs and shows; nothing where there is no
+        weight. Raises RunFailed where no damage runs."""
+        failure: RunFailed | None = None
+        unmoved: Reactions = {}
         for how in DAMAGES:
-            broken = damaged(candidate, how)
-            if broken is None:
-                continue
             try:
-                reactions = self._reactions(self.verifier, broken, tolerance)
+                reactions = self._reactions_to(how, candidate, tolerance)
             except RunFailed as error:
-                said = said or error.message
+                failure = failure or error
                 if error.kind == "timeout":
                     break
                 continue
             if set(reactions.values()) - {"unmoved"}:
-                return _DamageReport(reactions, undone=undone)
-            undone = True
-        if said and reactions is None:
-            problem = "no damaged form of the candidate runs, so nothing shows that the check would notice"
-            return _DamageReport(None, f"{problem}: {said}")
-        return _DamageReport(reactions, undone=undone)
+                # Damage may undo what was done to the candidate: then the original is damaged as well.
+                return {**reactions, **self._missed(tolerance)} if unmoved else reactions
+            unmoved = unmoved or reactions
+        if unmoved:
+            return {**unmoved, **self._missed(tolerance)}
+        if failure:
+            raise failure
+        return {}
 
     def _missed(self, tolerance: Tolerance) -> Reactions:
         """The outputs that move with the weights of the original in reverse order, unnoticed."""
-        broken = damaged(self.original, reverse_order)
-        if broken is None:
-            return {}
         try:
-            reactions = self._reactions(self.verifier, broken, tolerance)
+            reactions = self._reactions_to(reverse_order, self.original, tolerance)
         except RunFailed:
             return {}
         return {name: reaction for name, reaction in reactions.items() if reaction == "missed"}
 
-    def _reactions(self, verifier: Verifier, broken: Model, tolerance: Tolerance) -> Reactions:
+    def _reactions_to(
+        self, how: Damage, model: Model, tolerance: Tolerance, verifier: Verifier | None = None
+    ) -> Reactions:
+        """Return what each output shows of one damage; nothing where there is nothing to damage."""
+        broken = damaged(model, how)
+        if broken is None:
+            return {}
         path = self.scratch / "damaged" / "model.onnx"
         path.parent.mkdir(exist_ok=True)
         claim = Claim(path=path, proto=broken.proto, tolerance=tolerance, extra=values_beside(broken))
         try:
             write_runnable(broken, path)
-            return verifier.sensitivity(claim)
+            return (verifier or self.verifier).sensitivity(claim)
         finally:
             shutil.rmtree(path.parent)
 
@@ -260,18 +241,14 @@ class Sensitivity:
 
     def _sees_a_blur(self, candidate: Model, tolerance: Tolerance) -> bool:
         """Whether weights that are off by a third are noticed, on any of the inputs there are."""
-        broken = damaged(candidate, blur)
-        if broken is None:
+        verifiers = [verifier for verifier in (self.verifier, self.verifier.some) if verifier]
+        try:
+            return any(
+                "noticed" in self._reactions_to(blur, candidate, tolerance, verifier).values()
+                for verifier in verifiers
+            )
+        except RunFailed:
             return False
-        for verifier in (self.verifier, self.verifier.some):
-            if verifier is None:
-                continue
-            try:
-                if "noticed" in self._reactions(verifier, broken, tolerance).values():
-                    return True
-            except RunFailed:
-                return False
-        return False
 
 
 @dataclass(eq=False, repr=False)
@@ -286,18 +263,20 @@ class TensorCoverage:
     alone: bool = True
     hurried: bool = False  # the clock had a say
 
-    def ask(
-        self, items: Sequence[StoredTensor], tolerance: Tolerance, parts: Mapping[TensorKey, Array]
-    ) -> TensorStates:
-        """Return the state of each tensor; or of the part of it that is asked about, which is not kept."""
-        new = [item for item in items if item.key in parts or item.key not in self.states]
+    def ask(self, items: Sequence[StoredTensor], tolerance: Tolerance) -> TensorStates:
+        """Return the state of each tensor; or of the part of it that changed, which is not kept."""
+        new = [item for item in items if item.part is not None or item.key not in self.states]
         if new:
-            with DamagedRuns(self.model, new, self.verifier, self.folder, parts) as runs:
-                self._ask(runs, new, tolerance)
+            with ExitStack() as stack:
+                stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+                reference = self.verifier.reference
+                runs = DamagedRuns(self.model, new, reference, self.folder, tolerance, stack)
+                self._ask(runs, new)
                 self.runs += runs.count
         states = {item.key: self.states[item.key] for item in items}
-        for key in parts:
-            self.states.pop(key, None)
+        for item in items:
+            if item.part is not None:
+                self.states.pop(item.key, None)
         return states
 
     def described(
@@ -319,28 +298,25 @@ class TensorCoverage:
             hurried=self.hurried,
         )
 
-    def _ask(self, runs: DamagedRuns, items: Sequence[StoredTensor], tolerance: Tolerance) -> None:
+    def _ask(self, runs: DamagedRuns, items: Sequence[StoredTensor]) -> None:
         """First with one sample; what that leaves open with all there are, and with other damage."""
         feeds = self.verifier.reference.feeds()
-        first = _Round(runs, feeds[:1], tolerance)
-        for group in self._in_time(list(grouped(items, self._affordable))):
-            self._note(group, first.state(group, scramble))
+        runs.begin(feeds[:1])
+        # The same for a model wherever it is asked, so that a slow machine finds what a fast one does.
+        affordable = max(LEAST, min(MOST, WORK // lay_out(self.model).size))
+        for group in self._in_time(list(grouped(items, affordable))):
+            self._note(group, runs.state(group, scramble))
             self.alone = self.alone and len(group) == 1
         left = [item for item in items if self.states[item.key] != "noticed"]
         if not left:
             return
         some = self.verifier.some
         further = some.reference.feeds() if some is not None else ()
-        every = _Round(runs, [*feeds, *further], tolerance)
+        runs.begin([*feeds, *further])
         for how in (scramble, randomize):
             for group in grouped(left, 1):
-                self._settle(every, group, how)
+                self._settle(runs, group, how)
             left = [item for item in left if self.states[item.key] != "noticed"]
-
-    @property
-    def _affordable(self) -> int:
-        """The same for a model wherever it is asked, so that a slow machine finds what a fast one does."""
-        return max(LEAST, min(MOST, WORK // lay_out(self.model).size))
 
     def _in_time(self, groups: Sequence[list[StoredTensor]]) -> Iterator[list[StoredTensor]]:
         """When patience is at its end, what is left of each graph goes together."""
@@ -352,15 +328,15 @@ class TensorCoverage:
                 return
             yield group
 
-    def _settle(self, every: _Round, items: Sequence[StoredTensor], how: Damage) -> None:
+    def _settle(self, runs: DamagedRuns, items: Sequence[StoredTensor], how: Damage) -> None:
         """Halved as long as something shows; what does not show together does not show alone."""
-        state = every.state(items, how)
+        state = runs.state(items, how)
         if state == "unseen":
             return
-        if len(items) > 1 and every.runs.count < 2 * MOST:
+        if len(items) > 1 and runs.count < 2 * MOST:
             middle = len(items) // 2
-            self._settle(every, items[:middle], how)
-            self._settle(every, items[middle:], how)
+            self._settle(runs, items[:middle], how)
+            self._settle(runs, items[middle:], how)
         else:
             self._note(items, state)
 
@@ -368,115 +344,87 @@ class TensorCoverage:
         self.states.update((item.key, state) for item in items)
 
 
-class _Round:
-    """Damaged runs on the same inputs."""
+@dataclass(eq=False, repr=False)
+class DamagedRuns:
+    """Run one model with some of its tensors damaged: in one session where that works, else each time anew.
 
-    def __init__(self, runs: DamagedRuns, feeds: Sequence[Feeds], tolerance: Tolerance) -> None:
-        self.runs = runs
-        self.tolerance = tolerance
-        self.session = runs.on(feeds)
-        self.before = runs.unharmed(self.session)
+    The model is one that the reference has inputs for."""
+
+    model: Model
+    items: Collection[StoredTensor]
+    reference: Reference
+    folder: Path  # for what is written
+    tolerance: Tolerance
+    stack: ExitStack  # closes sessions
+    session: WeightSwapSession = field(init=False)  # of the inputs that are run now
+
+    def __post_init__(self) -> None:
+        self.count = self.deaths = 0
+        self._tested = False  # whether it takes weights as inputs
+        self.folder.mkdir(parents=True)
+        self.path = self.folder / "probe.onnx"
+        self.inputs = self._exchangeable()
+
+    def begin(self, feeds: Sequence[Feeds]) -> None:
+        """Run the model unharmed on these inputs: all that follow are compared with that."""
+        session = self.reference.session(self.path, feeds, extra=values_beside(self.model))
+        self.session = self.stack.enter_context(session)
+        if not self._tested and not self._takes_weights():
+            # Some operators want their weights to be constants: then each trial is a model of its own.
+            self.inputs, self.path = {}, self.folder / "plain.onnx"
+            write_runnable(self.model, self.path)
+        self._tested = True
+        self.before = session.run({}, self.path)
         began = time.monotonic()
-        again = runs.unharmed(self.session)  # the first also loads the model
+        again = session.run({}, self.path)  # the first also loads the model
         cost = time.monotonic() - began
         self.steady = same_outputs(self.before, again)
         # A damaged model that does not come to an end is not waited for.
-        limits = self.session.limits
-        self.session.limits = replace(limits, seconds=min(limits.seconds, LONG + 10 * cost))
+        limits = session.limits
+        session.limits = replace(limits, seconds=min(limits.seconds, LONG + 10 * cost))
 
     def state(self, items: Sequence[StoredTensor], how: Damage) -> TensorState:
-        """A model that no longer runs is noticed as well: it would be refused."""
+        """Tell what damage to these tensors does. A model that no longer runs is noticed: it would be
+        refused."""
+        self.count += 1
         try:
-            outputs = self.runs.run(self.session, items, how)
+            if all(item.key in self.inputs for item in items):
+                outputs = self.session.run(self._files(items, how), self.path)
+            else:
+                outputs = self._anew(items, how)
         except RunFailed as error:
-            self.runs.deaths += error.kind != "error"
-            if self.runs.deaths > DEATHS:
+            self.deaths += error.kind != "error"
+            if self.deaths > DEATHS:
                 raise
             return "noticed"
         if leaves(self.before, outputs, self.tolerance):
             return "noticed"
         return "faint" if self.steady and not same_outputs(self.before, outputs) else "unseen"
 
-
-class DamagedRuns:
-    """Run one model with some of its tensors damaged: in one session where that works, else each time anew.
-
-    A context manager. The model is one that the verifier has inputs for; `folder` is for what is written."""
-
-    def __init__(
-        self,
-        model: Model,
-        items: Collection[StoredTensor],
-        verifier: Verifier,
-        folder: Path,
-        parts: Mapping[TensorKey, Array],
-    ) -> None:
-        """Of tensors in `parts` only these elements are damaged."""
-        self.model = model.copy()
-        self.parts = parts
-        self.reference = verifier.reference
-        self.folder = folder
-        self.count = self.deaths = 0
-        self._works: bool | None = None
-        self._stack = ExitStack()
-        self._stack.callback(partial(shutil.rmtree, folder, ignore_errors=True))
-        folder.mkdir(parents=True)
-        self.path = folder / "probe.onnx"
-        self.inputs = self._exchangeable(items)
-
-    def __enter__(self) -> DamagedRuns:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def on(self, feeds: Sequence[Feeds]) -> WeightSwapSession:
-        """Open a session to run damaged models on these inputs."""
-        session = self.reference.session(self.path, feeds, extra=values_beside(self.model))
-        return self._stack.enter_context(session)
-
-    def unharmed(self, session: WeightSwapSession) -> ArrayOutputs:
-        """Return what all the others are compared with."""
-        if self._works is None:
-            self._works = self._takes_weights(session)
-        if self.inputs and not self._works:
-            # Some operators want their weights to be constants: then each trial is a model of its own.
-            self.inputs, self.path = {}, self.folder / "plain.onnx"
-            write_runnable(self.model, self.path)
-        return session.run({}, self.path)
-
-    def _takes_weights(self, session: WeightSwapSession) -> bool:
+    def _takes_weights(self) -> bool:
         """Whether the model runs when it is given the weights that it has: if not, that a damaged one does
         not run would say nothing of the damage."""
         items = [item for item in stored_tensors(self.model) if item.key in self.inputs]
-        if not items:
-            return True
         try:
-            session.run(self._files(items, np.asarray), self.path)
+            if items:
+                self.session.run(self._files(items, np.asarray), self.path)
         except RunFailed:
             return False
         return True
 
-    def run(self, session: WeightSwapSession, items: Sequence[StoredTensor], how: Damage) -> ArrayOutputs:
-        """Return the outputs with these tensors damaged; a RunFailed where it does not run that way."""
-        self.count += 1
-        if all(item.key in self.inputs for item in items):
-            return session.run(self._files(items, how), self.path)
-        return self._anew(session, {item.key for item in items}, how)
-
-    def _exchangeable(self, items: Collection[StoredTensor]) -> Mapping[TensorKey, str]:
+    def _exchangeable(self) -> Mapping[TensorKey, str]:
         """The tensors that can be given as inputs, and what these are called; writes the model that takes
         them. Of a name that several graphs use, each has an input of its own."""
         graph, fixed = self.model.proto.graph, fixed_names(self.model.proto)
-        wanted = {item.key for item in items if item.tensor.data_type in NUMPY_TYPES}
+        wanted = {item.key for item in self.items if item.tensor.data_type in NUMPY_TYPES}
         keys: list[TensorKey] = []
         for number, scope in enumerate(Scope(graph).nested()):
             keys += [(number, site.name) for site in sites(scope, fixed)]
         names = {key[1] for key in keys if key in wanted}
         probe_model, inputs = probe(self.model, names)
         write_runnable(probe_model, self.path)
-        waiting = defaultdict(list, {name: list(given) for name, given in inputs.items()})
-        input_of = {key: waiting[key[1]].pop(0) for key in keys if key[1] in names}
+        waiting = {name: iter(given) for name, given in inputs.items()}
+        input_of = {key: next(waiting[key[1]]) for key in keys if key[1] in names}
         given = {value.name for value in graph.input}  # these a caller may override anyway
         input_of.update(((0, one.name), one.name) for one in graph.initializer if one.name in given)
         return {key: name for key, name in input_of.items() if key in wanted}
@@ -485,24 +433,25 @@ class DamagedRuns:
         files: dict[str, Path] = {}
         for number, item in enumerate(items):
             file = self.folder / f"{number}.npy"
-            np.save(file, self._damaged(item.key, self.model.array(item.tensor), how), allow_pickle=False)
+            np.save(file, self._damaged(item, how), allow_pickle=False)
             files[self.inputs[item.key]] = file
         return files
 
-    def _damaged(self, key: TensorKey, values: Array, how: Damage) -> Array:
-        part = self.parts.get(key)
-        return how(values) if part is None else np.where(part, how(values), values)
+    def _damaged(self, item: StoredTensor, how: Damage) -> Array:
+        values = self.model.array(item.tensor)
+        return how(values) if item.part is None else np.where(item.part, how(values), values)
 
-    def _anew(self, session: WeightSwapSession, keys: Collection[TensorKey], how: Damage) -> ArrayOutputs:
+    def _anew(self, items: Sequence[StoredTensor], how: Damage) -> ArrayOutputs:
         copy = self.model.copy()
-        for item in stored_tensors(copy):
-            if item.key in keys:
-                put(copy, item.tensor, self._damaged(item.key, copy.array(item.tensor), how))
+        chosen = {item.key: item for item in items}
+        for stored in stored_tensors(copy):
+            if stored.key in chosen:
+                put(copy, stored.tensor, self._damaged(chosen[stored.key], how))
         folder = self.folder / f"anew-{self.count}"  # a session is known by the path of its model
         folder.mkdir()
         try:
             write_runnable(copy, folder / "model.onnx")
-            return session.run({}, folder / "model.onnx")
+            return self.session.run({}, folder / "model.onnx")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,14 +18,20 @@ import onnx
 from onnx_ci.errors import ModelError
 from onnx_ci.model.interface import contract_breaks
 from onnx_ci.policy.schema import Limits, Tolerance
-from onnx_ci.results import Comparison, Latency, OutputDelta, RuntimeRun, Status, Verification
+from onnx_ci.results import Comparison, Latency, RuntimeRun, Status, Verification
 from onnx_ci.sandbox.exchange import Array, is_text
 from onnx_ci.sandbox.runner import Feeds, Load, RunFailed, Runner
 from onnx_ci.util.text import first_of
-from onnx_ci.verify.compare import compare_outputs, equality_hint, outside, worse_of
-from onnx_ci.verify.distribution import ComparedOutput, Distribution, RepeatedRuns, Unclear
-from onnx_ci.verify.metrics import with_margin
-from onnx_ci.verify.noise import Baked, Noisy, Unmatched, excused, refuse_strict, unexplained
+from onnx_ci.verify.compare import (
+    ComparedOutputs,
+    compare_outputs,
+    equality_hint,
+    outside,
+    with_margin,
+    worse_of,
+)
+from onnx_ci.verify.distribution import Distribution, Draw, Unclear
+from onnx_ci.verify.noise import Baked, Unmatched, excuse, refuse_strict
 from onnx_ci.verify.reference import Reference
 
 SOME, MANY = 4, 32  # further inputs: always, and where the limit is near
@@ -50,18 +56,6 @@ class Claim:
     extra: Feeds = field(default_factory=dict)  # inputs that the candidate has and the original has not
 
 
-@dataclass(frozen=True)
-class ComparedOutputs:
-    """Each output of a candidate, and how it was compared."""
-
-    method: Comparison
-    outputs: Sequence[ComparedOutput]
-
-    @property
-    def deltas(self) -> tuple[OutputDelta, ...]:
-        return tuple(output.delta for output in self.outputs)
-
-
 class Verifier:
     """Check candidates against one reference."""
 
@@ -76,7 +70,8 @@ class Verifier:
             return self._found("failed", "the interface changed: " + _listed(breaks))
         try:
             self.reference.refuse_empty()
-            self._refuse_noise(claim.tolerance)
+            if self.reference.gross_noise is None:  # otherwise it is compared by distribution
+                refuse_strict(self.reference.noise, claim.tolerance)
             compared = self.compare(claim)
         except RunFailed as error:
             failed = self._found("failed", f"the candidate could not be run: {error.message}")
@@ -122,7 +117,11 @@ class Verifier:
             compared = self.compare(claim, limits)
         except Unclear:  # what the candidate was not, before it was damaged
             return dict.fromkeys(self.reference.outputs()[0], "noticed")
-        return {output.delta.name: _reaction(output) for output in compared.outputs}
+        reactions: dict[str, Reaction] = {}
+        for delta in compared.deltas:
+            moved: Reaction = "missed" if delta.name in compared.apart else "unmoved"
+            reactions[delta.name] = "noticed" if delta.problem else moved
+        return reactions
 
     def latency(self, claim: Claim, *, limit: float | None = None) -> Latency:
         """Time the candidate; `limit` is the ratio that it is to keep, if there is one."""
@@ -154,19 +153,18 @@ class Verifier:
         """Compare outputs one by one, with random nodes seeded alike, or by their distribution over many
         runs. Raises RunFailed for the candidate, Unclear where no comparison would mean anything."""
         limits = limits or self.reference.limits
-        try:
-            self.reference.refuse_gross()
+        one_by_one = None
+        if self.reference.gross_noise is None:
             one_by_one = self._one_by_one(claim, limits)
-        except Noisy:
-            one_by_one = None
         if one_by_one is None:
             return self._by_distribution(claim, limits)
         thrown = self._thrown(one_by_one)
         if not thrown:
             return one_by_one
-        kept = {output.delta.name: output for output in one_by_one.outputs if output.delta.name not in thrown}
+        kept = {delta.name: delta for delta in one_by_one.deltas if delta.name not in thrown}
         other = self._by_distribution(claim, limits)
-        return replace(other, outputs=[kept.get(output.delta.name, output) for output in other.outputs])
+        deltas = [kept.get(delta.name, delta) for delta in other.deltas]
+        return replace(other, deltas=deltas, apart=(one_by_one.apart - thrown) | (other.apart - kept.keys()))
 
     def _thrown(self, compared: ComparedOutputs) -> set[str]:
         """The outputs beyond the tolerance, if all of them are whole numbers in a random model: of a coin,
@@ -193,7 +191,8 @@ class Verifier:
         deltas = compare_outputs(reference.outputs(), outputs, claim.tolerance, batched=reference.batched)
         if not certain and any(delta.problem for delta in deltas):
             return None
-        return ComparedOutputs(method, [ComparedOutput(delta, apart=not delta.exact) for delta in deltas])
+        apart = frozenset(delta.name for delta in deltas if not delta.exact)
+        return ComparedOutputs(method, deltas, apart)
 
     @contextmanager
     def _seeded(self, model: Path) -> Iterator[tuple[Path, bool]]:
@@ -218,38 +217,31 @@ class Verifier:
         distribution = self._distributions[claim.tolerance]
         if isinstance(distribution, Unclear):
             raise distribution
-        feeds, spare = self.reference.feeds_for(claim.extra)
-        runs = RepeatedRuns(self.reference.runner, claim.path, feeds, limits, spare)
-        return ComparedOutputs("distribution", distribution.compare(runs))
+        return distribution.compare(self._repeated(claim.path, limits, claim.extra))
 
     def _distribution(self, tolerance: Tolerance) -> Distribution | Unclear:
         reference = self.reference
-        feeds, spare = reference.feeds_for()
-        runs = RepeatedRuns(reference.runner, reference.original, feeds, reference.limits, spare)
         try:
-            return Distribution(runs, tolerance)
+            return Distribution(self._repeated(reference.original, reference.limits), tolerance)
         except Unclear as error:
             return error
         except RunFailed as error:
             return Unclear(f"its outputs are random, and many runs of it failed: {error.message}")
 
-    def _refuse_noise(self, tolerance: Tolerance) -> None:
-        """What runs of the original have in common is compared; a tolerance can't ask for more."""
-        try:
-            self.reference.refuse_gross()
-        except Noisy:
-            return  # compared by distribution
-        refuse_strict(self.reference.noise, tolerance)
+    def _repeated(self, model: Path, limits: Limits, extra: Feeds | None = None) -> Draw:
+        feeds, spare = self.reference.feeds_for(extra)
+        return partial(self.reference.runner.draw, model, feeds, limits=limits, spare=spare)
 
     def _judged(self, compared: ComparedOutputs, tolerance: Tolerance) -> Verification:
-        deltas, noise = compared.deltas, self.reference.noise
+        deltas, noise = tuple(compared.deltas), self.reference.noise
         problems = [f"output {delta.name!r}: {delta.problem}" for delta in deltas if delta.problem]
         verification = self._found("failed" if problems else "passed", _listed(problems))
         if problems and compared.method != "distribution":
-            if unexplained(deltas, noise, tolerance):
+            excused = excuse(deltas, noise, tolerance)
+            if excused is None:
                 verification = replace(verification, hint=equality_hint(deltas, self.reference.outputs()[0]))
             else:
-                verification = self._unsure(excused(deltas, noise, tolerance))
+                verification = self._unsure(excused)
         return replace(verification, outputs=deltas, method=compared.method, noise=noise)
 
     def _unsure(self, error: ModelError) -> Verification:
@@ -279,12 +271,6 @@ def _joined(passed: Verification, further: Verification) -> Verification:
     return replace(further, outputs=outputs, samples=passed.samples + further.samples, reason=reason)
 
 
-def _reaction(output: ComparedOutput) -> Reaction:
-    if output.delta.problem:
-        return "noticed"
-    return "missed" if output.apart else "unmoved"
-
-
 def _is_whole(values: Array) -> bool:
     return not is_text(values.dtype) and bool(np.array_equal(values, np.round(values)))
 
@@ -299,10 +285,9 @@ def _listed(items: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class RuntimeSetting:
-    """A version of onnxruntime, with or without optimizations; `asked` is True where the user named it."""
+    """A version of onnxruntime, with or without optimizations. With them, it is one that the user named."""
 
     version: str
-    asked: bool
     optimized: bool
     verifier: Verifier
 
@@ -323,8 +308,17 @@ class Runtimes:
             runs.append(_summary(result, setting.version, optimized=setting.optimized))
             if result.status == "failed":
                 return replace(result, reason=f"in {runs[-1].setting}: {result.reason}", runtimes=tuple(runs))
-            if result.status == "not_run" and setting.asked:
-                return _unknown(result, runs, setting)
+            if result.status == "not_run" and setting.optimized:
+                # The original itself does not run there: nobody can tell what the candidate does.
+                version = setting.version
+                return replace(
+                    result,
+                    reason=f"nothing is known of onnxruntime {version}, which can't run the original:"
+                    f" {result.reason}",
+                    hint=f"leave {version} out of runtimes, or export the model so that it runs there",
+                    code="OCI005",
+                    runtimes=tuple(runs),
+                )
         return replace(passed, runtimes=tuple(runs))
 
     @cached_property
@@ -335,40 +329,23 @@ class Runtimes:
             if other is None:
                 continue  # the version that is run anyway
             default = Verifier(self.reference.under(other))
-            settings.append(RuntimeSetting(other.version, True, True, default))
+            settings.append(RuntimeSetting(other.version, True, default))
             settings.append(self._bare(other))
         return settings
 
     def _bare(self, runner: Runner) -> RuntimeSetting:
         reference = self.reference.under(runner.using(optimize=False), samples=_FIRST)
-        return RuntimeSetting(runner.version, False, False, Verifier(reference))
+        return RuntimeSetting(runner.version, False, Verifier(reference))
 
 
 def _summary(result: Verification, version: str, *, optimized: bool) -> RuntimeRun:
-    run = RuntimeRun(
+    return RuntimeRun(
         version=version,
         optimizations="default" if optimized else "disabled",
         status=result.status,
         samples=result.samples,
         reason=result.reason,
-    )
-    if not result.outputs:
-        return run
-    return replace(
-        run,
-        max_abs=max(output.max_abs for output in result.outputs),
-        cosine=min(output.cosine for output in result.outputs),
-        sqnr=min(output.sqnr for output in result.outputs),
-    )
-
-
-def _unknown(result: Verification, runs: Sequence[RuntimeRun], setting: RuntimeSetting) -> Verification:
-    """The original itself does not run there: nobody can tell what the candidate does."""
-    version = setting.version
-    return replace(
-        result,
-        reason=f"nothing is known of onnxruntime {version}, which can't run the original: {result.reason}",
-        hint=f"leave {version} out of runtimes, or export the model so that it runs there",
-        code="OCI005",
-        runtimes=tuple(runs),
+        max_abs=max((output.max_abs for output in result.outputs), default=None),
+        cosine=min((output.cosine for output in result.outputs), default=None),
+        sqnr=min((output.sqnr for output in result.outputs), default=None),
     )

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_ci import compare
-from onnx_ci.verify.metrics import batched, members
+from onnx_ci.verify.compare import batched, members
 
 WIDTH = 16
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import OutputDelta
-from onnx_ci.verify import metrics
+from onnx_ci.verify import compare
 from onnx_ci.verify.compare import compare_outputs
 
 ANY = Tolerance()
@@ -209,9 +209,9 @@ def test_blocks_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     before = rng.standard_normal((50, 7)).astype(np.float32)
     after = before + rng.standard_normal((50, 7)).astype(np.float32) / 50
-    whole = metrics.distance(before, after)
-    monkeypatch.setattr(metrics, "BLOCK", 13)
-    parts = metrics.distance(before, after)
+    whole = compare.distance(before, after)
+    monkeypatch.setattr(compare, "BLOCK", 13)
+    parts = compare.distance(before, after)
     assert asdict(parts) == pytest.approx(asdict(whole))
 
 

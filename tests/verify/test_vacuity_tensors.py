@@ -63,7 +63,7 @@ def states(runner: Runner, tmp_path: Path) -> Callable[..., dict[str, str]]:
             )
             whole = TensorCoverage(plain, Verifier(reference), tmp_path / "scratch")
             items = [item for item in stored_tensors(plain) if item.name in names]
-            told = whole.ask(items, Tolerance(cosine=0.999), {})
+            told = whole.ask(items, Tolerance(cosine=0.999))
             return {item.name: told[item.key] for item in items}
 
     return states
