@@ -332,9 +332,7 @@ def _sliced_rows(graph: UseDef, op: Op) -> tuple[int, str]:
 
 def _counted_rows(graph: UseDef, op: Op) -> str:
     """Return how many rows a Gather takes that counts them: 0, 1, 2 and so on."""
-    counted = graph.producer.get(graph.source(op.input(1)))
-    for _ in range(_COUNT_DEPTH):
-        if counted is None or KEEPS_COUNT not in operator(counted).traits or not counted.inputs:
-            break
-        counted = graph.producer.get(graph.source(counted.inputs[0]))
-    return counted.input(1) if counted is not None and counted.type == "Range" else ""
+    for counted in graph.back(op.input(1), _COUNT_DEPTH + 1):
+        if KEEPS_COUNT not in operator(counted).traits:
+            return counted.input(1) if counted.type == "Range" else ""
+    return ""

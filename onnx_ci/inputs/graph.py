@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal, NamedTuple
@@ -233,6 +233,15 @@ class UseDef:
             else:
                 return name
         return name
+
+    def back(self, name: str, steps: int) -> Iterator[Op]:
+        """Yield the node that makes a value, the one that makes its first operand, and so on."""
+        for _ in range(steps):
+            op = self.producer.get(self.source(name))
+            if op is None:
+                return
+            yield op
+            name = op.input(0)
 
     def _alias(self, outer: str, inner: str) -> None:
         if outer and inner:
