@@ -100,7 +100,7 @@ class _BranchSearch:
     def __init__(self, watched: _Watched, deriver: Deriver) -> None:
         self.watched = watched
         self.deriver = deriver
-        self.goals = Goals(deriver.graph, {i.name: len(i.dims or ()) for i in deriver.inputs})
+        self.goals = Goals(deriver.graph, {i.name: len(i.dims) for i in deriver.inputs})
         self.left = _RUNS
         self.failures = 0
 

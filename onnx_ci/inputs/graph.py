@@ -39,11 +39,12 @@ _DEEPEST = 32  # calls within calls
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """An input that has to be fed; `dims` is None where not even the rank is known."""
+    """An input that has to be fed."""
 
     name: str
     dtype: np.dtype[Any]
-    dims: tuple[Dim, ...] | None
+    dims: tuple[Dim, ...]
+    ranked: bool = True  # False where the model does not even say how many axes there are
     wraps: tuple[Wrap, ...] = ()  # what the tensor is in, outermost first
     keys: np.dtype[Any] | None = None  # of a map
 
@@ -96,10 +97,11 @@ def read_input(value: ValueInfoProto) -> Input:
     if dtype is None:
         update = "update the packages numpy, onnx and ml_dtypes"
         raise _unfit(value, f"has element type {tensor.elem_type}, unknown to numpy", update)
-    dims = dims_of(tensor)
-    if dims is not None and len(dims) > _MOST_AXES:
+    dims = dims_of(tensor) or ()
+    if len(dims) > _MOST_AXES:
         raise _unfit(value, f"has {len(dims)} axes, more than the {_MOST_AXES} that can be made up")
-    return Input(name=value.name, dtype=dtype, dims=dims, wraps=wraps, keys=keys)
+    ranked = tensor.HasField("shape")
+    return Input(name=value.name, dtype=dtype, dims=dims, ranked=ranked, wraps=wraps, keys=keys)
 
 
 def _unfit(value: ValueInfoProto, what: str, hint: str = GIVE_YOURSELF) -> ModelError:
