@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from itertools import repeat
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -25,10 +24,11 @@ def build(kind: Any, value: Any, check: Check = _unchecked, where: str = "") -> 
     if isinstance(kind, UnionType):
         return None if value is None else build(get_args(kind)[0], value, check, where)
     if get_origin(kind) is tuple:
-        kinds = get_args(kind)
-        of_items = repeat(kinds[0]) if kinds[-1] is Ellipsis else kinds
-        items = enumerate(zip(of_items, check(list, value, where), strict=False))
-        return tuple(build(item_kind, item, check, f"{where}[{n}]") for n, (item_kind, item) in items)
+        first, *others = get_args(kind)
+        items = check(list, value, where)
+        if others == [Ellipsis]:
+            return tuple(build(first, item, check, f"{where}[{n}]") for n, item in enumerate(items))
+        return tuple(build(*pair, check, where) for pair in zip((first, *others), items, strict=False))
     if not is_dataclass(kind):
         return check(kind, value, where)
     return value if isinstance(value, kind) else _dataclass(kind, value, check, where)  # type: ignore[arg-type]
