@@ -557,16 +557,7 @@ POLICY = table(
 
 def json_schema(methods: Iterable[tuple[str, Mapping[str, object]]]) -> Schema:
     """The schema, given each method's name and the schema of its options."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "onnx-ci policy",
-        "description": "What ONNX models may weigh, and how they may be made smaller.",
-        **POLICY.schema,
-        "$defs": {"method": _method_schema(dict(methods))},
-    }
-
-
-def _method_schema(options: Mapping[str, Mapping[str, object]]) -> Schema:
+    options = dict(methods)
     with_options = {
         "type": "object",
         "minProperties": 1,
@@ -574,4 +565,10 @@ def _method_schema(options: Mapping[str, Mapping[str, object]]) -> Schema:
         "additionalProperties": False,
         "properties": {name: {"anyOf": [schema, {"type": "null"}]} for name, schema in options.items()},
     }
-    return {"anyOf": [{"enum": list(options)}, with_options]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "onnx-ci policy",
+        "description": "What ONNX models may weigh, and how they may be made smaller.",
+        **POLICY.schema,
+        "$defs": {"method": {"anyOf": [{"enum": list(options)}, with_options]}},
+    }
