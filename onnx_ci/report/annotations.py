@@ -200,7 +200,8 @@ def _case(
     """A test and its result: "failure", "skipped" or nothing. What is no failure is told as output."""
     errors = [finding for finding in findings if finding.severity == "error"]
     others = [finding for finding in findings if finding.severity != "error"]
-    result, parts = "", []
+    result = ""
+    parts: list[Markup] = []
     if errors:
         result, parts = "failure", [element("failure", _text(errors), message=message, type=errors[0].code)]
     elif skip:
