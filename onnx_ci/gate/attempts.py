@@ -303,25 +303,11 @@ def _planner(
     """Where there is something to plan, time for it, and a way to find out."""
     if subject.runner is None or not subject.rule.plan_seconds or not draft.lossy:
         return None
-    from onnx_ci.gate.planner import Planner
-    from onnx_ci.gate.planner_trials import plannable
+    from onnx_ci.gate.planner import start_planning
 
-    if subject.prover is None or not any(map(plannable, methods)):
-        return None
-    planner = stack.enter_context(
-        Planner(
-            draft,
-            methods,
-            rule=subject.rule,
-            prover=subject.prover,
-            scratch=subject.scratch,
-            compressed=bool(subject.task.compressed),
-            say=subject.say,
-        )
-    )
-    ledger.by_chance |= planner.hurried
-    ledger.plan = planner.nothing if planner.search is None and planner.hurried else None
-    return planner if planner.search is not None else None
+    planner = start_planning(subject, draft, methods, stack, ledger)
+    ledger.by_chance |= planner is not None and planner.hurried
+    return planner
 
 
 def _gaining(draft: Draft, planner: Planner | None, ledger: Ledger) -> Iterator[Candidate]:

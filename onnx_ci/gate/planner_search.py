@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby, product
 
-from onnx_ci.gate.planner_trials import Mix, OutOfTime, Shelf, Tensor, Trials, Tried
+from onnx_ci.gate.planner_trials import Mix, OutOfTime, Tensor, Trials, Tried
 
 
 @dataclass(frozen=True)
@@ -85,29 +85,24 @@ REFINEMENTS = 24  # trials beyond the first that did not hold
 STEPS_BACK = (0.85, 0.7, 0.5, 0.3)  # of the way, where what held in trials is refused in earnest
 
 
-@dataclass
-class Searched:
-    """What is known so far; a search that runs out of time leaves what it has."""
-
-    alone: dict[str, Tried] = field(default_factory=dict)  # a tensor, or its group, in its smallest form
-    unseen: list[str] = field(default_factory=list)  # no output moves, whatever is done to these
-    path: list[Move] = field(default_factory=list)
-    cut_short: str = ""
-
-
 class Search:
-    """One model's tensors in all their forms, and trials to find out what they do."""
+    """One model's tensors in all their forms, and trials to find out what they do; where time runs out, what
+    is known so far stays."""
 
-    def __init__(self, shelf: Shelf, trials: Trials) -> None:
-        self.shelf = shelf
-        self.tensors = tensors = shelf.tensors
+    def __init__(self, trials: Trials) -> None:
         self.trials = trials
-        self.known = Searched()
+        self.shelf = trials.shelf
+        self.tensors = trials.shelf.tensors
+        self.alone: dict[str, Tried] = {}  # a tensor, or its group, in its smallest form
+        self.unseen: list[str] = []  # no output moves, whatever is done to these
+        self.path: list[Move] = []
+        self.cut_short = ""  # what there was no time for
         try:
             self._explore()
         except OutOfTime:
-            done = len(self.known.alone)
-            self.known.cut_short = f"{done} of {len(tensors)} tensors were measured when time was up"
+            self.cut_short = (
+                f"{len(self.alone)} of {len(self.tensors)} tensors were measured when time was up"
+            )
 
     def saved(self, mix: Mix) -> float:
         """The bytes that a mix saves, about: what surrounds a tensor in a file is not counted exactly."""
@@ -116,14 +111,14 @@ class Search:
             self.tensors[name].nbytes - self.tensors[name].forms[form].nbytes for name, form in mix.items()
         )
 
-    def uniform(self) -> Iterator[tuple[int, dict[str, int]]]:
+    def uniform(self) -> Iterator[Mix]:
         """Every tensor in the same form, or as near to it as it has one: what methods do by themselves."""
         for form, meant in enumerate(self.shelf.forms):
             if meant.variant:
                 continue
-            mix = {name: form for name in self._rounded if form in self.tensors[name].forms}
+            mix = {name: form for name in self.rounded if form in self.tensors[name].forms}
             if mix:
-                yield form, mix
+                yield mix
 
     def smallest(self) -> Iterator[Mix]:
         """The mixes that held in trials with room to spare, the smallest first."""
@@ -131,10 +126,10 @@ class Search:
         try:
             found += self._along()
         except OutOfTime:
-            self.known.cut_short = self.known.cut_short or "time was up before the search had ended"
+            self.cut_short = self.cut_short or "time was up before the search had ended"
         held = [one.mix for one in self.trials.made.values() if one.safe and self._may_be_had(one.mix)]
         # Nobody searched for a method as a whole: it needs no distance from the limit.
-        whole = [self.trials.tried(mix) for _, mix in self.uniform()]
+        whole = map(self.trials.tried, self.uniform())
         held += [one.mix for one in whole if one is not None and one.holds]
         last = math.inf
         for mix in sorted([*found, *held], key=self.saved, reverse=True):
@@ -146,11 +141,11 @@ class Search:
 
     def mildest(self, needed: float) -> list[Tried]:
         """Mixes that save as much as is needed, the one with the least error first."""
-        mixes = [mix for _, mix in self.uniform() if self.saved(mix) >= needed]
+        mixes = [mix for mix in self.uniform() if self.saved(mix) >= needed]
         best = least_harm(self._choices, needed)
         mixes += [best] if best else []
         total, path = 0.0, []
-        for move in self.known.path:
+        for move in self.path:
             path.append(move)
             total += move.saves
             if total >= needed and self.saved(mixed(path)) >= needed:
@@ -160,12 +155,12 @@ class Search:
         try:
             tried += [self.trials.run(mix) for mix in mixes]
         except OutOfTime:
-            self.known.cut_short = self.known.cut_short or "time was up before all mixes were compared"
+            self.cut_short = self.cut_short or "time was up before all mixes were compared"
         return sorted(tried, key=lambda one: one.noise)
 
     def _may_be_had(self, mix: Mix) -> bool:
         """Not what was tried only to find out that nobody would notice."""
-        return bool(mix) and not any(name in mix for name in self.known.unseen)
+        return bool(mix) and not any(name in mix for name in self.unseen)
 
     def least(self, name: str, mix: Mix) -> bool:
         """Whether a tensor is as small as it could be."""
@@ -173,36 +168,29 @@ class Search:
         return name in mix and forms[mix[name]].nbytes <= min(form.nbytes for form in forms.values())
 
     @property
-    def may_round(self) -> bool:
-        """Whether there is any tensor that an output tells of."""
-        return bool(self._rounded)
-
-    @property
-    def _rounded(self) -> list[str]:
-        return [name for name in self.tensors if name not in self.known.unseen]
+    def rounded(self) -> list[str]:
+        """The tensors that an output tells of."""
+        return [name for name in self.tensors if name not in self.unseen]
 
     def _explore(self) -> None:
         affordable = max(LEAST, int(self.trials.affordable / 2))
         groups = list(_groups(self.tensors, min(MOST, affordable)))
         if affordable < min(MOST, len(self.tensors)):
             told = f"{len(self.tensors)} tensors were measured in {len(groups)} groups"
-            self.known.cut_short = f"{told}, for the model is slow"
+            self.cut_short = f"{told}, for the model is slow"
         for group in groups:
             tried = self.trials.run({name: self._probed_form(name) for name in group})
-            for name in group:
-                self.known.alone[name] = tried
-            if not tried.moved and self._loses(group):
-                self.known.unseen += [name for name in group if not self.trials.shows(name)]
-        self.known.path = moves(self._choices)
+            self.alone.update(dict.fromkeys(group, tried))
+            loses = any(self.tensors[name].forms[form].error for name, form in tried.mix.items())
+            if not tried.moved and loses:
+                self.unseen += [name for name in group if not self.trials.shows(name)]
+        self.path = moves(self._choices)
 
     @property
     def _choices(self) -> dict[str, tuple[float, list[Option]]]:
         """What is measured may be rounded: its bytes now, and what it may become."""
-        known = [name for name in self._rounded if name in self.known.alone]
+        known = [name for name in self.rounded if name in self.alone]
         return {name: (self.tensors[name].nbytes, self._options(name)) for name in known}
-
-    def _loses(self, group: Sequence[str]) -> bool:
-        return any(self.tensors[name].forms[self._probed_form(name)].error for name in group)
 
     def _probed_form(self, name: str) -> int:
         """The smallest that a method has by itself: it is tried on all tensors anyway."""
@@ -211,16 +199,16 @@ class Search:
 
     def _options(self, name: str) -> list[Option]:
         """The harm of each form: what was measured for the smallest, in proportion to its error."""
-        forms, tried = self.tensors[name].forms, self.known.alone[name]
+        forms, tried = self.tensors[name].forms, self.alone[name]
         together = sum(self.tensors[other].forms[form].error for other, form in tried.mix.items())
         rate = tried.noise / together if together else 0.0
         return [Option(form, stored.nbytes, rate * stored.error) for form, stored in forms.items()]
 
     def _along(self) -> Iterator[Mix]:
         """As far as the path holds; then once more without the move that broke it, and so on."""
-        for _, mix in self.uniform():
+        for mix in self.uniform():
             self.trials.run(mix)
-        path, taken = list(self.known.path), 0
+        path, taken = list(self.path), 0
         until = len(self.trials.made) + REFINEMENTS
         while True:
             taken = self._furthest(path, taken)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,11 +22,12 @@ from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.methods.weights import Encode, Encoder, is_chosen
 from onnx_ci.model.graph import Scope, Site, fixed_names, opset, sites
 from onnx_ci.model.model import Model
-from onnx_ci.policy.schema import MethodChoice, Tolerance
+from onnx_ci.policy.schema import MethodChoice, Rule
 from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.runner import RunFailed
-from onnx_ci.verify.compare import Outputs, compare_outputs, outside, same_outputs
-from onnx_ci.verify.metrics import NOTHING_IN_COMMON, SQNR_CAP
+from onnx_ci.verify.compare import compare_outputs, outside, same_outputs
+from onnx_ci.verify.metrics import NOTHING_IN_COMMON, SQNR_CAP, with_margin
+from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.trials import WeightSwapSession
 
 
@@ -76,12 +77,13 @@ def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketche
     return Sketched(np.ascontiguousarray(made, dtype=np.float32), sketch.arrays, overhead, shared)
 
 
-# What a planner may choose itself where the policy does not say: an option and its values.
-VARIANTS: dict[str, tuple[str, tuple[object, ...]]] = {
-    "int8-weights": ("granularity", ("channel", "block")),
-    "int4-weights": ("bits", (4, 3, 5, 6, 7)),
+# Methods whose tensors can be chosen one by one: what their form is called, an option that the planner may
+# choose itself where the policy does not say, and what the form is called by the value of that.
+FORMS: dict[str, tuple[str, str, dict[object, str]]] = {
+    "fp16-weights": ("fp16", "", {}),
+    "int8-weights": ("int8", "granularity", {"channel": "int8 by channel", "block": "int8 by block"}),
+    "int4-weights": ("int4", "bits", {bits: f"int{bits}" for bits in (4, 3, 5, 6, 7)}),
 }
-SHORT = {"fp16-weights": "fp16", "int8-weights": "int8", "int4-weights": "int4"}
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,6 @@ class Form:
     run: Run
     options: WeightOptions
     variant: bool = False  # not what the method does by itself
-
-    def encoding(self, model: Model) -> Encode | None:
-        return self.run.method.encoding(model, self.run.options)
 
     def nbytes(self, elements: int, shape: tuple[int, ...]) -> float:
         """What a tensor takes in this form, without what surrounds it."""
@@ -107,33 +106,20 @@ class Form:
         return 2 * elements
 
 
-def plannable(choice: MethodChoice) -> bool:
-    """Whether a method is one whose tensors can be chosen one by one."""
-    return choice.name in SHORT
-
-
 def forms_of(choices: Sequence[MethodChoice]) -> list[Form]:
     """All forms that a rule's methods allow, mildest first as the rule has them."""
-    return [form for choice in choices if plannable(choice) for form in _variants(choice)]
+    return [form for choice in choices if choice.name in FORMS for form in _variants(choice)]
 
 
 def _variants(choice: MethodChoice) -> Iterator[Form]:
-    name, values = VARIANTS.get(choice.name, ("", ()))
-    if not name or name in choice.options or choice.options.get("encoding") == "dq":
-        yield _form(choice.name, choice.options, "")
-        return
-    for position, value in enumerate(values):
+    chosen = method(choice.name)
+    label, option, labels = FORMS[choice.name]
+    if not labels or option in choice.options or choice.options.get("encoding") == "dq":
+        labels = {None: label}
+    for position, (value, label) in enumerate(labels.items()):
         # The first is the method's own default: naming it would make another receipt of the same thing.
-        options = choice.options if position == 0 else {**choice.options, name: value}
-        yield _form(
-            choice.name, options, f" by {value}" if name == "granularity" else str(value), position > 0
-        )
-
-
-def _form(name: str, options: Mapping[str, object], grain: str, variant: bool = False) -> Form:
-    chosen = method(name)
-    label = f"int{grain}" if grain.isdigit() else SHORT[name] + grain
-    return Form(label, Run(chosen, options), chosen.read_options(options), variant)
+        options = {**choice.options, option: value} if position else choice.options
+        yield Form(label, Run(chosen, options), chosen.read_options(options), variant=position > 0)
 
 
 ENOUGH = 1 << 16  # elements of a tensor that tell what rounding does to all of it
@@ -161,23 +147,22 @@ class Tensor:
     forms: dict[int, Estimate] = field(default_factory=dict)
 
 
+@dataclass(eq=False, repr=False)
 class Shelf:
-    """`compressed` counts bytes as they are once the file is compressed; forms that leave less than `least`
-    dB of a tensor are not for it."""
+    """The tensors of a model in all forms that they may take."""
 
-    def __init__(
-        self, model: Model, forms: Sequence[Form], folder: Path, *, compressed: bool, least: float = 0.0
-    ) -> None:
-        self.model = model
-        self.forms = forms
-        self.folder = folder
-        self.compressed = compressed
-        self.least = least  # dB that a form has to leave of a tensor
+    model: Model
+    forms: Sequence[Form]
+    folder: Path
+    _: KW_ONLY
+    compressed: bool  # bytes are counted as they are once the file is compressed
+    least: float = 0.0  # dB that a form has to leave of a tensor
+
+    def __post_init__(self) -> None:
         self.tables: dict[int, float] = {}  # bytes that all tensors of a form share
-        self.encodings = [form.encoding(model) for form in forms]
-        found = self._found()
-        known = _side_by_side(self._estimated, found)
-        self.tensors = {tensor.name: tensor for tensor in known if tensor.forms}
+        self.encodings = [form.run.method.encoding(self.model, form.run.options) for form in self.forms]
+        estimated = _side_by_side(self._estimated, self._found())
+        self.tensors = {tensor.name: tensor for tensor in estimated if tensor.forms}
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
         self.ready: dict[tuple[str, int], list[Path]] = {}
 
@@ -216,12 +201,11 @@ class Shelf:
             if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
                 continue
             estimate = self._in_form(index, encode, tensor, arrays)
-            if estimate is not None and estimate.nbytes < tensor.nbytes and self._fit(estimate, power):
+            if estimate is None or estimate.nbytes >= tensor.nbytes:
+                continue
+            if estimate.error * 10 ** (self.least / 10) <= power:
                 tensor.forms[index] = estimate
         return tensor
-
-    def _fit(self, estimate: Estimate, power: float) -> bool:
-        return estimate.error * 10 ** (self.least / 10) <= power
 
     def _in_form(
         self, index: int, encode: Encode, tensor: Tensor, arrays: Sequence[tuple[Array, int]]
@@ -308,35 +292,25 @@ class Tried:
         return next((f"output {delta.name!r}: {delta.problem}" for delta in self.deltas if delta.problem), "")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Trials:
     """Runs mixes in one session. The first, of no mix at all, is what later ones are said to move from."""
 
-    def __init__(
-        self,
-        session: WeightSwapSession,
-        shelf: Shelf,
-        inputs: Mapping[str, list[str]],
-        reference: Outputs,
-        tolerance: Tolerance,
-        margin: Tolerance,
-        *,
-        batched: Collection[str],
-        seconds: float,
-        say: Callable[[str], None],
-    ) -> None:
-        self.session = session
-        self.shelf = shelf
-        self.inputs = inputs
-        self.reference = reference
-        self.batched = batched
-        self.tolerance = tolerance
-        self.margin = margin  # what a search that goes to the edge has to hold
-        self.until = time.monotonic() + seconds
-        self.say = say
+    shelf: Shelf
+    reference: Reference
+    session: WeightSwapSession
+    inputs: Mapping[str, list[str]]  # of the session, by the tensors they stand for
+    rule: Rule
+    until: float  # on the clock
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        # What a search that goes to the edge has to hold.
+        self.margin = with_margin(self.rule.tolerance, samples=bool(self.rule.inputs.samples))
         self.made: dict[tuple[tuple[str, int], ...], Tried] = {}
-        self.unchanged = session.run({})
+        self.unchanged = self.session.run({})
         began = time.monotonic()
-        session.run({})  # the first also loads the model
+        self.session.run({})  # the first also loads the model
         self.cost = time.monotonic() - began
 
     @property
@@ -356,30 +330,26 @@ class Trials:
             self.made[key] = self._tried(mix)
         return self.made[key]
 
+    def shows(self, name: str) -> bool:
+        """Whether any output moves when a tensor is damaged for good."""
+        self._check_clock()
+        damaged = dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True))
+        return not same_outputs(self.unchanged, self.session.run(damaged))
+
     def _tried(self, mix: Mix) -> Tried:
+        weights: dict[str, Path] = {}
+        for (name, _), files in self.shelf.files(mix.items()).items():
+            weights.update(zip(self.inputs[name], files, strict=True))
         try:
-            outputs = self.session.run(dict(self._weights(mix)))
+            outputs = self.session.run(weights)
         except RunFailed as error:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
             return Tried(mix, (failed,), moved=True)
-        deltas = compare_outputs(self.reference, outputs, self.tolerance, batched=self.batched)
+        reference = self.reference
+        deltas = compare_outputs(reference.outputs(), outputs, self.rule.tolerance, batched=reference.batched)
         safe = not any(delta.problem or any(outside(delta, self.margin)) for delta in deltas)
-        return Tried(mix, deltas, self._moves(outputs), safe)
-
-    def shows(self, name: str) -> bool:
-        """Whether any output moves when a tensor is damaged for good."""
-        self._check_clock()
-        return self._moves(
-            self.session.run(dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True)))
-        )
-
-    def _moves(self, outputs: Outputs) -> bool:
-        return not same_outputs(self.unchanged, outputs)
-
-    def _weights(self, mix: Mix) -> Iterable[tuple[str, Path]]:
-        for (name, _), files in self.shelf.files(mix.items()).items():
-            yield from zip(self.inputs[name], files, strict=True)
+        return Tried(mix, deltas, moved=not same_outputs(self.unchanged, outputs), safe=safe)
 
     def _check_clock(self) -> None:
         if time.monotonic() > self.until:
