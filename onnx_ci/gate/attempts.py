@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnx_ci.gate.cache import choice_memory
 from onnx_ci.gate.candidates import Candidate, Choice, Draft, Staged, candidates, drafted
 from onnx_ci.gate.decide import over_limits
 from onnx_ci.gate.lineage import stamp
@@ -32,27 +33,22 @@ def choose(subject: Subject, ledger: Ledger) -> Choice:
     """What an earlier run chose for the same content, or what comes of trying."""
     if subject.hands_off:
         return Choice(None, NOT_RUN, ())
-    task = subject.task
-    if subject.runner is None or not (task.cache or task.look):
+    if not subject.remembers:
         return try_all(subject, ledger)
-    from onnx_ci.gate.cache import memory
-
     content = subject.before.sha256 + (" without its receipt" if subject.lineage.foreign else "")
-    kept = memory(subject, content, subject.aims)
-    known = kept.recall()
-    if known is None:
-        first = (
-            memory(subject, content, subject.limits).recall()
-            if task.look and task.share is not None
-            else None
-        )
-        if first is not None:
-            ledger.by_rule, ledger.by_chance = first.choice, first.by_chance
-        choice = try_all(subject, ledger)
-        kept.keep(choice, tuple(ledger.idle.values()), by_chance=ledger.by_chance)
+    kept = choice_memory(subject, content, subject.aims)
+    known = kept.recall_choice()
+    if known is not None:
+        choice, done = known
+        ledger.idle = done.idle
         return choice
-    ledger.idle = {(step.method, step.note): step for step in known.idle}
-    return known.choice
+    if subject.task.look and subject.task.share is not None:
+        first = choice_memory(subject, content, subject.limits).recall_choice()
+        if first is not None:
+            ledger.by_rule, ledger.by_chance = first[0], first[1].by_chance
+    choice = try_all(subject, ledger)
+    kept.keep_choice(choice, ledger)
+    return choice
 
 
 def try_all(subject: Subject, ledger: Ledger) -> Choice:

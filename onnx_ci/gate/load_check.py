@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from onnx_ci.errors import ModelError
-from onnx_ci.gate.cache import key_for, load, plain, read, run_identity, save, untouched
+from onnx_ci.gate.cache import run_memory
 from onnx_ci.gate.subject import Subject
 from onnx_ci.model.graph import bodies, opset, tensors
 from onnx_ci.model.load import open_model
@@ -268,15 +268,9 @@ def _compared(base: Model, prover: Prover) -> Moved:
 def _remembered(subject: Subject, kind: type[Fact], find: Callable[[], Fact], *against: str) -> Fact:
     """What an earlier run found for the same content and inputs, or what is found now. What a busy machine
     may do otherwise is not kept."""
-    key = key_for(subject)
-    name = ""
-    if key:
-        with contextlib.suppress(OSError, ValueError, NotImplementedError, IndexError):
-            name = run_identity(subject.task, subject.before.sha256, kind.__name__, *against)
-    facts = load(name, key, subject.scratch / "remembered-run") if key and name else None
-    if facts is not None:
-        return read(kind, facts)
-    found = find()
-    if key and name and getattr(found, "state", "") != "ran out" and untouched(subject.model):
-        save(name, key, plain(found), {})
+    kept = run_memory(subject, kind.__name__, *against)
+    found = kept.recall(kind)
+    if found is None:
+        found = find()
+        kept.keep(found, lasting=getattr(found, "state", "") != "ran out")
     return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.attempts import RAN_OUT, choose, worth_it
+from onnx_ci.gate.cache import choice_memory
 from onnx_ci.gate.candidates import Choice, Held, Staged
 from onnx_ci.gate.decide import over_limits
 from onnx_ci.gate.lineage import lineage
@@ -21,9 +21,6 @@ from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.original import Original, find_original
 from onnx_ci.results import NOT_RUN, Finding, OriginalState, Proof, Severity, Verification
 from onnx_ci.util.sizes import format_size
-
-if TYPE_CHECKING:
-    from onnx_ci.gate.cache import Memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +46,9 @@ def source_of(subject: Subject, opened: ExitStack) -> Origin | None:
         return None
     if not (subject.task.changed if subject.lineage.current else receipt.lossy):
         return None
-    held = _remembered(subject, receipt)
+    made_from = f"{subject.before.sha256} made from {receipt.source_sha256}"
+    kept = choice_memory(subject, made_from, {}) if subject.remembers else None
+    held = kept.recall(Held) if kept else None
     if held is not None and subject.lineage.current:
         return Origin(receipt=receipt, held=held)
     found = _look_for(subject, receipt)
@@ -59,7 +58,11 @@ def source_of(subject: Subject, opened: ExitStack) -> Origin | None:
         original = _opened(subject, found, opened)
     except ModelError:
         return Origin(receipt=receipt, missing="was found, but can't be read any more")
-    held = held or _hold(subject, original, receipt, found)
+    if held is None:
+        held = _hold(subject, original, receipt, found)
+        status, code = held.proof.verification.status, held.proof.verification.code
+        if kept:
+            kept.keep(held, lasting=status in ("passed", "failed") and code != RAN_OUT)
     return Origin(receipt=receipt, found=found, subject=original, held=held)
 
 
@@ -150,19 +153,6 @@ def _derived_anew(subject: Subject, origin: Origin, kept: Verification, ledger: 
     return replace(choice, staged=None, verification=kept, stale=stale, notes=())
 
 
-def _memory(subject: Subject, receipt: Receipt) -> Memory | None:
-    if subject.runner is None or not (subject.task.cache or subject.task.look):
-        return None
-    from onnx_ci.gate.cache import memory
-
-    return memory(subject, f"{subject.before.sha256} made from {receipt.source_sha256}", {})
-
-
-def _remembered(subject: Subject, receipt: Receipt) -> Held | None:
-    kept = _memory(subject, receipt)
-    return kept.recall_held() if kept else None
-
-
 def _look_for(subject: Subject, receipt: Receipt) -> Original | str:
     """The original, or why there is none."""
     task = subject.task
@@ -207,11 +197,7 @@ def _hold(subject: Subject, original: Subject, receipt: Receipt, found: Original
     # Too slow, or a worse score: outputs held before that was asked.
     same = proof.accepted or found_out.code in ("OCI010", "OCI016")
     same = same or (found_out.status == "failed" and original.prover.resembles(there))
-    held = Held(proof, same, found.state)
-    kept = _memory(subject, receipt)
-    if kept:
-        kept.keep_held(held, by_chance=found_out.code == RAN_OUT)
-    return held
+    return Held(proof, same, found.state)
 
 
 def _may_take_its_place(subject: Subject, staged: Staged) -> bool:

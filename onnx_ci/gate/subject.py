@@ -216,6 +216,11 @@ class Subject:
         return not self.methods or self.override is not None or bool(self.sharers)
 
     @property
+    def remembers(self) -> bool:
+        """Whether what was proven before may be used again: that of an earlier run, or of a first look."""
+        return self.runner is not None and (self.task.cache or self.task.look is not None)
+
+    @property
     def disowned(self) -> Subject:
         """The same model as if it had no receipt: a source of its own."""
         return replace(self, lineage=self.lineage.disowned)
