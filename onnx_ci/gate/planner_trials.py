@@ -31,23 +31,16 @@ from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.trials import WeightSwapSession
 
 
-@dataclass(frozen=True)
-class Sketched:
-    """The values that a form stands for, and the parts it would store."""
-
-    values: Array
-    parts: Mapping[str, Array]
-    overhead: int  # bytes of nodes and names
-    shared: int  # bytes that all weights of this form use together
-
-
 class Sketch(Encoder):
     """Collects parts as arrays. Several may be at work at once: nothing of the model is touched."""
+
+    values: Array  # that a form stands for
+    overhead: int  # bytes of nodes and names
 
     def __init__(self, model: Model, site: Site) -> None:
         super().__init__(model, site, set(), {}, rename=False)
         self.arrays: dict[str, Array] = {}
-        self.shared: dict[str, Array] = {}
+        self.shared: dict[str, Array] = {}  # what all weights of this form use together
 
     def store(self, suffix: str, values: Array, data_type: int = 0) -> str:  # noqa: ARG002
         name = self.name(suffix)
@@ -65,16 +58,16 @@ class Sketch(Encoder):
         return name
 
 
-def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketched | None:
+def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketch | None:
     """None where the form is not for such values."""
     sketch = Sketch(model, site)
     nodes = encode(sketch, values)
     if nodes is None:
         return None
     made = evaluate(nodes, {**sketch.shared, **sketch.arrays}, opset=opset(model.proto))[sketch.output]
-    overhead = sum(node.ByteSize() + 4 for node in nodes) + sum(len(name) + 12 for name in sketch.arrays)
-    shared = sum(table.nbytes for table in sketch.shared.values())
-    return Sketched(np.ascontiguousarray(made, dtype=np.float32), sketch.arrays, overhead, shared)
+    sketch.values = np.ascontiguousarray(made, dtype=np.float32)
+    sketch.overhead = sum(node.ByteSize() + 4 for node in nodes) + sum(len(n) + 12 for n in sketch.arrays)
+    return sketch
 
 
 # Methods whose tensors can be chosen one by one: what their form is called, an option that the planner may
@@ -217,8 +210,8 @@ class Shelf:
                 return None
             difference = (made.values - part).reshape(-1)
             error += float(np.vdot(difference, difference)) * elements / part.size
-            self.tables[index] = made.shared
-            share = self._share(list(made.parts.values()))
+            self.tables[index] = sum(table.nbytes for table in made.shared.values())
+            share = self._share(list(made.arrays.values()))
             nbytes += self.forms[index].nbytes(elements, tuple(site.tensor.dims)) * share + made.overhead
         return Estimate(nbytes, error)
 
@@ -318,9 +311,10 @@ class Trials:
         """How many trials there is time for, about."""
         return max(0.0, self.until - time.monotonic()) / max(self.cost, 1e-6)
 
-    def tried(self, mix: Mix) -> Tried | None:
-        """What came of a mix, if it was tried."""
-        return self.made.get(tuple(sorted(mix.items())))
+    def known(self, mixes: Iterable[Mix]) -> list[Tried]:
+        """What came of those mixes that were tried."""
+        keys = [tuple(sorted(mix.items())) for mix in mixes]
+        return [self.made[key] for key in keys if key in self.made]
 
     def run(self, mix: Mix) -> Tried:
         key = tuple(sorted(mix.items()))
