@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
-from onnx_ci.gate.judge import judge
-from onnx_ci.gate.outcome import about_fusions
+from onnx_ci.gate.judge import about_fusions, judge
 from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
 from onnx_ci.inputs.generate import FIRST, deriver_of
 from onnx_ci.inputs.graph import unknown_dims
