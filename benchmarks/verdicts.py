@@ -1,4 +1,4 @@
-"""Does the verdict predict what a model does on real data? `python benchmarks/verdicts.py [--models a,b] [--sizes]`
+"""Does the verdict predict what real data shows? `python benchmarks/verdicts.py [--models a,b] [--sizes]`
 
 For each model of `real_inputs` and each rounding method, onnx-ci is asked for its verdict: on inputs that it
 makes up, and with four real samples. The truth is what the candidate does on twelve other real inputs:
@@ -7,8 +7,9 @@ makes up, and with four real samples. The truth is what the candidate does on tw
 - wrong: some output has less even against the largest energy it has over all of these inputs;
 - in between, either verdict is one that a user could defend.
 
-A refusal of what is right is a false refusal, a pass of what is wrong a false pass. `--sizes` also lets onnx-ci
-search for the smallest mix on made-up inputs and on four samples, and tells whether it holds on the others.
+A refusal of what is right is a false refusal, a pass of what is wrong a false pass. `--sizes` also lets
+onnx-ci search for the smallest mix on made-up inputs and on four samples, and tells whether it holds on
+the others.
 """
 
 from __future__ import annotations
@@ -99,10 +100,10 @@ def judge(model: RealModel, folder: Path, *, sizes: bool) -> list[dict[str, Any]
     """Return a row for each question asked about one model."""
     path, feeds = model_path(model), list(model.feeds())
     witness = Witness(path, feeds[SEEN:])
-    samples = []
+    samples: list[str | Path] = []
     for number, feed in enumerate(feeds[:SEEN]):
         file = folder / f"{model.name}-{number}.npz"
-        np.savez(file, **feed)
+        np.savez(file, **feed)  # type: ignore[arg-type]
         samples += ["--samples", file]
     rows = []
     for method in METHODS:
@@ -111,12 +112,12 @@ def judge(model: RealModel, folder: Path, *, sizes: bool) -> list[dict[str, Any]
         if not candidate.exists() or candidate.stat().st_size == path.stat().st_size:
             continue
         known = witness.worst(candidate)
-        for inputs, given in (("made up", []), ("samples", samples)):
+        for inputs, given in zip(("made up", "samples"), ([], samples), strict=True):
             began = time.monotonic()
             report = onnx_ci("compare", path, candidate, *given)
             rows.append(_row(model, method, inputs, report, known, began, candidate))
     if sizes:
-        for inputs, given in (("made up", []), ("samples", samples)):
+        for inputs, given in zip(("made up", "samples"), ([], samples), strict=True):
             smallest = folder / f"{model.name}-smallest-{inputs.replace(' ', '-')}.onnx"
             began = time.monotonic()
             report = onnx_ci("shrink", path, smallest, "--methods", ",".join(METHODS), *given)

@@ -12,7 +12,7 @@ import onnx
 from onnx_ci.cli.arguments import read_budget, read_libraries, read_methods, read_runtimes
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import Judging, judge_selection, open_context, select_models
-from onnx_ci.gate.single import Request, compare_files, shrink_file
+from onnx_ci.gate.single import compare_files, rule_without_policy, shrink_file
 from onnx_ci.methods.catalogue import method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, PolicyFrom, Tolerance
 from onnx_ci.repo.select import Wanted
@@ -69,22 +69,15 @@ def shrink(
     if isinstance(methods, str):
         raise UsageError("methods is a list of names", hint=f"shrink(…, methods=[{methods!r}])")
     choices = tuple(map(_method, methods))
-
-    def request(source: Path, target: Path) -> Request:
-        return Request(
-            source=source,
-            target=target,
-            methods=choices,
-            budget=read_budget(str(budget)) if budget is not None else None,
-            tolerance=_tolerance(tolerance),
-            samples=tuple(samples),
-            verify=verify,
-            plan_seconds=plan_seconds,
-            cache=cache,
-            runtimes=read_runtimes(runtimes),
-            libraries=read_libraries(libraries),
-        )
-
+    rule = rule_without_policy(
+        methods=choices,
+        budget=read_budget(str(budget)) if budget is not None else None,
+        plan_seconds=plan_seconds,
+        tolerance=_tolerance(tolerance),
+        samples=samples,
+        runtimes=read_runtimes(runtimes),
+        libraries=read_libraries(libraries),
+    )
     if isinstance(model, onnx.ModelProto):
         if any("inputs" in method(choice.name).changes for choice in choices):
             message = "extract-npy writes files beside the model, so it needs paths"
@@ -92,11 +85,11 @@ def shrink(
         with scratch_folder() as folder:
             source, target = folder / "model.onnx", folder / "shrunk.onnx"
             onnx.save(model, source)
-            outcome = shrink_file(request(source, target))
+            outcome = shrink_file(source, target, rule, verify=verify, cache=cache)
             return ShrinkResult(model=onnx.load(target) if target.exists() else None, outcome=outcome)
     if output is None:
         raise UsageError("shrink of a path needs the path to write", hint='shrink("in.onnx", "out.onnx")')
-    outcome = shrink_file(request(Path(model), Path(output)))
+    outcome = shrink_file(Path(model), Path(output), rule, verify=verify, cache=cache)
     done = outcome.written or outcome.verdict == "ok"
     return ShrinkResult(model=Path(output) if done else None, outcome=outcome)
 
@@ -111,15 +104,14 @@ def compare(
     libraries: Iterable[str] = (),
 ) -> Outcome:
     """Run both models; `verdict` is "ok" within the tolerance, the numbers are in `verification`."""
+    rule = rule_without_policy(
+        tolerance=_tolerance(tolerance),
+        samples=samples,
+        runtimes=read_runtimes(runtimes),
+        libraries=read_libraries(libraries),
+    )
     with scratch_folder() as folder:
-        return compare_files(
-            _on_disk(first, folder / "a.onnx"),
-            _on_disk(second, folder / "b.onnx"),
-            tolerance=_tolerance(tolerance),
-            samples=tuple(samples),
-            runtimes=read_runtimes(runtimes),
-            libraries=read_libraries(libraries),
-        )
+        return compare_files(_on_disk(first, folder / "a.onnx"), _on_disk(second, folder / "b.onnx"), rule)
 
 
 def check(

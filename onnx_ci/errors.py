@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copyreg
+
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,13 +23,7 @@ class OnnxCiError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Passed between processes as it is, whatever its class is made with."""
-        return _made_again, (type(self), self.args, self.__dict__)
-
-
-def _made_again(kind: type[OnnxCiError], args: tuple[object, ...], state: dict[str, object]) -> OnnxCiError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(state)
-    return error
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class OptionError(ValueError):

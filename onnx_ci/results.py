@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from onnx_ci.util.advice import Audience, hint_for
 from onnx_ci.util.sizes import format_size
@@ -57,6 +57,8 @@ BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
 
 
+Code = Annotated[str, "one of CODES, or of a later version"]
+CodeOrNone = Annotated[str, "a code, or nothing"]
 Severity = Literal["error", "warning", "note"]
 Verdict = Literal[
     "ok",
@@ -77,7 +79,7 @@ Place = Literal["", "history", "objects", "lfs", "dvc", "folder"]  # of an origi
 class Finding:
     """One sentence about one model, and what to do next."""
 
-    code: str
+    code: Code
     severity: Severity
     message: str
     hint: str = ""
@@ -220,7 +222,7 @@ class Verification:
     inputs: InputSource = "generated"
     samples: int = 0
     outputs: tuple[OutputDelta, ...] = ()
-    code: str = ""  # the finding this leads to, where it is not the usual one
+    code: CodeOrNone = ""  # the finding this leads to, where it is not the usual one
     hint: str = ""
     coverage: Coverage | None = None  # None where nothing was lost: values are the same by construction
     runtimes: tuple[RuntimeRun, ...] = ()  # every version and setting that both were run with

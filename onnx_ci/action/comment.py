@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnx_ci.action.github import Api, Comment, Transport, head_of, pull_of
-from onnx_ci.action.inputs import DEFAULT_KEY, KEY, KEY_WORDS, Event, Inputs, write_outputs, write_summary
+from onnx_ci.action.github import Api, Comment, pull_of
+from onnx_ci.action.inputs import KEY, KEY_WORDS, Event, Inputs, write_outputs, write_summary
 from onnx_ci.errors import ApiFault, UsageError
 from onnx_ci.report import markdown
 from onnx_ci.report.annotations import Annotation, render_github
@@ -75,30 +75,31 @@ class Sticky:
         comments = [
             comment
             for comment in self.api.comments(pull)
-            if comment.author == self.author and comment.first_line == mark(self.key)
+            if comment.author == self.author and comment.body.split("\n", 1)[0].rstrip() == mark(self.key)
         ]
         return sorted(comments, key=lambda comment: comment.number)
 
 
-def about(event: Event, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Lines for before and after the report."""
-    if event.name != "workflow_run":
-        return "", _line(event, environment.get("GITHUB_RUN_ID", ""), environment)
-    after = _line(event, str(event.at("workflow_run", "id") or ""), environment)
-    if not event.is_fork:
-        return "", after
+def _warning(event: Event) -> str:
+    """What goes before the report of a run of somebody else's code."""
+    if event.name != "workflow_run" or not event.is_fork:
+        return ""
     where = name(event.text("workflow_run", "head_repository", "full_name"))
     ended = prose(event.text("workflow_run", "conclusion"))
     warning = f"made by a run of code from {where}, which could have written anything here. The run: {ended}."
-    return f"> [!NOTE]\n> The report below was {warning}\n\n", after
+    return f"> [!NOTE]\n> The report below was {warning}\n\n"
 
 
-def _line(event: Event, run: str, environment: Mapping[str, str]) -> str:
+def _footer(event: Event) -> str:
     """The commit and the run, of which only hexadecimal digits and a number are taken."""
-    commit = event.head[:12] if re.fullmatch(r"[0-9a-f]{40,64}", event.head) else ""
-    parts = [f"commit <code>{commit}</code>"] if commit else []
+    run = os.environ.get("GITHUB_RUN_ID", "")
+    if event.name == "workflow_run":
+        run = str(event.at("workflow_run", "id") or "")
+    parts = []
+    if re.fullmatch(r"[0-9a-f]{40,64}", event.head):
+        parts.append(f"commit <code>{event.head[:12]}</code>")
     if re.fullmatch(r"[0-9]{1,20}", run) and event.repository:
-        server = environment.get("GITHUB_SERVER_URL") or "https://github.com"
+        server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
         parts.append(f"[run {run}]({server}/{event.repository}/actions/runs/{run})")
     return f"\n<sub>{', '.join(parts)}</sub>\n" if parts else ""
 
@@ -116,7 +117,7 @@ def run(inputs: Inputs, event: Event) -> None:
     """Read the report that an earlier job or run left, as data that anyone may have written. Only a call that
     makes no sense is an error: whether models are well was told by the run that looked at them."""
     report = read_report(_report_file(inputs.paths))
-    text = body(report, event, inputs.comment or DEFAULT_KEY)
+    text = body(report, event, inputs.comment)
     write_outputs({"comment-body": text})
     if not _written(inputs, event, text):
         write_summary(text)
@@ -131,47 +132,28 @@ def post(inputs: Inputs, event: Event, report: RunReport, before: str = "") -> N
 
 def body(report: RunReport, event: Event, key: str, first: str = "") -> str:
     """What the comment says below its mark, no longer than GitHub takes."""
-    before, after = about(event, os.environ)
-    before += first
+    before, after = _warning(event) + first, _footer(event)
     room = LONGEST - len(f"{mark(key)}\n{before}{after}")
     return f"{before}{markdown.render_run(report, room)}{after}"
 
 
 def _written(inputs: Inputs, event: Event, text: str) -> bool:
     """Whether the pull request has the comment; if not, the log says why and what would help."""
+    base = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
     try:
-        transport = Transport(
-            base=os.environ.get("GITHUB_API_URL") or "https://api.github.com", token=inputs.token
-        )
-        api = Api(transport=transport, repository=event.repository)
-        pull, why = _pull(api, event)
-        if not pull:
-            _notice(f"no comment was written: {why}")
-            return False
-        author = api.login(os.environ.get("GITHUB_GRAPHQL_URL") or f"{transport.base}/graphql")
-        key = inputs.comment or DEFAULT_KEY
-        Sticky(api=api, key=key, author=author or DEFAULT_AUTHOR, say=_say).put(pull, text)
+        api = Api(base=base, token=inputs.token, repository=event.repository)
+        pull, why = pull_of(api, event)
+        if pull:
+            author = api.login(os.environ.get("GITHUB_GRAPHQL_URL") or f"{base}/graphql") or DEFAULT_AUTHOR
+            Sticky(api=api, key=inputs.comment, author=author, say=_say).put(pull, text)
+            return True
     except ApiFault as fault:
-        _notice("\n".join(filter(None, [f"no comment was written: {fault.message}", _help(fault, event)])))
-        return False
-    return True
-
-
-def _help(fault: ApiFault, event: Event) -> str:
-    if fault.status not in (401, 403, 404):
-        return ""
-    return FOR_FORKS if event.is_pull and event.is_fork else FOR_OTHERS
-
-
-def _pull(api: Api, event: Event) -> tuple[int, str]:
-    """The number of the pull request, or 0 and why there is none."""
-    if event.name == "workflow_run":
-        if event.text("workflow_run", "event") != "pull_request":
-            return 0, "the run was not of a pull request"
-        head = head_of(event.payload)
-        return pull_of(api, head) if head else (0, "the repository that the branch was in is gone")
-    number = event.at("pull_request", "number") if event.is_pull else 0
-    return (number, "") if isinstance(number, int) and number else (0, "this event is of no pull request")
+        why = fault.message
+        if fault.status in (401, 403, 404):
+            why += f"\n{FOR_FORKS if event.is_pull and event.is_fork else FOR_OTHERS}"
+    notice = Annotation(kind="notice", message=f"no comment was written: {why}")
+    sys.stdout.write(f"{notice}\n")
+    return False
 
 
 def _report_file(paths: tuple[str, ...]) -> Path:
@@ -189,10 +171,6 @@ def _report_file(paths: tuple[str, ...]) -> Path:
             hint="another job or run was to make it: its log says why it did not; `paths` says where it is",
         )
     return path
-
-
-def _notice(message: str) -> None:
-    sys.stdout.write(f"{Annotation(kind='notice', message=message)}\n")
 
 
 def _say(line: str) -> None:

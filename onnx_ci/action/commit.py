@@ -12,7 +12,7 @@ from pathlib import Path
 from onnx_ci.action import push
 from onnx_ci.action.inputs import Event, Inputs
 from onnx_ci.action.judge import NO_CHECKOUT, judged
-from onnx_ci.action.tell import ActionResult
+from onnx_ci.action.reports import ActionResult
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.project import judge_selection, open_context, select_models
 from onnx_ci.model.replace import data_of
@@ -33,8 +33,7 @@ NO_NEW_RUN = (
 )
 
 
-def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> ActionResult:
-    root = git.find_root(here)
+def run_commit(inputs: Inputs, event: Event, root: Path | None, folder: Path) -> ActionResult:
     if root is None:
         raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
     push.require_git(root)
@@ -43,36 +42,12 @@ def run_commit(inputs: Inputs, event: Event, here: Path, folder: Path) -> Action
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed:
-    """Models that were fixed: the report, the files that changed, and the commits before and after."""
+    """Models that were fixed: the report, the files that changed, and the commit that they were fixed on."""
 
     report: RunReport
-    names: tuple[str, ...] = ()
-    outside: tuple[str, ...] = ()  # models that were fixed and are not for us to commit
-    base: str = ""
-    commit: str = ""
-    refused: str = ""
-
-    @property
-    def committed(self) -> RunReport:
-        """Without the models that stay out."""
-        inside = tuple(outcome for outcome in self.report.outcomes if outcome.file not in self.outside)
-        return replace(self.report, outcomes=inside)
-
-    @property
-    def after_commit(self) -> RunReport:
-        """What a fix leaves to be staged is in the commit by then; not so for models that stay out."""
-        outcomes = []
-        for outcome in self.report.outcomes:
-            left = tuple(finding for finding in outcome.findings if finding.code != "OCI029")
-            outcomes.append(outcome if outcome.file in self.outside else replace(outcome, findings=left))
-        return replace(self.report, outcomes=tuple(outcomes))
-
-    def result(self, *notes: str) -> ActionResult:
-        if self.outside:
-            more = ", …" if len(self.outside) > _MOST_NAMED else ""
-            notes = (f"{OUTSIDE}: {', '.join(self.outside[:_MOST_NAMED])}{more}", *notes)
-        changed = bool(self.names or self.outside)
-        return ActionResult(report=self.report, changed=changed, notes=notes)
+    names: tuple[str, ...]
+    outside: tuple[str, ...]  # models that were fixed and are not for us to commit
+    base: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,81 +60,89 @@ class Committing:
     folder: Path  # where the report goes, and the patch
 
     def run(self) -> ActionResult:
-        reason = push.refusal(self.event, self.root)
-        if reason:
-            return self._refused(self._fix(), reason)
-        branch = push.branch_of(self.event, self.root)
-        with push.signed_in(self.inputs.token):
-            is_gone = branch.is_gone(self.event, branch.tip())
-            if not is_gone:
-                push.take(branch)
-        if is_gone:
-            return self._refused(self._fix(), push.gone(branch.name))
-        return self._push(branch, self._commit(branch))
+        try:
+            branch = push.branch_of(self.event, self.root)
+            with push.signed_in(self.inputs.token):
+                push.take(branch, self.event)
+        except push.Refused as refusal:
+            return self._result(self._fix(), refused=str(refusal))
+        fixed, commit, attempts = self._fix(), "", self.inputs.push_attempts
+        try:
+            for attempt in range(attempts):
+                if (
+                    attempt
+                ):  # others pushed: the same on top of theirs, or anew where they changed what it is about
+                    commit = self._rebase(branch, fixed)
+                    tip = git.commit_of(self.root, branch.tracking) or ""
+                    fixed = replace(fixed, base=tip) if commit else self._fix()
+                if not fixed.names:
+                    return self._result(fixed)
+                commit = commit or self._commit(branch, fixed)
+                with push.signed_in(self.inputs.token):
+                    if push.push(branch, fixed.names, self.event):
+                        return self._result(fixed, commit=commit)
+            raise push.Refused(f"the branch {branch.name} has moved at each of {attempts} attempts to push")
+        except push.Refused as refusal:
+            return self._result(fixed, refused=str(refusal))
+
+    def _result(self, fixed: Fixed, *, commit: str = "", refused: str = "") -> ActionResult:
+        """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
+        notes = []
+        if fixed.outside:
+            more = ", …" if len(fixed.outside) > _MOST_NAMED else ""
+            notes.append(f"{OUTSIDE}: {', '.join(fixed.outside[:_MOST_NAMED])}{more}")
+        if commit and not self.inputs.own_token:
+            notes.append(NO_NEW_RUN)
+        if refused and fixed.names:
+            keep_patch(self.root, fixed.names, fixed.base, self.folder)
+            refused += f". The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
+        return ActionResult(
+            report=_after_commit(fixed) if commit else fixed.report,
+            changed=bool(fixed.names or fixed.outside),
+            commit=commit,
+            refused=refused if fixed.names else "",
+            notes=tuple(notes),
+        )
 
     def _fix(self) -> Fixed:
         before = work_tree(self.root)
         report = judged("fix", self.inputs, self.event)
-        changed = changed_files(before, work_tree(self.root))
+        after = work_tree(self.root)
+        # What an earlier step left in the work tree stays there.
+        changed = sorted(name for name in after if name not in before or before[name] != after[name])
         models = [outcome.file for outcome in report.outcomes if outcome.written and outcome.file in changed]
         names, outside = of_models_in_git(self.root, changed, models)
         base = git.commit_of(self.root, "HEAD") or ""
         return Fixed(report=report, names=tuple(names), outside=tuple(outside), base=base)
 
-    def _commit(self, branch: push.Branch) -> Fixed:
-        """Fix, and commit what that changed, if it changed anything."""
-        fixed = self._fix()
-        if not fixed.names:
-            return fixed
+    def _commit(self, branch: push.Branch, fixed: Fixed) -> str:
         with push.signed_in(self.inputs.token):
-            again = changed_again(branch, fixed.names)
-        if again:
-            return replace(fixed, refused=again)
+            refuse_own_changes(branch, fixed.names)
         stage(self.root, fixed.names)
         problem = problem_with(self.root, fixed.names, fixed.report, self.inputs.policy)
         if problem:
             unstage(self.root, fixed.names)
-            return replace(fixed, refused=problem)
-        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, fixed.committed))
-        return replace(fixed, commit=git.commit_of(self.root, "HEAD") or "")
+            raise push.Refused(problem)
+        inside = [outcome for outcome in fixed.report.outcomes if outcome.file not in fixed.outside]
+        commit(self.root, fixed.names, commit_message(self.inputs.commit_message, inside))
+        return git.commit_of(self.root, "HEAD") or ""
 
-    def _push(self, branch: push.Branch, fixed: Fixed) -> ActionResult:
-        for attempt in range(1, self.inputs.push_attempts + 1):
-            if not fixed.commit:
-                return self._refused(fixed, fixed.refused) if fixed.refused else fixed.result()
-            with push.signed_in(self.inputs.token):
-                pushed = push.push(branch, fixed.names, self.event)
-            if pushed.done:
-                notes = () if self.inputs.own_token else (NO_NEW_RUN,)
-                done = replace(fixed, report=fixed.after_commit)
-                return replace(done.result(*notes), commit=fixed.commit)
-            if not pushed.moved:
-                return self._refused(fixed, pushed.refused)
-            if attempt < self.inputs.push_attempts:
-                fixed = self._again(branch, fixed)
-        moved = f"the branch {branch.name} has moved at each of {self.inputs.push_attempts} attempts to push"
-        return self._refused(fixed, moved)
-
-    def _again(self, branch: push.Branch, fixed: Fixed) -> Fixed:
-        """After others pushed: the same on top of theirs, or anew where they changed what it is about."""
+    def _rebase(self, branch: push.Branch, fixed: Fixed) -> str:
+        """The commit on top of what others pushed; empty where the models are to be fixed anew."""
         with push.signed_in(self.inputs.token):
             complaint = branch.fetch()
         if complaint is not None:
-            return replace(
-                fixed, commit="", refused=f"the branch {branch.name} can't be fetched: {complaint}"
-            )
-        rebased = push.catch_up(branch, fixed.base, fixed.names)
-        if not rebased:
-            return self._commit(branch)
-        return replace(fixed, base=git.commit_of(self.root, branch.tracking) or "", commit=rebased)
+            raise push.Refused(f"the branch {branch.name} can't be fetched: {complaint}")
+        return push.catch_up(branch, fixed.base, fixed.names)
 
-    def _refused(self, fixed: Fixed, reason: str) -> ActionResult:
-        """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
-        if not fixed.names:
-            return fixed.result()
-        keep_patch(self.root, fixed.names, fixed.base, self.folder)
-        explanation = f"{reason}. The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
-        return replace(fixed.result(), refused=explanation)
+
+def _after_commit(fixed: Fixed) -> RunReport:
+    """What a fix leaves to be staged is in the commit by then; not so for models that stay out."""
+    outcomes = []
+    for outcome in fixed.report.outcomes:
+        left = tuple(finding for finding in outcome.findings if finding.code != "OCI029")
+        outcomes.append(outcome if outcome.file in fixed.outside else replace(outcome, findings=left))
+    return replace(fixed.report, outcomes=tuple(outcomes))
 
 
 TRAILER = "Shrunk-by"
@@ -169,9 +152,9 @@ _CALLS = re.compile(r"[@#\[]|\bgh-(?=\d)|:(?=//)|\*(?=\*)|\bwww(?=\.)", re.IGNOR
 _APART = "\u200b"  # a space of no width
 
 
-def commit_message(first: str, report: RunReport) -> str:
+def commit_message(first: str, outcomes: Iterable[Outcome]) -> str:
     """`{models}` and `{saved}` in the first part stand for how many models and how many bytes."""
-    written = [outcome for outcome in report.outcomes if outcome.written]
+    written = [outcome for outcome in outcomes if outcome.written]
     before = sum(o.before.size for o in written if o.before)
     after = sum(o.after.size for o in written if o.after)
     saved = format_size(max(0, before - after))
@@ -273,17 +256,16 @@ def _do(root: Path, *arguments: str) -> None:
         raise EnvironmentFault(f"git {arguments[0]} failed: {last}", hint="nothing was pushed")
 
 
-State = dict[str, tuple[int, int, int] | None]
-
-
-def work_tree(root: Path) -> State:
+def work_tree(root: Path) -> dict[str, tuple[int, int, int] | None]:
     """The files that differ from the last commit, and what they are at this moment."""
-    return {name: _state(root / name) for name in changed_since_head(root) or ()}
-
-
-def changed_files(before: State, after: State) -> list[str]:
-    """What became different in between; what an earlier step left in the work tree stays there."""
-    return sorted(name for name, state in after.items() if name not in before or before[name] != state)
+    states: dict[str, tuple[int, int, int] | None] = {}
+    for name in changed_since_head(root) or ():
+        try:
+            status = (root / name).lstat()
+            states[name] = (status.st_size, status.st_mtime_ns, status.st_ino)
+        except OSError:
+            states[name] = None
+    return states
 
 
 def of_models_in_git(root: Path, names: Sequence[str], models: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -310,32 +292,26 @@ def _data(root: Path, models: Iterable[str]) -> set[str]:
     return {path.relative_to(root).as_posix() for path in files}
 
 
-def _state(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns, status.st_ino
-
-
 _MOST_COMMITS = 20  # commits of ours, one on top of the other
 
 
-def changed_again(branch: push.Branch, names: Sequence[str]) -> str:
-    """Why these files may not be committed; empty where they may. What others have pushed below a commit of
-    ours is still to be fixed; only what our own last commits changed has to stay as it is."""
+def refuse_own_changes(branch: push.Branch, names: Sequence[str]) -> None:
+    """Refuse to commit files once more. What others have pushed below a commit of ours is still to be fixed;
+    only what our own last commits changed has to stay as it is."""
     commit = git.commit_of(branch.root, "HEAD") or ""
     for _ in range(_MOST_COMMITS):
         if not _is_ours(branch, commit):
-            return ""
+            return
         parent = _parent(branch, commit)
         if not parent:
-            return "the last commit is one of our own, and it can't be seen what it changed"
+            raise push.Refused("the last commit is one of our own, and it can't be seen what it changed")
         again = sorted({*names} & {*changed_between(branch.root, parent, commit)})
         if again:
-            return f"{again[0]} was changed by the last commit, one of our own, and would change once more"
+            raise push.Refused(
+                f"{again[0]} was changed by the last commit, one of our own, and would change once more"
+            )
         commit = parent
-    return f"the last {_MOST_COMMITS} commits are our own"
+    raise push.Refused(f"the last {_MOST_COMMITS} commits are our own")
 
 
 def _is_ours(branch: push.Branch, commit: str) -> bool:

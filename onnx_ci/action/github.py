@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlencode, urljoin, urlsplit
 
+from onnx_ci.action.inputs import Event
 from onnx_ci.errors import ApiFault, UsageError
 from onnx_ci.version import __version__
 
@@ -40,24 +40,108 @@ class Answer:
             raise ApiFault("GitHub's answer is not JSON", status=self.status) from None
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Moves are followed by `Transport`, which looks where they lead before the token goes there."""
+class _AnyAnswer(urllib.request.HTTPErrorProcessor):
+    """Errors and moves are answers too: `Api` looks where they lead before the token goes there."""
 
-    def redirect_request(self, *_: Any) -> None:
-        return None
+    def http_response(self, request: Any, response: Any) -> Any:  # noqa: ARG002
+        return response
+
+    https_response = http_response
+
+
+PAGE = 100
+MOST_PAGES = 30  # GitHub allows 2,500 comments in a pull request
+NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="next"')
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transport:
+class Comment:
+    number: int
+    body: str
+    author: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api:
+    """`repository` is OWNER/NAME, of this workflow: the only one that is ever asked about."""
+
     base: str
     token: str = field(repr=False)
+    repository: str
     sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        checked_address(self.base)
+        try:
+            scheme, host, _ = origin(self.base)
+        except ValueError:
+            scheme, host = "", None
+        # A token is sent over an encrypted line, or not beyond this machine.
+        if not host or not (scheme == "https" or (scheme == "http" and host in LOCAL)):
+            raise ApiFault(f"{self.base!r} is no address of GitHub's API, such as https://api.github.com")
         # Secrets are empty in pull requests of forks. http.client would show a bad one in its message.
         if not re.fullmatch(r"[\x21-\x7e]+", self.token):
             raise ApiFault("the token is empty or not one word of plain characters", status=401)
+        if not re.fullmatch(r"[A-Za-z0-9-]+/(?!\.{1,2}$)[A-Za-z0-9._-]+", self.repository):
+            raise UsageError(f"{self.repository!r} is no repository", hint="GITHUB_REPOSITORY is OWNER/NAME")
+
+    def comments(self, pull: int) -> list[Comment]:
+        return list(map(_comment, self._pages(f"/issues/{pull:d}/comments", {})))
+
+    def create_comment(self, pull: int, body: str) -> Comment:
+        address = f"/repos/{self.repository}/issues/{pull:d}/comments"
+        return _comment(self.call("POST", address, {"body": body}).json())
+
+    def change_comment(self, number: int, body: str) -> None:
+        address = f"/repos/{self.repository}/issues/comments/{number:d}"
+        self.call("PATCH", address, {"body": body})
+
+    def pulls_of_branch(self, owner: str, branch: str) -> list[Any]:
+        """Open ones. The only way that finds those of forks: their commits are not in this repository."""
+        return self._pages("/pulls", {"state": "open", "head": f"{owner}:{branch}"})
+
+    def pulls_of_commit(self, sha: str) -> list[Any]:
+        if not re.fullmatch(r"[0-9a-f]{40,64}", sha):
+            raise UsageError(f"{sha!r} is no commit")
+        try:
+            return self._pages(f"/commits/{sha}/pulls", {})
+        except ApiFault as fault:
+            if fault.status in (404, 422):  # no such commit here: it is a fork's
+                return []
+            raise
+
+    def login(self, graphql: str) -> str:
+        """Who the token is. GraphQL tells every token, REST only those of people; "" where neither does."""
+        calls: list[tuple[str, str, dict[str, object] | None]] = [("GET", "/user", None)]
+        if origin(graphql) == origin(self.base):
+            calls.insert(0, ("POST", graphql, {"query": "{viewer{login}}"}))
+        for method, address, body in calls:
+            try:
+                answer = self.call(method, address, body).json()
+            except ApiFault as fault:
+                if fault.status not in (401, 403, 404):
+                    raise
+                continue
+            login = _at(_at(_at(answer, "data"), "viewer") or answer, "login")
+            if isinstance(login, str):
+                return login
+        return ""
+
+    def _pages(self, path: str, query: dict[str, str]) -> list[Any]:
+        """Everything, page by page; the address of the next page is GitHub's, and has to be on its host."""
+        items: list[Any] = []
+        words = urlencode({**query, "per_page": PAGE}, errors="replace")  # no name holds half a character
+        address = f"/repos/{self.repository}{path}?{words}"
+        for _ in range(MOST_PAGES):
+            answer = self.call("GET", address)
+            page = answer.json()
+            if not isinstance(page, list):
+                raise ApiFault("GitHub's answer is not the list that was asked for", status=answer.status)
+            items.extend(page)
+            following = NEXT.search(answer.headers.get("link", ""))
+            if not following:
+                return items
+            address = following[1]
+        raise ApiFault(f"GitHub's list has more than {MOST_PAGES} pages of {PAGE}")
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Answer:
         """Faults that pass are waited for, as long as that is short; a refusal is an ApiFault at once."""
@@ -68,18 +152,11 @@ class Transport:
             try:
                 return self._followed(method, address, body)
             except ApiFault as fault:
-                self._wait_or_raise(method, fault, tries)
-
-    def _wait_or_raise(self, method: str, fault: ApiFault, tries: int) -> None:
-        """What creates something is repeated only where GitHub surely did not do it yet."""
-        repeatable = fault.passing and (method != "POST" or fault.limited)
-        if not repeatable or tries >= MOST_TRIES:
-            raise fault
-        seconds = waiting(fault, tries)
-        if seconds > LONGEST_WAIT:
-            asked = f"it asks to come back in {seconds:.0f} s, which is not waited for"
-            raise ApiFault(f"{fault.message}; {asked}", status=fault.status)
-        self.sleep(seconds)
+                # What creates something is repeated only where GitHub surely did not do it yet.
+                repeatable = fault.passing and (method != "POST" or fault.limited)
+                if not repeatable or tries >= MOST_TRIES:
+                    raise
+                self.sleep(waiting(fault, tries))
 
     def _followed(self, method: str, address: str, body: Mapping[str, object] | None) -> Answer:
         """A repository that was renamed answers with its new address: the same call is made there."""
@@ -93,7 +170,7 @@ class Transport:
         raise ApiFault(f"GitHub's answer leads on to another address more than {MOST_MOVES} times")
 
     def _once(self, method: str, address: str, body: Mapping[str, object] | None) -> Answer:
-        request = urllib.request.Request(  # noqa: S310 - only http and https pass `checked_address`
+        request = urllib.request.Request(  # noqa: S310 - only http and https pass `__post_init__`
             address,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
@@ -106,7 +183,8 @@ class Transport:
             },
         )
         try:
-            with _opened(request) as response:
+            opener = urllib.request.build_opener(_AnyAnswer)
+            with opener.open(request, timeout=SECONDS_A_CALL) as response:
                 answer = _read(response)
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)
@@ -117,37 +195,23 @@ class Transport:
 
 
 def waiting(fault: ApiFault, tries: int) -> float:
-    """What GitHub asks for, or else 1, 2, 4 seconds."""
+    """The seconds that GitHub asks for, or else 1, 2, 4; the fault once more where that is too long."""
+    seconds = float(2 ** (tries - 1))
     asked = fault.headers.get("retry-after", "")
-    if asked.isdecimal():
-        return float(asked[:9])
     renewed = fault.headers.get("x-ratelimit-reset", "")
-    if fault.headers.get("x-ratelimit-remaining") == "0" and renewed.isdecimal():
-        return max(1.0, float(renewed[:12]) - time.time())
-    return float(2 ** (tries - 1))
-
-
-def _opened(request: urllib.request.Request) -> Any:
-    """The answer, whatever it says; an error of HTTP is one too."""
-    try:
-        return urllib.request.build_opener(_Stay).open(request, timeout=SECONDS_A_CALL)
-    except urllib.error.HTTPError as answer:
-        return answer
+    if asked.isdecimal():
+        seconds = float(asked[:9])
+    elif fault.headers.get("x-ratelimit-remaining") == "0" and renewed.isdecimal():
+        seconds = max(1.0, float(renewed[:12]) - time.time())
+    if seconds > LONGEST_WAIT:
+        message = f"{fault.message}; it asks to come back in {seconds:.0f} s, which is not waited for"
+        raise ApiFault(message, status=fault.status)
+    return seconds
 
 
 def origin(address: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(address)
     return parts.scheme, parts.hostname, parts.port
-
-
-def checked_address(address: str) -> None:
-    """A token is sent over an encrypted line, or not beyond this machine."""
-    try:
-        scheme, host, _ = origin(address)
-    except ValueError:
-        scheme, host = "", None
-    if not host or not (scheme == "https" or (scheme == "http" and host in LOCAL)):
-        raise ApiFault(f"{address!r} is no address of GitHub's API, such as https://api.github.com")
 
 
 def _read(stream: Any) -> Answer:
@@ -197,126 +261,10 @@ def _said(answer: Answer) -> str:
         return ""
 
 
-PAGE = 100
-MOST_PAGES = 30  # GitHub allows 2,500 comments in a pull request
-NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="next"')
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comment:
-    number: int
-    body: str
-    author: str
-
-    @property
-    def first_line(self) -> str:
-        return self.body.split("\n", 1)[0].rstrip()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pull:
-    """`repository` is the number of the one that the branch is in; 0 where that is gone."""
-
-    number: int
-    sha: str
-    repository: int
-    is_open: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Api:
-    """`repository` is OWNER/NAME, of this workflow: the only one that is ever asked about."""
-
-    transport: Transport
-    repository: str
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9-]+/(?!\.{1,2}$)[A-Za-z0-9._-]+", self.repository):
-            raise UsageError(f"{self.repository!r} is no repository", hint="GITHUB_REPOSITORY is OWNER/NAME")
-
-    def comments(self, pull: int) -> list[Comment]:
-        return list(map(_comment, self._pages(f"/issues/{pull:d}/comments", {})))
-
-    def create_comment(self, pull: int, body: str) -> Comment:
-        answer = self._call("POST", f"/issues/{pull:d}/comments", {"body": body})
-        return _comment(answer.json())
-
-    def change_comment(self, number: int, body: str) -> None:
-        self._call("PATCH", f"/issues/comments/{number:d}", {"body": body})
-
-    def pulls_of_branch(self, owner: str, branch: str) -> list[Pull]:
-        """Open ones. The only way that finds those of forks: their commits are not in this repository."""
-        query = {"state": "open", "head": f"{owner}:{branch}"}
-        return list(map(_pull, self._pages("/pulls", query)))
-
-    def pulls_of_commit(self, sha: str) -> list[Pull]:
-        if not re.fullmatch(r"[0-9a-f]{40,64}", sha):
-            raise UsageError(f"{sha!r} is no commit")
-        try:
-            return list(map(_pull, self._pages(f"/commits/{sha}/pulls", {})))
-        except ApiFault as fault:
-            if fault.status in (404, 422):  # no such commit here: it is a fork's
-                return []
-            raise
-
-    def login(self, graphql: str) -> str:
-        """Who the token is. GraphQL tells every token, REST only those of people; "" where neither does."""
-        for ask in (self._viewer, self._user):
-            try:
-                return ask(graphql)
-            except ApiFault as fault:
-                if fault.status not in (401, 403, 404):
-                    raise
-        return ""
-
-    def _viewer(self, graphql: str) -> str:
-        if origin(graphql) != origin(self.transport.base):
-            raise ApiFault("the address of GraphQL is on another host", status=404)
-        answer = self.transport.call("POST", graphql, {"query": "{viewer{login}}"}).json()
-        try:
-            return str(answer["data"]["viewer"]["login"])
-        except (KeyError, TypeError):
-            raise ApiFault("GraphQL does not tell who the token is", status=404) from None
-
-    def _user(self, _: str) -> str:
-        return _text(self.transport.call("GET", "/user").json(), "login")
-
-    def _call(self, method: str, path: str, body: dict[str, object] | None = None) -> Answer:
-        return self.transport.call(method, f"/repos/{self.repository}{path}", body)
-
-    def _pages(self, path: str, query: dict[str, str]) -> list[Any]:
-        """Everything, page by page; the address of the next page is GitHub's, and has to be on its host."""
-        items: list[Any] = []
-        words = urlencode({**query, "per_page": PAGE}, errors="replace")  # no name holds half a character
-        address = f"/repos/{self.repository}{path}?{words}"
-        for _ in range(MOST_PAGES):
-            answer = self.transport.call("GET", address)
-            page = answer.json()
-            if not isinstance(page, list):
-                raise ApiFault("GitHub's answer is not the list that was asked for", status=answer.status)
-            items.extend(page)
-            following = NEXT.search(answer.headers.get("link", ""))
-            if not following:
-                return items
-            address = following[1]
-        raise ApiFault(f"GitHub's list has more than {MOST_PAGES} pages of {PAGE}")
-
-
 def _comment(answer: Any) -> Comment:
     author = _at(answer, "user")  # None: the account is gone
     login = _text(author, "login") if author else ""
     return Comment(number=_number(answer, "id"), body=_at(answer, "body") or "", author=login)
-
-
-def _pull(answer: Any) -> Pull:
-    head = _at(answer, "head")
-    repository = _at(head, "repo")
-    return Pull(
-        number=_number(answer, "number"),
-        sha=_text(head, "sha"),
-        repository=_number(repository, "id") if repository else 0,
-        is_open=_text(answer, "state") == "open",
-    )
 
 
 def _at(answer: Any, name: str) -> Any:
@@ -337,48 +285,38 @@ def _text(answer: Any, name: str) -> str:
     return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Head:
-    """What a run was of, as GitHub itself tells in the event. All but the numbers is chosen by the author."""
-
-    sha: str
-    branch: str
-    owner: str
-    repository: int  # the number of the repository that the branch is in
-    pulls: tuple[int, ...] = ()  # GitHub names them for branches of this repository, never for forks
-
-
-def head_of(event: Mapping[str, Any]) -> Head | None:
-    """From the payload of a `workflow_run` event; None where a fork was deleted since."""
-    try:
-        run = event["workflow_run"]
-        source = run["head_repository"]
-        return Head(
-            sha=str(run["head_sha"]),
-            branch=str(run["head_branch"]),
-            owner=str(source["owner"]["login"]),
-            repository=int(source["id"]),
-            pulls=tuple(int(pull["number"]) for pull in run.get("pull_requests") or ()),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def pull_of(api: Api, head: Head) -> tuple[int, str]:
-    """The number of the one open pull request that has this very commit as its head; or 0, and why not."""
-    numbers = _matching(api.pulls_of_branch(head.owner, head.branch), head)
-    numbers = numbers or _matching(api.pulls_of_commit(head.sha), head)
-    if len(numbers) > 1:
-        numbers = numbers & {*head.pulls} or numbers
+def pull_of(api: Api, event: Event) -> tuple[int, str]:
+    """The number of the pull request that an event is of; or 0, and why there is none."""
+    if event.name != "workflow_run":
+        number = event.at("pull_request", "number") if event.is_pull else 0
+        return (number, "") if isinstance(number, int) and number else (0, "this event is of no pull request")
+    if event.text("workflow_run", "event") != "pull_request":
+        return 0, "the run was not of a pull request"
+    owner = event.text("workflow_run", "head_repository", "owner", "login")
+    if not owner:
+        return 0, "the repository that the branch was in is gone"
+    numbers = _with_head(api.pulls_of_branch(owner, event.branch), event)
+    numbers = numbers or _with_head(api.pulls_of_commit(event.head), event)
+    if len(numbers) > 1:  # GitHub names those of branches of this repository, never those of forks
+        named = event.at("workflow_run", "pull_requests") or ()
+        numbers = numbers & {_at(pull, "number") for pull in named} or numbers
     if len(numbers) == 1:
         return numbers.pop(), ""
     if numbers:
         have = f"{len(numbers)} open pull requests have this head"
         return 0, f"{have}, and it can't be told which the run was for"
-    return 0, f"no open pull request has {head.sha[:12]} as its head: it was closed, or has moved on since"
+    return 0, f"no open pull request has {event.head[:12]} as its head: it was closed, or has moved on since"
 
 
-def _matching(pulls: list[Pull], head: Head) -> set[int]:
-    """Others may have a branch of this name, or this commit: the repository has to be the same too."""
-    same = (pull for pull in pulls if (pull.sha, pull.repository) == (head.sha, head.repository))
-    return {pull.number for pull in same if pull.is_open and pull.repository}
+def _with_head(pulls: list[Any], event: Event) -> set[int]:
+    """The open ones with the very commit of a run as their head. Others may have a branch of this name, or
+    this commit: the repository has to be the same too."""
+    repository = event.at("workflow_run", "head_repository", "id")
+    numbers = set()
+    for pull in pulls:
+        head = _at(pull, "head")
+        source = _at(head, "repo")  # None: it is gone
+        is_same = _text(head, "sha") == event.head and source and _number(source, "id") == repository
+        if is_same and _text(pull, "state") == "open":
+            numbers.add(_number(pull, "number"))
+    return numbers

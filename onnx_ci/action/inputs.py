@@ -17,12 +17,10 @@ from onnx_ci.util.scalars import FLAG, Scalar, choice, from_text, whole
 
 Mode = Literal["check", "fix", "commit", "comment"]
 FailOn = Literal["error", "warning", "never"]
-MODES, LEVELS, POLICIES = map(get_args, (Mode, FailOn, PolicyFrom))
 DEFAULT_KEY = "default"
 MESSAGE = "Shrink ONNX models"
 KEY = re.compile(r"[A-Za-z0-9](?:[ ._-]?[A-Za-z0-9]){0,49}")  # of a comment
 KEY_WORDS = "true, false or a key: up to 50 letters, digits and single ' ', '.', '_', '-'"
-_MOST_ATTEMPTS = 20
 _EXTRA = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -48,11 +46,11 @@ class Inputs:
 
 
 _SCALARS = {
-    "mode": choice(MODES),
-    "policy_from": choice(POLICIES),
+    "mode": choice(get_args(Mode)),
+    "policy_from": choice(get_args(PolicyFrom)),
     "all": FLAG,
-    "fail_on": choice(LEVELS),
-    "push_attempts": whole(1, _MOST_ATTEMPTS),
+    "fail_on": choice(get_args(FailOn)),
+    "push_attempts": whole(1, 20),
     "cache": FLAG,
 }
 
@@ -61,7 +59,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
     """`INPUT_FAIL_ON` is the input `fail-on`; one that is empty or missing has its default."""
     values: dict[str, Any] = {}
     for name in (item.name for item in fields(Inputs)):
-        text = _given(environment, name)
+        text = environment.get(f"INPUT_{name.upper()}", "").strip()
         if not text:
             continue
         if name in _SCALARS:
@@ -69,19 +67,21 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
         elif name == "paths":  # one a line: a name may have spaces in it
             values[name] = tuple(line.strip() for line in text.splitlines() if line.strip())
         elif name == "comment":
-            values[name] = comment_key(environment)
+            values[name] = _comment_key(text)
         elif name == "extras":
-            values[name] = read_extras(text)
+            values[name] = _extras(text)
         else:
             values[name] = text
+    if values.get("mode") == "comment":
+        values["comment"] = values.get("comment") or DEFAULT_KEY
+    selections = [name for name in ("paths", "since", "all") if values.get(name)]
+    if len(selections) > 1:
+        raise UsageError(
+            f"inputs {' and '.join(map(repr, selections))} can't be given together",
+            hint="choose one of them; with none, the models that differ from the base are looked at",
+        )
     own_token = values.get("token", "") not in ("", environment.get("ONNX_CI_JOB_TOKEN", ""))
-    inputs = Inputs(**{**values, "own_token": own_token})
-    _refuse_two_selections(inputs)
-    return inputs
-
-
-def _given(environment: Mapping[str, str], name: str) -> str:
-    return environment.get(f"INPUT_{name.upper()}", "").strip()
+    return Inputs(**{**values, "own_token": own_token})
 
 
 def _scalar(name: str, text: str, scalar: Scalar) -> Any:
@@ -91,16 +91,15 @@ def _scalar(name: str, text: str, scalar: Scalar) -> Any:
     return value
 
 
-def comment_key(environment: Mapping[str, str]) -> str:
+def _comment_key(text: str) -> str:
     """The input `comment`: `true` is the usual comment; any other word is the key of one of its own."""
-    text = _given(environment, "comment")
-    key = {"": "", "false": "", "true": DEFAULT_KEY}.get(text.lower(), text)
+    key = {"false": "", "true": DEFAULT_KEY}.get(text.lower(), text)
     if key and not KEY.fullmatch(key):
         raise wrong("comment", text[:60], KEY_WORDS)
     return key
 
 
-def read_extras(text: str) -> tuple[str, ...]:
+def _extras(text: str) -> tuple[str, ...]:
     """Names of optional dependencies, separated by commas or white space."""
     names = tuple(dict.fromkeys(filter(None, re.split(r"[\s,]+", text))))
     for name in names:
@@ -112,15 +111,6 @@ def read_extras(text: str) -> tuple[str, ...]:
 def wrong(name: str, found: str, expected: str) -> UsageError:
     message = f"input {name!r}: found {found!r}, expected {expected}"
     return UsageError(message, hint=f"in the workflow: {name}: …")
-
-
-def _refuse_two_selections(inputs: Inputs) -> None:
-    given = [name for name in ("paths", "since", "all") if getattr(inputs, name)]
-    if len(given) > 1:
-        raise UsageError(
-            f"inputs {' and '.join(map(repr, given))} can't be given together",
-            hint="choose one of them; with none, the models that differ from the base are looked at",
-        )
 
 
 PULLS = ("pull_request", "pull_request_target")
@@ -207,23 +197,18 @@ class Event:
 
 
 def read_event(environment: Mapping[str, str]) -> Event:
+    path = environment.get("GITHUB_EVENT_PATH", "")
+    try:
+        payload = json.loads(Path(path).read_bytes()) if path else None
+    except (OSError, ValueError, RecursionError) as error:
+        raise EnvironmentFault(f"the event can't be read from GITHUB_EVENT_PATH: {error}") from None
     return Event(
         name=environment.get("GITHUB_EVENT_NAME", ""),
         repository=environment.get("GITHUB_REPOSITORY", ""),
         ref=environment.get("GITHUB_REF", ""),
         sha=environment.get("GITHUB_SHA", ""),
-        payload=_payload(environment.get("GITHUB_EVENT_PATH", "")),
+        payload=payload if isinstance(payload, dict) else {},
     )
-
-
-def _payload(path: str) -> Mapping[str, Any]:
-    if not path:
-        return {}
-    try:
-        payload = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise EnvironmentFault(f"the event can't be read from GITHUB_EVENT_PATH: {error}") from None
-    return payload if isinstance(payload, dict) else {}
 
 
 SUMMARY_LIMIT = 1 << 20  # bytes; GitHub drops a summary that is larger
@@ -232,12 +217,9 @@ _CUT = "\n\n… cut here: the whole report is in the artifact.\n"
 
 def write_outputs(values: Mapping[str, str]) -> None:
     """Each value between delimiters nobody can guess: a value with line ends can't add outputs of its own."""
-    append_to("GITHUB_OUTPUT", "".join(_output(name, value) for name, value in values.items()))
-
-
-def _output(name: str, value: str) -> str:
-    mark = f"onnx-ci-{secrets.token_hex(16)}"
-    return f"{name}<<{mark}\n{value}\n{mark}\n"
+    for name, value in values.items():
+        mark = f"onnx-ci-{secrets.token_hex(16)}"
+        append_to("GITHUB_OUTPUT", f"{name}<<{mark}\n{value}\n{mark}\n")
 
 
 def write_summary(markdown: str) -> None:

@@ -17,12 +17,11 @@ from pathlib import Path
 
 from onnx_ci.action.inputs import Event, Inputs, append_to, write_outputs, wrong
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.util.files import HeldFolder, scratch_folder, sweep_folders
+from onnx_ci.util.files import make_folder, scratch_folder
 from onnx_ci.version import __version__
 
 HOME = Path(__file__).resolve().parents[2]  # where the action is: our own source
 MARKER = "complete"
-_NEW = "new-"  # starts the name of an environment that is being made
 _UNUSED_SECONDS = 60 * 24 * 3600
 _LAUNCHER = '#!/bin/sh\nexec "$(dirname "$0")/../{python}" -I -m onnx_ci "$@"\n'
 _LAUNCHER_WINDOWS = '@"%~dp0..\\Scripts\\python.exe" -I -m onnx_ci %*\r\n'
@@ -34,6 +33,10 @@ def prepare(inputs: Inputs, event: Event) -> None:
     folder = _tools() / key
     cached = inputs.cache and event.trusts_cache
     light = inputs.mode == "comment"  # needs no model library, so nothing is installed
+    # Gone after the job: what is in it came from this job or from the cache of this repository.
+    results = Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir()) / "onnx-ci" / "results"
+    if given := os.environ.get("ONNX_CI_CACHE"):
+        results = Path(given).absolute()
     write_outputs(
         {
             "python": sys.executable if light else str(_python(folder)),
@@ -41,7 +44,7 @@ def prepare(inputs: Inputs, event: Event) -> None:
             "key": key,
             "install": str(not light and not is_complete(folder)).lower(),
             "cache": str(cached and not light).lower(),
-            "results": str(results_folder()),
+            "results": str(results),
             "results-key": f"onnx-ci-results-{key.removeprefix('onnx-ci-')}",
         }
     )
@@ -54,27 +57,10 @@ def prepare(inputs: Inputs, event: Event) -> None:
 def install(inputs: Inputs) -> None:
     """Make the environment aside and put it in place in one step: other jobs may do the same now."""
     folder = _tools() / _key(inputs.extras)
-    if not is_complete(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        sweep_folders(folder.parent, _NEW)
-        scratch = HeldFolder(folder.parent, _NEW)
-        try:
-            new = scratch.path / "env"
-            _fill(new, inputs.extras)
-            shutil.rmtree(folder, ignore_errors=True)
-            _take_place(new, folder)
-        finally:
-            scratch.remove()
+    make_folder(folder, "new-", lambda new: _fill(new, inputs.extras), is_complete)
     os.utime(folder / MARKER)
     _forget_unused(folder.parent)
     append_to("GITHUB_PATH", f"{folder / 'command'}\n")
-
-
-def results_folder() -> Path:
-    """Gone after the job: what is in it came from this job or from the cache of this repository."""
-    given = os.environ.get("ONNX_CI_CACHE")
-    temporary = os.environ.get("RUNNER_TEMP") or tempfile.gettempdir()
-    return Path(given).absolute() if given else Path(temporary) / "onnx-ci" / "results"
 
 
 def is_complete(folder: Path) -> bool:
@@ -91,35 +77,24 @@ def is_complete(folder: Path) -> bool:
 def _key(extras: Sequence[str]) -> str:
     """All that decides what is installed: Python, system, architecture, our own source, extras."""
     system = f"{platform.system()}-{platform.machine()}".lower()
-    parts = [sys.version, sys.base_prefix, sysconfig.get_platform(), ",".join(sorted(extras)), _source()]
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return f"onnx-ci-{__version__}-py{platform.python_version()}-{system}-{digest}"
-
-
-def _source() -> str:
-    digest = hashlib.sha256()
-    package = (
-        file for file in (HOME / "onnx_ci").rglob("*.*") if file.suffix in (".py", ".css", ".json", ".cmake")
-    )
-    files = [HOME / "pyproject.toml", *sorted(package)]
-    for file in files:
+    python = f"{sys.version}\n{sys.base_prefix}\n{sysconfig.get_platform()}\n{','.join(sorted(extras))}\n"
+    digest = hashlib.sha256(python.encode())
+    package = (HOME / "onnx_ci").rglob("*.*")
+    source = [file for file in package if file.suffix in (".py", ".css", ".json", ".cmake")]
+    for file in [HOME / "pyproject.toml", *sorted(source)]:
         digest.update(f"{file.relative_to(HOME).as_posix()}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()
+    return f"onnx-ci-{__version__}-py{platform.python_version()}-{system}-{digest.hexdigest()[:16]}"
 
 
 def _tools() -> Path:
     """The runner's folder for tools, which stays on machines of one's own; or a temporary one."""
     for name in ("RUNNER_TOOL_CACHE", "RUNNER_TEMP"):
-        folder = os.environ.get(name)
-        if folder and _is_writable(Path(folder)):
-            return Path(folder) / "onnx-ci"
+        folder = Path(os.environ.get(name, ""))
+        there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+        if os.environ.get(name) and os.access(there, os.W_OK):
+            return folder / "onnx-ci"
     return Path(tempfile.gettempdir()) / "onnx-ci"
-
-
-def _is_writable(folder: Path) -> bool:
-    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
-    return os.access(there, os.W_OK)
 
 
 def _python(folder: Path) -> Path:
@@ -164,14 +139,6 @@ def _started(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Outside of the repository: neither pip nor uv reads a configuration that came with it."""
     with scratch_folder() as empty:
         return subprocess.run(command, cwd=empty, check=False, capture_output=True, text=True)
-
-
-def _take_place(new: Path, folder: Path) -> None:
-    try:
-        new.rename(folder)
-    except OSError:
-        if not is_complete(folder):  # another job was faster, and then it is
-            raise
 
 
 def _forget_unused(home: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 
 from onnx_ci.action.inputs import Event
 from onnx_ci.errors import EnvironmentFault, UsageError
-from onnx_ci.model.locations import LARGEST, read_pointer
 from onnx_ci.policy.load import FILE_NAMES
 from onnx_ci.repo.changes import changed_between, is_shallow
 from onnx_ci.repo.git import ask_git, ask_in_parts, commit_of, complaint_of, git_or_none, run_git, try_git
@@ -20,6 +19,10 @@ from onnx_ci.repo.tree import Tree
 from onnx_ci.util.text import one_line
 
 REMOTE = "origin"
+
+
+class Refused(Exception):
+    """Why nothing can be committed or pushed; trying again would not help."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +51,13 @@ class Branch:
         listing = git_or_none(self.root, "ls-remote", REMOTE, self.ref)
         return None if listing is None else listing.partition("\t")[0].strip()
 
-    def is_gone(self, event: Event, tip: str | None) -> bool:
-        """Whether the remote had it, and has it no more. One that was made in this job is only new."""
+    def refuse_gone(self, event: Event, tip: str | None) -> None:
+        """Refuse where the remote had it, and has it no more. One that was made in this job is only new."""
         was_there = self.name == event.branch or commit_of(self.root, self.tracking) is not None
-        return was_there and tip == ""
-
-
-def gone(name: str) -> str:
-    return f"the branch {name} is not there any more: it was deleted, perhaps after a merge"
+        if was_there and tip == "":
+            raise Refused(
+                f"the branch {self.name} is not there any more: it was deleted, perhaps after a merge"
+            )
 
 
 def parents_of(root: Path, commit: str = "HEAD") -> list[str]:
@@ -69,38 +71,36 @@ def checked_out(root: Path) -> str:
     return (ask_git(root, "symbolic-ref", "--quiet", "--short", "HEAD") or "").strip()
 
 
-def refusal(event: Event, root: Path) -> str:
-    """Why nothing can be committed for this event; empty: nothing is known against it."""
+def branch_of(event: Event, root: Path) -> Branch:
+    """The branch that is checked out, or else the one that the event is about, if it may be committed to."""
+    here = checked_out(root)
     if event.is_fork:
-        return "the branch is in a fork, where this workflow may not write"
+        raise Refused("the branch is in a fork, where this workflow may not write")
     if event.name == "merge_group":
-        return "this is a merge queue: its branch is merged as it is, and a commit would not get anywhere"
-    if event.ref.startswith("refs/tags/") and not checked_out(root):
-        return f"this run is for the tag {event.ref.removeprefix('refs/tags/')}, and a tag stays what it is"
-    if checked_out(root) == event.base != event.branch and event.base:
-        return f"{event.base} is checked out, and this run is about {event.branch}: set `ref` of the checkout"
-    if not checked_out(root) and not _belongs(event, root):
-        return (
+        raise Refused(
+            "this is a merge queue: its branch is merged as it is, and a commit would not get anywhere"
+        )
+    if event.ref.startswith("refs/tags/") and not here:
+        tag = event.ref.removeprefix("refs/tags/")
+        raise Refused(f"this run is for the tag {tag}, and a tag stays what it is")
+    if here == event.base != event.branch and event.base:
+        about = f"this run is about {event.branch}: set `ref` of the checkout"
+        raise Refused(f"{event.base} is checked out, and {about}")
+    # What is checked out may stand for the event's branch: its commit, or a merge made for it.
+    belongs = event.branch and (event.is_pull or commit_of(root, "HEAD") in (event.sha, event.head))
+    if not here and not belongs:
+        raise Refused(
             "no branch is checked out (HEAD is detached), and the event names none: set `ref` of the checkout"
         )
-    return ""
-
-
-def _belongs(event: Event, root: Path) -> bool:
-    """Whether what is checked out stands for the event's branch: its commit, or a merge made for it."""
-    return bool(event.branch) and (event.is_pull or commit_of(root, "HEAD") in (event.sha, event.head))
-
-
-def branch_of(event: Event, root: Path) -> Branch:
-    """The branch that is checked out, or else the one that the event is about."""
-    name = checked_out(root) or event.branch
+    name = here or event.branch
     if name.startswith("-") or ask_git(root, "check-ref-format", f"refs/heads/{name}") is None:
         raise UsageError(f"the event names a branch {name!r}, which can't be the name of one")
     return Branch(root=root, name=name)
 
 
-def take(branch: Branch) -> None:
+def take(branch: Branch, event: Event) -> None:
     """Be on the branch. A pull request is checked out as a merge on no branch: its head is fetched then."""
+    branch.refuse_gone(event, branch.tip())
     if checked_out(branch.root):
         return
     complaint = branch.fetch()
@@ -122,63 +122,58 @@ def kept_by_lfs(root: Path, names: Sequence[str]) -> list[str]:
 
 def staged_objects(root: Path, names: Sequence[str]) -> dict[str, str]:
     """The files among these that are staged as pointers, with the name of the content each stands for."""
+    objects = {}
     tree = Tree(root)
-    try:
+    with contextlib.closing(tree.objects):
         tree.look_up(names)
-        entries = {name: entry for name in names if (entry := tree.entry(name)) is not None}
-        texts = {name: tree.read(entry) for name, entry in entries.items() if tree.size(entry) <= LARGEST}
-    finally:
-        tree.close()
-    pointers = {name: read_pointer(text) for name, text in texts.items()}
-    return {
-        name: pointer.digest
-        for name, pointer in pointers.items()
-        if pointer is not None and pointer.keeper == "Git LFS"
-    }
+        for name in names:
+            entry = tree.entry(name)
+            pointer = None if entry is None else tree.objects.pointer(entry.blob)
+            if pointer is not None:
+                objects[name] = pointer.digest
+    return objects
 
 
-def send(root: Path, names: Sequence[str]) -> str | None:
-    """The contents themselves: the hook that would send them is not there in every clone. What went wrong."""
-    objects = staged_objects(root, kept_by_lfs(root, names))
-    if not objects:
-        return None
-    return complaint_of(root, "lfs", "push", "--object-id", REMOTE, *dict.fromkeys(objects.values()))
-
-
-_MOVED = re.compile(
-    r"\[rejected\]|fetch first|non-fast-forward|cannot lock ref|\bstale info\b", re.IGNORECASE
-)
-_PROTECTED = re.compile(r"GH006|GH013|protected branch|rule violations", re.IGNORECASE)
-_DENIED = re.compile(
-    r"\b40[13]\b|permission .* denied|write access .* not granted|authentication failed"
-    r"|could not read username|resource not accessible",
-    re.IGNORECASE,
+# What git, or GitHub, says of a push that did not go through, and what that means; nothing: the branch moved.
+_REFUSALS = (
+    (
+        r"GH006|GH013|protected branch|rule violations",
+        "the branch {branch} is protected, and this token may not push to it ({said})",
+    ),
+    ("hook declined", "the repository does not take this push ({said})"),
+    (r"\[rejected\]|fetch first|non-fast-forward|cannot lock ref|\bstale info\b", ""),
+    (
+        r"\b40[13]\b|permission .* denied|write access .* not granted|authentication failed"
+        r"|could not read username|resource not accessible",
+        "the token may not write to this repository: the job needs `permissions: contents: write` ({said})",
+    ),
+    ("", "git push failed: {said}"),
 )
 _LONGEST = 300
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pushed:
-    """`moved`: the branch has commits that we do not have. `refused`: trying again would not help."""
-
-    done: bool = False
-    moved: bool = False
-    refused: str = ""
-
-
-def push(branch: Branch, names: Sequence[str], event: Event) -> Pushed:
-    """Only onto the very tip that our commit was made for: a branch that goes away is not made anew."""
+def push(branch: Branch, names: Sequence[str], event: Event) -> bool:
+    """Only onto the very tip that our commit was made for: a branch that goes away is not made anew. False
+    where the branch has commits that we do not have."""
     tip = branch.tip()
-    if branch.is_gone(event, tip):
-        return Pushed(refused=gone(branch.name))
+    branch.refuse_gone(event, tip)
     if tip and not _is_below(branch, tip):
-        return Pushed(moved=True)
-    complaint = send(branch.root, names)
-    if complaint is not None:
-        return Pushed(refused=f"Git LFS could not send the models: {_short(complaint)}")
+        return False
+    # The contents themselves: the hook that would send them is not there in every clone.
+    objects = staged_objects(branch.root, kept_by_lfs(branch.root, names)).values()
+    if objects:
+        send = ("lfs", "push", "--object-id", REMOTE, *dict.fromkeys(objects))
+        complaint = complaint_of(branch.root, *send)
+        if complaint is not None:
+            raise Refused(f"Git LFS could not send the models: {_short(complaint)}")
     expected = () if tip is None else (f"--force-with-lease={branch.ref}:{tip}",)
     done, output = try_git(branch.root, "push", "--porcelain", *expected, REMOTE, f"HEAD:{branch.ref}")
-    return Pushed(done=True) if done else read_refusal(branch.name, output)
+    if done:
+        return True
+    meaning = next(text for sign, text in _REFUSALS if re.search(sign, output, re.IGNORECASE))
+    if meaning:
+        raise Refused(meaning.format(branch=branch.name, said=_reason(output)))
+    return False
 
 
 def _is_below(branch: Branch, tip: str) -> bool:
@@ -187,22 +182,7 @@ def _is_below(branch: Branch, tip: str) -> bool:
     return is_here and ask_git(branch.root, "merge-base", "--is-ancestor", tip, "HEAD") is not None
 
 
-def read_refusal(name: str, output: str) -> Pushed:
-    """What GitHub, or git, says about a push that did not go through."""
-    if _PROTECTED.search(output):
-        why = f"the branch {name} is protected, and this token may not push to it"
-        return Pushed(refused=f"{why} ({_remote(output)})")
-    if re.search("hook declined", output):
-        return Pushed(refused=f"the repository does not take this push ({_remote(output)})")
-    if _MOVED.search(output):
-        return Pushed(moved=True)
-    if _DENIED.search(output):
-        why = "the token may not write to this repository: the job needs `permissions: contents: write`"
-        return Pushed(refused=f"{why} ({_remote(output)})")
-    return Pushed(refused=f"git push failed: {_remote(output)}")
-
-
-def _remote(output: str) -> str:
+def _reason(output: str) -> str:
     """The line that says most: an error of the other side, or else git's own."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     remote = [line for line in lines if re.match(r"remote: .*\w", line)]
@@ -239,20 +219,15 @@ def git_settings(settings: Settings) -> Iterator[None]:
         os.environ.update({k: v for k, v in before.items() if k.startswith("GIT_CONFIG_")})
 
 
-def credentials(token: str) -> Settings:
-    """The token for GitHub's own host, as a header. The empty one before drops what a checkout has left:
-    two of them would be refused."""
+def signed_in(token: str) -> contextlib.AbstractContextManager[None]:
+    """Git may use the token, if there is one, for GitHub's own host, as a header. The empty one before drops
+    what a checkout has left: two of them would be refused."""
     if not token:
-        return ()
+        return contextlib.nullcontext()
     server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
     key = f"http.{server.rstrip('/')}/.extraheader"
     secret = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-    return ((key, ""), (key, f"AUTHORIZATION: basic {secret}"))
-
-
-def signed_in(token: str) -> contextlib.AbstractContextManager[None]:
-    """Git may use the token, if there is one."""
-    return git_settings(credentials(token))
+    return git_settings(((key, ""), (key, f"AUTHORIZATION: basic {secret}")))
 
 
 def require_git(root: Path) -> None:
@@ -265,20 +240,14 @@ def require_git(root: Path) -> None:
         )
 
 
-def ownership(root: Path) -> Settings:
-    """In a container the checkout belongs to another user, and git would refuse to look at it."""
-    return (("safe.directory", str(root)),)
-
-
 def identity(root: Path) -> Settings:
     """Who commits: whoever is set up on the runner, or else GitHub's own bot."""
-    wanted = (("user.name", BOT), ("user.email", BOT_ADDRESS))
-    return tuple((key, value) for key, value in wanted if not _is_set(root, key))
-
-
-def _is_set(root: Path, key: str) -> bool:
-    name = {"user.name": "GIT_COMMITTER_NAME", "user.email": "GIT_COMMITTER_EMAIL"}[key]
-    return bool(os.environ.get(name) or (ask_git(root, "config", "--get", key) or "").strip())
+    wanted = (("user.name", "GIT_COMMITTER_NAME", BOT), ("user.email", "GIT_COMMITTER_EMAIL", BOT_ADDRESS))
+    settings = []
+    for key, variable, value in wanted:
+        if not (os.environ.get(variable) or (ask_git(root, "config", "--get", key) or "").strip()):
+            settings.append((key, value))
+    return settings
 
 
 def lfs_filter(root: Path) -> Settings:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onnx_ci.action import comment, install
 from onnx_ci.action.inputs import Event, Inputs, read_event, read_inputs, write_outputs
-from onnx_ci.action.tell import ActionResult, report_folder, tell, tell_of
+from onnx_ci.action.reports import ActionResult, report_failure, report_folder, report_run
 from onnx_ci.cli.main import guarded
 from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.repo.git import find_root
@@ -23,13 +23,17 @@ STEPS = ("prepare", "install", "run")
 def main(arguments: Sequence[str]) -> int:
     """`prepare` and `install` stop the job where they fail; `run` leaves that to the last step of the action,
     so that reports are kept and caches saved before."""
-    given, errors = dict(os.environ), list[OnnxCiError]()
-    code = guarded(lambda: _step(list(arguments)), errors.append)
-    for error in errors:
-        _complain(error, list(arguments), given)
+    step, given = list(arguments), dict(os.environ)
+
+    def complain(error: OnnxCiError) -> None:
+        """First in the log, which always works; then wherever else somebody may look."""
+        annotate(error)
+        guarded(lambda: report_failure(error, " ".join(step), given), annotate)
+
+    code = guarded(lambda: _step(step), complain)
     if code:
         write_outputs({"exit-code": str(code), "verdict": str(code)})
-    return 0 if list(arguments) == ["run"] else code
+    return 0 if step == ["run"] else code
 
 
 def _step(arguments: list[str]) -> int:
@@ -50,17 +54,6 @@ def _step(arguments: list[str]) -> int:
     return 0
 
 
-def _complain(error: OnnxCiError, arguments: list[str], given: dict[str, str]) -> None:
-    """First in the log, which always works; then wherever else somebody may look."""
-
-    def report() -> int:
-        tell_of(error, " ".join(arguments), given)
-        return 0
-
-    annotate(error)
-    guarded(report, annotate)
-
-
 def annotate(error: OnnxCiError) -> None:
     """As an annotation, on the line of the policy where it is about that."""
     message = "\n".join(filter(None, [error.message, error.hint]))
@@ -73,22 +66,23 @@ def run_mode(inputs: Inputs, event: Event) -> None:
     """Modes `check`, `fix` and `commit`. What they load is there only after the step `install`."""
     from onnx_ci.action.commit import run_commit
     from onnx_ci.action.judge import judged, refuse_other_checkout
-    from onnx_ci.action.push import git_settings, lfs_filter, ownership, signed_in
+    from onnx_ci.action.push import git_settings, lfs_filter, signed_in
 
     _give_cache_a_key(event)
     inputs = _in_its_repository(inputs)
-    here, folder = Path.cwd(), report_folder()
-    root = find_root(here) or here
-    with git_settings(ownership(root)), git_settings(lfs_filter(root)):
-        if find_root(here) is not None:
+    folder, root = report_folder(), find_root(Path.cwd())
+    place = root or Path.cwd()
+    # In a container the checkout belongs to another user, and git would refuse to look at it.
+    with git_settings((("safe.directory", str(place)),)), git_settings(lfs_filter(place)):
+        if root is not None:
             with signed_in(inputs.token):
                 refuse_other_checkout(event, root)
         if inputs.mode == "commit":
-            result = run_commit(inputs, event, here, folder)
+            result = run_commit(inputs, event, root, folder)
         else:
             report = judged(inputs.mode, inputs, event)
             result = ActionResult(report=report, changed=any(outcome.written for outcome in report.outcomes))
-    tell(result, inputs, event, folder)
+    report_run(result, inputs, event, folder)
 
 
 def _in_its_repository(inputs: Inputs) -> Inputs:

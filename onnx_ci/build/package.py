@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import Any
 
 from onnx_ci.errors import BuildStopped, ModelError, UsageError
-from onnx_ci.gate.project import Context, context_for, open_context, policy_for
-from onnx_ci.gate.run import Asked, Plan, judge_each
+from onnx_ci.gate.project import Context, Judging, context_for, open_context, policy_for
+from onnx_ci.gate.run import Asked, Plan, Share, judge_each
 from onnx_ci.gate.single import check_target, copy_model
 from onnx_ci.gate.subject import NewFile
 from onnx_ci.inputs.sample_paths import sample_files, sample_folders
@@ -21,7 +21,6 @@ from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import files_of
 from onnx_ci.model.replace import data_of, is_own, orphaned_data, replaceable_data, shared_data
 from onnx_ci.policy.glob import matches
-from onnx_ci.policy.load import rule_for
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import find_root
@@ -207,15 +206,11 @@ def build_plan(context: Context, *, shown_from: Path | None = None, cache: bool 
     sources = Sources(context.root, repository=context.repository)
     return Plan(
         command="build",
-        policy=context.policy,
-        folder=context.folder,
+        share=Share(context=context, repository=context.repository, base="", models=()),
+        how=Judging(cache=cache),
         shown_from=shown_from or context.folder,
-        root=context.root,
-        models=(),
-        everything=tuple,
         sources=sources,
         baseline=Baseline(sources, ""),
-        cache=cache,
     )
 
 
@@ -285,7 +280,7 @@ class ByRule:
                 file.unlink(missing_ok=True)
         plan = build_plan(self.context, cache=cache)
         (outcome,) = judge_each([shipped(plan, self.source, self.target, shared)])
-        report = RunReport(command="build", outcomes=(outcome,), policy=plan.policy.file)
+        report = RunReport(command="build", outcomes=(outcome,), policy=self.context.checked.file)
         if not report.exit_code:
             if not outcome.written:
                 copy_model(self.source, self.target, over_orphans=True)
@@ -304,7 +299,7 @@ class ByRule:
         """The files that verification read, and the folders in which more samples may appear. A folder
         that is written to by the build itself would never be old enough."""
         folder = self.context.folder
-        rule = rule_for(self.context.policy, self.source.relative_to(folder).as_posix())
+        rule = self.context.rule_of(self.source)
         if rule is None:
             return []
         files = sample_files(rule.inputs.samples, folder)

@@ -1,23 +1,22 @@
-"""Values of options as text: methods, tolerances, budgets, versions, sizes of dims; the rule of a model."""
+"""Values of options as text: methods, tolerances, budgets, versions, sizes of dims."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import PolicyError, UsageError
-from onnx_ci.gate.project import Context, context_for, policy_for
 from onnx_ci.methods.catalogue import METHODS, Catalogue, method
 from onnx_ci.methods.options import kinds
 from onnx_ci.policy.fields import is_release
-from onnx_ci.policy.load import parse_policy, rule_for
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Rule, Scalar, Tolerance
+from onnx_ci.policy.load import parse_policy
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Scalar, Tolerance
 from onnx_ci.util.scalars import FILE_NAME, NAMES, from_text
 from onnx_ci.util.sizes import parse_size
-from onnx_ci.util.text import did_you_mean, relative_name
+from onnx_ci.util.text import did_you_mean
 
 EXAMPLES = {
     "--tolerance": "cosine=0.999,max_abs=1e-2",
@@ -98,22 +97,25 @@ def read_runtimes(given: Iterable[str]) -> tuple[str, ...]:
 
 def read_libraries(given: Iterable[str]) -> tuple[str, ...]:
     """Shared libraries with custom operators, which have to be there."""
-    files = tuple(map(str, given))
-    for file in files:
-        if not Path(file).is_file():
-            raise _wrong("--library", f"there is no file {file!r}")
-    return files
+    return _existing("--library", given, lambda file: Path(file).is_file())
 
 
 def read_samples(given: Iterable[str]) -> tuple[str, ...]:
     """Files, folders and patterns, of which each has to be there or match."""
-    samples = tuple(given)
-    for sample in samples:
+
+    def is_there(sample: str) -> bool:
         path = Path(sample).absolute()
-        top = Path(path.anchor)
-        if not path.exists() and not any(top.glob(str(path.relative_to(top)))):
-            raise _wrong("--samples", f"there is no file {sample!r}")
-    return samples
+        return path.exists() or any(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+
+    return _existing("--samples", given, is_there)
+
+
+def _existing(option: str, given: Iterable[str], is_there: Callable[[str], bool]) -> tuple[str, ...]:
+    files = tuple(map(str, given))
+    for file in files:
+        if not is_there(file):
+            raise _wrong(option, f"there is no file {file!r}")
+    return files
 
 
 def read_proof_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -122,8 +124,8 @@ def read_proof_options(options: argparse.Namespace) -> dict[str, Any]:
         "tolerance": read_tolerance(options.tolerance) if options.tolerance else DEFAULT_TOLERANCE,
         "samples": read_samples(options.samples),
         "dims": read_dims(options.dims or ""),
-        "runtimes": read_runtimes(options.runtimes),
-        "libraries": read_libraries(options.libraries),
+        "runtimes": read_runtimes(options.runtime),
+        "libraries": read_libraries(options.library),
     }
 
 
@@ -148,11 +150,3 @@ def read_dims(text: str) -> dict[str, int]:
 def _parts(text: str) -> list[str]:
     """Return what stands between commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def rule_of(context: Context, model: Path) -> Rule | None:
-    """Return the rule that holds for a model in the policy nearest to it."""
-    nearest = context_for(context, policy_for(context, model.parent))
-    if not model.is_relative_to(nearest.folder):
-        return None
-    return rule_for(nearest.policy, relative_name(model, nearest.folder))

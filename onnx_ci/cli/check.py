@@ -1,62 +1,17 @@
-"""`onnx-ci check` and `onnx-ci fix`: judge the models of a repository by their policies."""
+"""`onnx-ci check` and `fix`: judge the models of a repository; `plan` and `merge`: by several CI jobs."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from onnx_ci.cli.output import (
-    ProgressLine,
-    add_format_arguments,
-    add_shared_arguments,
-    whole_number,
-    write_run,
-    write_to,
-)
+from onnx_ci.cli import output
+from onnx_ci.cli.output import REPORT, flag, format_arguments, value, whole_number, write_run
 from onnx_ci.errors import UsageError
-from onnx_ci.gate.project import Context, Judging, judge_selection, open_context, select_models
+from onnx_ci.gate import project
+from onnx_ci.gate.project import MOST_SHARDS, Context, Judging, open_context
 from onnx_ci.repo.select import Selection, Wanted
-from onnx_ci.util.text import one_line
-
-TYPE_CHECKING = False  # light start: CONTRIBUTING.md
-if TYPE_CHECKING:
-    from onnx_ci.results import Command
-
-
-def add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selection_arguments(parser)
-    parser.add_argument(
-        "--only-new", action="store_true", help="what is wrong with models that did not change is a warning"
-    )
-    parser.add_argument(
-        "--policy-from",
-        choices=("head", "base"),
-        default="head",
-        help="in a pull request or with --since: whose policy decides (default head: the one that is here)",
-    )
-    parser.add_argument(
-        "--jobs", type=whole_number(1, 256), default=1, metavar="N", help="models at a time (default 1)"
-    )
-    parser.add_argument(
-        "--shard", metavar="I/N", help="only the I-th of N parts (onnx-ci plan makes them, merge joins them)"
-    )
-    add_shared_arguments(parser, "--runtime", "--no-cache")
-    add_format_arguments(parser)
-
-
-def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="models, their data files, or folders")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--since", type=_ref, metavar="REF", help="models changed since the merge base with REF"
-    )
-    which.add_argument(
-        "--staged", action="store_true", help="models as they are staged (in a pre-push hook: as pushed)"
-    )
-    which.add_argument("--all", action="store_true", help="every model")
-    parser.add_argument(
-        "--hook", action="store_true", help="with --staged: the PATHs, and everything else that is staged"
-    )
-    add_shared_arguments(parser, "--policy")
+from onnx_ci.util.text import one_line, relative_name
 
 
 def _ref(text: str) -> str:
@@ -65,25 +20,58 @@ def _ref(text: str) -> str:
     return text
 
 
-def run_gate(command: Command, options: argparse.Namespace) -> int:
+SELECTION: output.Arguments = (
+    "paths",
+    [
+        value("--since", "REF", "models changed since the merge base with REF", type=_ref),
+        flag("--staged", "models as they are staged (in a pre-push hook: as pushed)"),
+        flag("--all", "every model"),
+    ],
+    flag("--hook", "with --staged: the PATHs, and everything else that is staged"),
+    "--policy",
+)
+WHOSE = "in a pull request or with --since: whose policy decides (default head: the one that is here)"
+GATE = (
+    *SELECTION,
+    flag("--only-new", "what is wrong with models that did not change is a warning"),
+    ("--policy-from", {"choices": ("head", "base"), "default": "head", "help": WHOSE}),
+    value("--jobs", "N", "models at a time (default 1)", type=whole_number(1, 256), default=1),
+    value("--shard", "I/N", "only the I-th of N parts (onnx-ci plan makes them, merge joins them)"),
+    "--runtime",
+    "--no-cache",
+    *REPORT,
+)
+ARGUMENTS = {
+    "check": GATE,
+    "fix": GATE,
+    "plan": (
+        value("--shards", "N", "at most so many jobs", type=whole_number(1, MOST_SHARDS), required=True),
+        *SELECTION,
+        *format_arguments("text", "json", "github-matrix"),
+    ),
+    "merge": (value("reports", "REPORT", "written with --format json", nargs="+"), *REPORT),
+}
+
+
+def run_gate(options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     runtimes: tuple[str, ...] = ()
-    if options.runtimes:
+    if options.runtime:
         from onnx_ci.cli.arguments import read_runtimes
 
-        runtimes = read_runtimes(options.runtimes)
+        runtimes = read_runtimes(options.runtime)
     whole = selection = select_asked(context, options)
     shard = None
     if options.shard is not None:
-        from onnx_ci.gate.shards import part_of
+        from onnx_ci.gate.shares import part_of
 
         selection, shard = part_of(context, whole, options.shard)
     if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         notes = filter(None, [*context.notes, selection.note])
-        write_to("".join(f"{one_line(note)}\n" for note in notes), "")
+        output.write_to("".join(f"{one_line(note)}\n" for note in notes), "")
         return 0
-    with ProgressLine() as progress:
+    with output.ProgressLine() as progress:
         judging = Judging(
             jobs=options.jobs,
             only_new=options.only_new,
@@ -94,9 +82,12 @@ def run_gate(command: Command, options: argparse.Namespace) -> int:
             policy_from=options.policy_from,
             progress=progress,
         )
-        report = judge_selection(command, context, selection, judging)
+        report = project.judge_selection(options.command, context, selection, judging)
     write_run(report, options)
     return report.exit_code
+
+
+run_check = run_fix = run_gate
 
 
 def select_asked(context: Context, options: argparse.Namespace) -> Selection:
@@ -111,15 +102,42 @@ def select_asked(context: Context, options: argparse.Namespace) -> Selection:
         everything=options.all,
         hook=options.hook,
     )
-    return select_models(context, wanted)
+    return project.select_models(context, wanted)
 
 
-def run_check(options: argparse.Namespace) -> int:
-    return run_gate("check", options)
+def run_plan(options: argparse.Namespace) -> int:
+    import json
+
+    from onnx_ci.gate.shares import Parts
+    from onnx_ci.report.text import counted
+    from onnx_ci.util.sizes import format_size
+
+    context = open_context(options.policy)
+    selection = select_asked(context, options)
+    parts = Parts(context, selection, options.shards)
+    filled = sum(map(bool, parts.parts))
+    if filled < options.shards:  # no job for nothing, and one at least: a matrix can't be empty
+        parts = Parts(context, selection, max(1, filled))
+    shards, lines = [], []
+    for index in range(1, parts.count + 1):
+        shard, size = str(parts.shard(index)), parts.size(index)
+        models = [relative_name(path, context.root) for path in parts.models(index)]
+        shards.append({"shard": shard, "size": size, "models": models})
+        lines.append(f"{shard}  {counted(len(models), 'model')}, {format_size(size)}")
+        lines += [f"  {one_line(model)}" for model in models]
+    matrix = {"include": [{"shard": shard["shard"]} for shard in shards]}
+    texts = {
+        "text": "\n".join(lines),
+        "json": json.dumps({"version": 1, "shards": shards}, indent=2),
+        "github-matrix": json.dumps(matrix, separators=(",", ":")),
+    }
+    output.write_each(options.formats, lambda name, _: f"{texts[name]}\n")
+    return 0
 
 
-def run_fix(options: argparse.Namespace) -> int:
-    return run_gate("fix", options)
+def run_merge(options: argparse.Namespace) -> int:
+    from onnx_ci.report.read import merged, read_report
 
-
-add_fix_arguments = add_check_arguments
+    report = merged([(name, read_report(Path(name), name)) for name in options.reports])
+    write_run(report, options)
+    return report.exit_code

@@ -9,61 +9,49 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.cli.arguments import read_dims, read_proof_options, rule_of
-from onnx_ci.cli.output import (
-    add_format_arguments,
-    add_shared_arguments,
-    existing_path,
-    whole_number,
-    write_outcome,
-)
+from onnx_ci.cli.arguments import read_dims, read_proof_options
+from onnx_ci.cli.output import REPORT, existing_path, flag, value, whole_number, write_outcome
 from onnx_ci.errors import UsageError
-from onnx_ci.gate.project import open_context
-from onnx_ci.gate.single import check_dims, compare_files, make_samples
+from onnx_ci.gate.project import open_context, ruling_context
+from onnx_ci.gate.single import check_dims, compare_files, make_samples, rule_without_policy
 from onnx_ci.inputs.samples import entries, sample_paths_for, write_npz
 from onnx_ci.model.model import called
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sandbox.exchange import type_name
 from onnx_ci.util.text import one_line
 
-
-def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("first", metavar="A", help="the model to compare with")
-    parser.add_argument("second", metavar="B", help="the model that is compared")
-    add_shared_arguments(parser, "--samples", "--dims", "--tolerance", "--library", "--runtime")
-    add_format_arguments(parser)
+NUMBER = whole_number(0, 999_999_999)
+ARGUMENTS = {
+    "compare": (
+        value("first", "A", "the model to compare with"),
+        value("second", "B", "the model that is compared"),
+        *("--samples", "--dims", "--tolerance", "--library", "--runtime", *REPORT),
+    ),
+    "samples": (
+        value("model", "MODEL", "the model to make inputs for"),
+        value(
+            "--output",
+            "F.npz",
+            "the first sample; further ones go to F-1.npz, F-2.npz, … beside it",
+            required=True,
+        ),
+        value("--count", "N", "how many (default: the rule's, or 2)", type=NUMBER),
+        value("--seed", "S", "for other values (default: the rule's, or 0)", type=NUMBER),
+        "--dims",
+        value("--policy", "FILE", "use the inputs of its rule (default: .onnx-ci.yaml, found upward)"),
+        flag("--force", "write over files that are there"),
+    ),
+}
+_SHOWN = 3  # branches not taken that are named
 
 
 def run_compare(options: argparse.Namespace) -> int:
     first, second = (existing_path(name, "compare A B") for name in (options.first, options.second))
-    proof_options = read_proof_options(options)
+    rule = rule_without_policy(**read_proof_options(options))
     with called({Path(name).absolute(): name for name in options.samples}):
-        outcome = compare_files(first, second, **proof_options).told_to("flags")
+        outcome = compare_files(first, second, rule).told_to("flags")
     write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")
-
-
-_SHOWN = 3  # branches not taken that are named
-
-
-def add_samples_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="the model to make inputs for")
-    parser.add_argument(
-        "--output",
-        required=True,
-        metavar="F.npz",
-        help="the first sample; further ones go to F-1.npz, F-2.npz, … beside it",
-    )
-    number = whole_number(0, 999_999_999)
-    parser.add_argument("--count", type=number, metavar="N", help="how many (default: the rule's, or 2)")
-    parser.add_argument(
-        "--seed", type=number, metavar="S", help="for other values (default: the rule's, or 0)"
-    )
-    add_shared_arguments(parser, "--dims")
-    parser.add_argument(
-        "--policy", metavar="FILE", help="use the inputs of its rule (default: .onnx-ci.yaml, found upward)"
-    )
-    parser.add_argument("--force", action="store_true", help="write over files that are there")
 
 
 def run_samples(options: argparse.Namespace) -> int:
@@ -95,7 +83,8 @@ def _untaken(sides: Sequence[str]) -> Iterator[str]:
 
 
 def _spec(options: argparse.Namespace, model: Path) -> InputSpec:
-    rule = rule_of(open_context(options.policy), model.parent.resolve() / model.name)
+    path = model.parent.resolve() / model.name
+    rule = ruling_context(open_context(options.policy), path).rule_of(path)
     spec = replace(rule.inputs if rule is not None else InputSpec(), samples=())
     if options.count is not None:
         spec = replace(spec, count=max(1, options.count))
@@ -105,8 +94,8 @@ def _spec(options: argparse.Namespace, model: Path) -> InputSpec:
 
 
 def _described(sample: dict[str, Any], reasons: dict[str, str]) -> Iterator[str]:
-    for name, value in sample.items():
-        for label, array in entries({name: value}):
+    for name, data in sample.items():
+        for label, array in entries({name: data}):
             dims = "x".join(map(str, array.shape)) or "one number"
             kind = f"{type_name(array.dtype)} {dims}, {_range(array)}"
             yield one_line(f"{label}: {kind} ({reasons.get(name, 'given')})")

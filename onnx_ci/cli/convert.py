@@ -8,32 +8,36 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from onnx_ci.cli.output import existing_path
+from onnx_ci.cli.output import existing_path, flag, value
 from onnx_ci.errors import UsageError
 from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import one_line
 
-
-def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="MODEL", help="a model with its data or .npy files beside it")
-    parser.add_argument(
-        "target",
-        metavar="OUT",
-        nargs="?",
-        help="the file to write; MODEL itself to do it in place (with --original the default)",
-    )
-    parser.add_argument(
-        "--original", action="store_true", help="the model as it was before onnx-ci shrank it"
-    )
+ARGUMENTS = {
+    "restore": (
+        value("source", "MODEL", "a model with its data or .npy files beside it"),
+        value(
+            "target",
+            "OUT",
+            "the file to write; MODEL itself to do it in place (with --original the default)",
+            nargs="?",
+        ),
+        flag("--original", "the model as it was before onnx-ci shrank it"),
+    ),
+    "embed": (
+        value("model", "MODEL", "a model without external data"),
+        value("target", "OUT.c", "the C file to write; a header goes beside it"),
+        value("--symbol", "NAME", "the array's name (default: from the model's)"),
+    ),
+}
 
 
 def run_restore(options: argparse.Namespace) -> int:
     source = existing_path(options.source, "restore MODEL OUT")
     if options.target is None and not options.original:
-        raise UsageError(
-            "OUT is missing: the file to write", hint="to have the model before it was shrunk: --original"
-        )
+        message = "OUT is missing: the file to write"
+        raise UsageError(message, hint="to have the model before it was shrunk: --original")
     from onnx_ci.gate.single import check_target
 
     target = Path(options.target or options.source)
@@ -72,12 +76,6 @@ KEYWORDS = (
     " static_cast struct switch template this thread_local throw true try typedef typeid typename typeof"
     " union unsigned using virtual void volatile wchar_t while xor xor_eq "
 )
-
-
-def add_embed_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a model without external data")
-    parser.add_argument("target", metavar="OUT.c", help="the C file to write; a header goes beside it")
-    parser.add_argument("--symbol", metavar="NAME", help="the array's name (default: from the model's)")
 
 
 def run_embed(options: argparse.Namespace) -> int:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from onnx_ci.cli.output import value
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.repo.git import run_git
 from onnx_ci.util.files import scratch_folder
 from onnx_ci.util.text import Style
 
+ARGUMENTS = {"demo": (value("--folder", "DIR", "an empty folder to work in, kept afterwards"),)}
 POLICY = """\
 version: 1
 models:
@@ -33,10 +34,6 @@ Next, in your own repository:
   onnx-ci fix --all        shrink what can be shrunk, each model verified
 and in .pre-commit-config.yaml the hook onnx-ci-check (see the README), so that it stays that way.
 """
-
-
-def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--folder", metavar="DIR", help="an empty folder to work in, kept afterwards")
 
 
 def run_demo(options: argparse.Namespace) -> int:
@@ -66,19 +63,15 @@ def _step(style: Style, folder: Path, command: str) -> int:
     return code
 
 
-@contextlib.contextmanager
-def _folder(wanted: str | None) -> Iterator[Path]:
+def _folder(wanted: str | None) -> AbstractContextManager[Path]:
     if wanted is None:
-        with scratch_folder() as folder:
-            yield folder
-        return
+        return scratch_folder()
     path = Path(wanted)
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
-        raise EnvironmentFault(
-            f"{wanted!r} is not empty", hint="name a new folder: onnx-ci demo --folder NEW"
-        )
-    yield path.resolve()
+        message = f"{wanted!r} is not empty"
+        raise EnvironmentFault(message, hint="name a new folder: onnx-ci demo --folder NEW")
+    return nullcontext(path.resolve())
 
 
 def _make_repository(folder: Path) -> None:
@@ -103,7 +96,13 @@ def write_demo_model(path: Path) -> None:
     for layer in range(LAYERS):
         # One pair of matrices serves all layers; each layer has its own copy, as exporters do it.
         weights += [numpy_helper.from_array(matrix, f"w{layer}_{i}") for i, matrix in enumerate(shared)]
-        nodes += _layer(layer)
+        inner, active, moved = f"inner{layer}", f"active{layer}", f"moved{layer}"
+        nodes += [
+            helper.make_node("MatMul", [f"layer{layer}", f"w{layer}_0"], [inner]),
+            helper.make_node("Tanh", [inner], [active]),
+            helper.make_node("MatMul", [active, f"w{layer}_1"], [moved]),
+            helper.make_node("Add", [f"layer{layer}", moved], [f"layer{layer + 1}"]),
+        ]
     graph = helper.make_graph(
         nodes,
         "encoder",
@@ -114,16 +113,6 @@ def write_demo_model(path: Path) -> None:
     graph.node[-1].output[0] = "encoded"
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, path)
-
-
-def _layer(number: int) -> list[onnx.NodeProto]:
-    inner, active, moved = f"inner{number}", f"active{number}", f"moved{number}"
-    return [
-        helper.make_node("MatMul", [f"layer{number}", f"w{number}_0"], [inner]),
-        helper.make_node("Tanh", [inner], [active]),
-        helper.make_node("MatMul", [active, f"w{number}_1"], [moved]),
-        helper.make_node("Add", [f"layer{number}", moved], [f"layer{number + 1}"]),
-    ]
 
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float32]]

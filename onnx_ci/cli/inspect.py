@@ -10,8 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnx_ci.cli.arguments import rule_of
-from onnx_ci.cli.output import PLAIN, add_format_arguments, add_shared_arguments, existing_path, write_each
+from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
@@ -19,18 +18,24 @@ from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.select import Wanted
 from onnx_ci.util.sizes import format_percent, format_size
-from onnx_ci.util.text import Style, one_line, relative_name
+from onnx_ci.util.text import Style, one_line
 
 if TYPE_CHECKING:
     from onnx_ci.results import ModelInfo, TensorInfo
 
 
+ARGUMENTS = {
+    # No findings, so no format that shows them elsewhere.
+    "info": (("model", {"metavar": "MODEL"}), *format_arguments("text", "json", "html")),
+    "files": (
+        "paths",
+        flag("--all", "of every model"),
+        flag("--null", "end each name with a NUL, for tar and xargs"),
+        "--policy",
+    ),
+    "explain": (value("path", "PATH", "a model"), "--policy", "--no-cache"),
+}
 TOP = 20
-
-
-def add_info_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL")
-    add_format_arguments(parser, PLAIN)
 
 
 def run_info(options: argparse.Namespace) -> int:
@@ -54,7 +59,14 @@ def run_info(options: argparse.Namespace) -> int:
 
 def _text(info: ModelInfo, style: Style) -> Iterator[str]:
     yield style.paint(one_line(info.path), "bold")
-    yield from _head(info)
+    gzip = f", {format_size(info.measure.gzip)} as gzip" if info.measure.gzip is not None else ""
+    yield f"  {format_size(info.measure.size)} on disk{gzip}, {info.measure.params or 0:,} parameters"
+    producer = one_line(info.producer) or "an unnamed exporter"
+    yield f"  opset {info.opset}, IR {info.ir_version}, {info.nodes:,} nodes, by {producer}"
+    ops = (f"{one_line(op)} {count}" for op, count in list(info.ops.items())[:8])
+    yield f"  most used ops: {', '.join(ops)}"
+    if info.shrunk_by:
+        yield f"  shrunk by onnx-ci with {', '.join(map(one_line, info.shrunk_by))}"
     yield ""
     yield style.paint("  bytes by type", "bold")
     for name, size in [*info.types.items(), ("graph, names", info.other_bytes)]:
@@ -69,30 +81,12 @@ def _text(info: ModelInfo, style: Style) -> Iterator[str]:
         yield f"    and {len(info.tensors) - TOP} more (--format json lists all)"
 
 
-def _head(info: ModelInfo) -> Iterator[str]:
-    gzip = f", {format_size(info.measure.gzip)} as gzip" if info.measure.gzip is not None else ""
-    yield f"  {format_size(info.measure.size)} on disk{gzip}, {info.measure.params or 0:,} parameters"
-    producer = one_line(info.producer) or "an unnamed exporter"
-    yield f"  opset {info.opset}, IR {info.ir_version}, {info.nodes:,} nodes, by {producer}"
-    ops = (f"{one_line(op)} {count}" for op, count in list(info.ops.items())[:8])
-    yield f"  most used ops: {', '.join(ops)}"
-    if info.shrunk_by:
-        yield f"  shrunk by onnx-ci with {', '.join(map(one_line, info.shrunk_by))}"
-
-
 def _tensor_line(tensor: TensorInfo) -> str:
     shape = "x".join(map(str, tensor.shape)) or "scalar"
     name = one_line(tensor.name) or "(unnamed)"
     copies = f"  x{tensor.copies}" if tensor.copies > 1 else ""
     size = f"{format_size(tensor.size):>9} {tensor.share:6.1%}"
     return f"    {size}  {tensor.dtype:<8} {shape:<16} {name}{copies}"
-
-
-def add_files_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="models, their data files, or folders")
-    parser.add_argument("--all", action="store_true", help="of every model")
-    parser.add_argument("--null", action="store_true", help="end each name with a NUL, for tar and xargs")
-    add_shared_arguments(parser, "--policy")
 
 
 def run_files(options: argparse.Namespace) -> int:
@@ -121,7 +115,7 @@ def _files(context: Context, model: Path) -> list[Path]:
         with open_model(model, root=context.root) as opened:
             names, there = data_files(opened.proto), set(opened_files(opened))
     except ModelError:
-        rule = rule_of(context, model)
+        rule = project.ruling_context(context, model).rule_of(model)
         if rule is None or not rule.ignore:
             raise
         return [model]
@@ -134,18 +128,13 @@ def _files(context: Context, model: Path) -> list[Path]:
     return [model, *(model.parent / name for name in names)]
 
 
-def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="a model")
-    add_shared_arguments(parser, "--policy", "--no-cache")
-
-
 def run_explain(options: argparse.Namespace) -> int:
     context = project.open_context(options.policy)
     selection = project.select_models(context, Wanted(paths=(options.path,)))
     style = Style.of(sys.stdout)
     for path in selection.models:
-        sys.stdout.write(style.paint(one_line(relative_name(path, context.folder)), "bold") + "\n")
-        for line in _rules(project.context_for(context, project.policy_for(context, path.parent)), path):
+        sys.stdout.write(style.paint(one_line(context.name_of(path)), "bold") + "\n")
+        for line in _rules(project.ruling_context(context, path), path):
             sys.stdout.write(f"{line}\n")
     from onnx_ci.report.text import render_outcome, verdict_word
 
@@ -158,7 +147,7 @@ def run_explain(options: argparse.Namespace) -> int:
 
 def _rules(context: Context, path: Path) -> Iterator[str]:
     file = context.policy.file
-    rules = matching_rules(context.policy, relative_name(path, context.folder))
+    rules = matching_rules(context.policy, context.name_of(path))
     if not rules:
         meanings = {"error": "which is an error", "warning": "which is a warning"}
         meaning = meanings.get(context.policy.unmatched, "and that is allowed")

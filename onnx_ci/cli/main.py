@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-INTERRUPTED = "interrupted; no model was left half written"
-
-
-class StopSignal(KeyboardInterrupt):
-    """A signal that asks us to end; whatever cleans up after Ctrl-C does so after this."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 @contextlib.contextmanager
 def _stopped_by_signals() -> Iterator[None]:
     """SIGTERM and SIGHUP end us as Ctrl-C does; where they are ignored, as under nohup, they stay so."""
@@ -38,7 +27,7 @@ def _stopped_by_signals() -> Iterator[None]:
     def stop(number: int, _: object) -> None:
         for each in ours:  # once is enough: cleaning up is not to be cut short
             signal.signal(each, signal.SIG_IGN)
-        raise StopSignal(number)
+        raise KeyboardInterrupt(number)
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
@@ -62,12 +51,10 @@ def guarded(work: Callable[[], int], complain: Complain) -> int:
     except OnnxCiError as error:
         complain(error)
         return error.exit_code
-    except StopSignal as stop:
-        complain(OnnxCiError(INTERRUPTED))
-        return 128 + stop.number
-    except KeyboardInterrupt:
-        complain(OnnxCiError(INTERRUPTED))
-        return 130
+    except KeyboardInterrupt as stop:
+        complain(OnnxCiError("interrupted; no model was left half written"))
+        number = stop.args[0] if stop.args else signal.SIGINT
+        return 128 + int(number)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         hint = "check the disk, the folder and its permissions"
@@ -104,8 +91,8 @@ COMMANDS = {
     "files": ("inspect", "list every file that belongs to models: themselves and all their data"),
     "init": ("policy", "write a policy from the models found"),
     "ratchet": ("policy", "lower budgets to what the models weigh now; never raise one"),
-    "plan": ("shards", "spread a run over several CI jobs"),
-    "merge": ("shards", "make one report and one verdict of several JSON reports"),
+    "plan": ("check", "spread a run over several CI jobs"),
+    "merge": ("check", "make one report and one verdict of several JSON reports"),
     "explain": ("inspect", "which rule holds for a model, why, and what would be done"),
     "methods": ("policy", "list the methods and their options"),
     "schema": ("policy", "print the JSON schema of the policy file"),
@@ -132,12 +119,17 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name = arguments[0]
     if name not in COMMANDS:
-        raise UsageError(_no_such_command(name))
+        from onnx_ci.util.text import nearest
+
+        likely = nearest(name, COMMANDS)
+        guess = f"; did you mean {likely!r}?" if likely else ""
+        raise UsageError(f"there is no command {name!r}{guess}\n  commands: {', '.join(COMMANDS)}")
     import argparse
+
+    from onnx_ci.cli.output import add_arguments
 
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(f"onnx_ci.cli.{module_name}")
-    command = name.replace("-", "_")
     parser = argparse.ArgumentParser(
         prog=f"onnx-ci {name}",
         description=summary,
@@ -145,22 +137,14 @@ def _dispatch(arguments: list[str]) -> int:
         # A width of its own: asking for the terminal's loads shutil and five compressors.
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
     )
-    add_arguments = getattr(module, f"add_{command}_arguments", None)
-    if add_arguments:
-        add_arguments(parser)
+    parser.set_defaults(command=name)
+    add_arguments(parser, module.ARGUMENTS.get(name, ()))
     try:
         options = parser.parse_args(arguments[1:])
     except SystemExit as done:
         return int(done.code or 0)
-    return int(getattr(module, f"run_{command}")(options))
-
-
-def _no_such_command(name: str) -> str:
-    from onnx_ci.util.text import nearest
-
-    likely = nearest(name, COMMANDS)
-    guess = f"; did you mean {likely!r}?" if likely else ""
-    return f"there is no command {name!r}{guess}\n  commands: {', '.join(COMMANDS)}"
+    run_command = getattr(module, f"run_{name.replace('-', '_')}")
+    return int(run_command(options))
 
 
 def _help() -> str:
@@ -191,7 +175,5 @@ def _complain(error: OnnxCiError) -> None:
 
 def _named_like_an_option(argument: str) -> str:
     """A hook passes file names as they are, `-x.onnx` too."""
-    is_file = (
-        argument.startswith("-") and argument.lower().endswith((".onnx", "data")) and Path(argument).exists()
-    )
-    return f"./{argument}" if is_file else argument
+    likely = argument.startswith("-") and argument.lower().endswith((".onnx", "data"))
+    return f"./{argument}" if likely and Path(argument).exists() else argument

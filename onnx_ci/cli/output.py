@@ -20,84 +20,43 @@ if TYPE_CHECKING:
 
     from onnx_ci.results import Outcome, RunReport
 
+    Argument = tuple[str, dict[str, Any]]  # of a command: its name, and how argparse reads it
+    Arguments = Sequence[str | Argument | list[Argument]]
+
 
 FORMATS = ("text", "json", "github", "markdown", "sarif", "junit", "gitlab", "html")
-PLAIN = ("text", "json", "html")  # where there are no findings to show elsewhere
 
 
 class FormatAction(argparse.Action):
     """`--format F --output P --format G`: each output belongs to the format before it."""
 
     def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
+        self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: str | None = None
     ) -> None:
-        chosen: list[list[str]] = list(getattr(namespace, "formats", None) or [])
+        formats = list(namespace.formats)
         if option_string == "--format":
-            chosen.append([str(values), ""])
-        elif chosen:
-            chosen[-1] = [chosen[-1][0], str(values)]
+            formats.append((values, ""))
+        elif formats:
+            formats[-1] = (formats[-1][0], values)
         else:
             parser.error("--output belongs after the --format it is for")
-        namespace.formats = chosen
+        namespace.formats = formats
 
 
-def add_format_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
-    parser.set_defaults(formats=[])
-    parser.add_argument(
-        "--format", action=FormatAction, choices=formats, help="report format; may be given several times"
+def flag(name: str, summary: str) -> Argument:
+    return name, {"action": "store_true", "help": summary}
+
+
+def value(name: str, metavar: str, summary: str, **settings: Any) -> Argument:
+    return name, {"metavar": metavar, "help": summary, **settings}
+
+
+def format_arguments(*names: str) -> tuple[Argument, Argument]:
+    settings = {"action": FormatAction, "dest": "formats", "default": []}
+    return (
+        ("--format", {"choices": names, "help": "report format; may be given several times", **settings}),
+        value("--output", "P", "file for the --format before it", **settings),
     )
-    parser.add_argument("--output", action=FormatAction, metavar="P", help="file for the --format before it")
-    if "markdown" in formats:
-        parser.add_argument(
-            "--markdown-limit",
-            type=whole_number(1_000),
-            default=65_536,
-            metavar="N",
-            help="bytes of --format markdown at most: less important parts are left out"
-            " (default: %(default)s, what a comment takes; a job summary takes 1048576)",
-        )
-
-
-# Options that several commands take.
-SHARED: dict[str, dict[str, Any]] = {
-    "--policy": {"metavar": "FILE", "help": "policy file (default: .onnx-ci.yaml, found upward)"},
-    "--no-cache": {
-        "dest": "cache",
-        "action": "store_false",
-        "help": "work on every model, also on those whose outcome is known from an earlier run",
-    },
-    "--runtime": {
-        "dest": "runtimes",
-        "action": "append",
-        "default": [],
-        "metavar": "V",
-        "help": "verify in these versions of onnxruntime as well, each installed for itself: 1.20,1.23.2",
-    },
-    "--library": {
-        "dest": "libraries",
-        "action": "append",
-        "default": [],
-        "metavar": "F",
-        "help": "a shared library with the custom operators of the model; it is loaded, so trust it",
-    },
-    "--samples": {
-        "action": "append",
-        "default": [],
-        "metavar": "F",
-        "help": "inputs: .npz, .npy, folders",
-    },
-    "--dims": {"metavar": "D", "help": "sizes of symbolic dims: batch=1,sequence=64"},
-    "--tolerance": {"metavar": "T", "help": "cosine=0.999,max_abs=1e-2 (default: cosine=0.999)"},
-}
-
-
-def add_shared_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
-    for name in names:
-        parser.add_argument(name, **SHARED[name])
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -110,6 +69,59 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+_MANY = {"action": "append", "default": []}
+# Arguments that several commands take.
+SHARED = dict(
+    (
+        value("paths", "PATH", "models, their data files, or folders", nargs="*"),
+        value("--policy", "FILE", "policy file (default: .onnx-ci.yaml, found upward)"),
+        value(
+            "--runtime",
+            "V",
+            "verify in these versions of onnxruntime as well, each installed for itself: 1.20,1.23.2",
+            **_MANY,
+        ),
+        value(
+            "--library",
+            "F",
+            "a shared library with the custom operators of the model; it is loaded, so trust it",
+            **_MANY,
+        ),
+        value("--samples", "F", "inputs: .npz, .npy, folders", **_MANY),
+        value("--dims", "D", "sizes of symbolic dims: batch=1,sequence=64"),
+        value("--tolerance", "T", "cosine=0.999,max_abs=1e-2 (default: cosine=0.999)"),
+        *format_arguments(*FORMATS),
+        value(
+            "--markdown-limit",
+            "N",
+            "bytes of --format markdown at most: less important parts are left out"
+            " (default: %(default)s, what a comment takes; a job summary takes 1048576)",
+            type=whole_number(1_000),
+            default=65_536,
+        ),
+        (
+            "--no-cache",
+            {
+                "dest": "cache",
+                "action": "store_false",
+                "help": "work on every model, also on those whose outcome is known from an earlier run",
+            },
+        ),
+    )
+)
+REPORT = ("--format", "--output", "--markdown-limit")
+
+
+def add_arguments(parser: argparse._ActionsContainer, arguments: Arguments) -> None:
+    """Those that several commands take are given by name; of those in a list one may be given."""
+    for argument in arguments:
+        if isinstance(argument, list):
+            add_arguments(parser.add_mutually_exclusive_group(), argument)
+            continue
+        name, settings = (argument, SHARED[argument]) if isinstance(argument, str) else argument
+        parser.add_argument(name, **settings)
 
 
 def existing_path(name: str, usage: str, is_there: Callable[[Path], bool] = Path.exists) -> Path:
@@ -168,9 +180,8 @@ def write_to(content: str, target: str) -> None:
     try:
         Path(target).write_text(content, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise EnvironmentFault(
-            f"the report could not be written to {target!r}: {error.strerror}", hint="check the folder"
-        ) from None
+        message = f"the report could not be written to {target!r}: {error.strerror}"
+        raise EnvironmentFault(message, hint="check the folder") from None
 
 
 def _print(content: str) -> None:

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
 
-from onnx_ci.cli.output import add_shared_arguments
+from onnx_ci.cli.output import flag
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
+from onnx_ci.gate.groups import parts_of, stored_size
 from onnx_ci.gate.project import Context, open_context, policy_for
-from onnx_ci.methods.catalogue import METHODS, Catalogue, Method
+from onnx_ci.methods.catalogue import METHODS, Catalogue
 from onnx_ci.model.load import read_skeleton
-from onnx_ci.model.measure import compressed_size, parameters
+from onnx_ci.model.measure import parameters
 from onnx_ci.policy.edit import Holder, Lowered, lower, starter_policy, with_rules
 from onnx_ci.policy.load import FILE_NAMES, group_members, rule_for
 from onnx_ci.policy.schema import Policy
-from onnx_ci.repo.content import Part, Sources
+from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import find_root
 from onnx_ci.repo.select import all_models
 from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import one_line
 
-
-def add_init_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--ratchet",
-        action="store_true",
-        help="a rule a model, at its size to the byte; then: onnx-ci ratchet",
-    )
-    parser.add_argument("--force", action="store_true", help="replace a policy file that is already there")
+ARGUMENTS = {
+    "init": (
+        flag("--ratchet", "a rule a model, at its size to the byte; then: onnx-ci ratchet"),
+        flag("--force", "replace a policy file that is already there"),
+    ),
+    "ratchet": ("--policy",),
+    "methods": (("--format", {"choices": ("text", "json"), "default": "text"}),),
+}
 
 
 def run_init(options: argparse.Namespace) -> int:
@@ -59,10 +60,6 @@ def run_init(options: argparse.Namespace) -> int:
     return 0
 
 
-def add_ratchet_arguments(parser: argparse.ArgumentParser) -> None:
-    add_shared_arguments(parser, "--policy")
-
-
 def run_ratchet(options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     path = context.policy_path
@@ -75,23 +72,19 @@ def run_ratchet(options: argparse.Namespace) -> int:
         uncovered = present.uncovered()
     added = with_rules(text, uncovered, Catalogue()) if uncovered else None
     if lowered or added:
-        _write(path, data[:3] if data.startswith(b"\xef\xbb\xbf") else b"", added or text)
+        mark = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
+        with atomic_write(path) as temporary:  # a policy that is half written would stop everybody
+            temporary.write_bytes(mark + (added or text).encode())
+            temporary.chmod(path.stat().st_mode)
     name = one_line(context.checked.file)
-    for line in (*_changes(name, lowered), *_additions(name, uncovered, done=added is not None)):
-        sys.stdout.write(f"{line}\n")
-    return 0
-
-
-def _changes(name: str, lowered: Sequence[Lowered]) -> Iterator[str]:
-    yield from (f"{name}:{change.line}: {_said(change)}" for change in lowered)
+    for change in lowered:
+        sys.stdout.write(f"{name}:{change.line}: {_said(change)}\n")
     if not lowered:
-        yield f"{name}: no budget is above what the models weigh now"
-
-
-def _additions(name: str, models: Sequence[tuple[str, int]], *, done: bool) -> Iterator[str]:
-    for path, size in models:
-        said = f"a rule for {one_line(path)}, at {format_size(size)}"
-        yield f"{name}: {'added' if done else 'could not add'} {said}{'' if done else ': add it by hand'}"
+        sys.stdout.write(f"{name}: no budget is above what the models weigh now\n")
+    done, by_hand = ("added", "") if added else ("could not add", ": add it by hand")
+    for model, size in uncovered:
+        sys.stdout.write(f"{name}: {done} a rule for {one_line(model)}, at {format_size(size)}{by_hand}\n")
+    return 0
 
 
 def _said(change: Lowered) -> str:
@@ -102,13 +95,6 @@ def _said(change: Lowered) -> str:
     )
 
 
-def _write(path: Path, mark: bytes, text: str) -> None:
-    """In one step: a policy that is half written would stop everybody."""
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(mark + text.encode())
-        temporary.chmod(path.stat().st_mode)
-
-
 class Present:
     """What the models weigh now, by the rule or group that a budget holds for."""
 
@@ -116,7 +102,7 @@ class Present:
         self.sources = sources
         self.policy: Policy = context.policy
         self.models = {
-            path.relative_to(context.folder).as_posix(): path
+            context.name_of(path): path
             for path in all_models(context.folder, context.repository)
             if policy_for(context, path.parent) == context.policy_path
         }
@@ -141,8 +127,7 @@ class Present:
     def _together(self, key: str, members: list[Path]) -> int | None:
         if key == "params":
             return None
-        parts = {part.path: part for path in members for part in self.sources.of(path).parts}
-        sizes = _all_known(_size(key, part) for part in parts.values())
+        sizes = _all_known(stored_size(key, part) for part in parts_of(self.sources, members))
         return None if sizes is None else sum(sizes)
 
     def _measured(self, key: str, path: Path) -> int | None:
@@ -163,44 +148,22 @@ def _all_known(values: Iterable[int | None]) -> list[int] | None:
     return None if None in numbers else [number for number in numbers if number is not None]
 
 
-def _size(key: str, part: Part) -> int | None:
-    """None where it can't be known: data that is missing weighs nothing only today."""
-    if part.content is not None and not part.content.is_file():
-        return None
-    if key == "size":
-        return part.size
-    return compressed_size(key, [part.content]) if part.content else None
-
-
-def add_methods_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("text", "json"), default="text")
-
-
 def run_methods(options: argparse.Namespace) -> int:
+    width = max(len(method.name) for method in METHODS)
+    listed, lines = [], []
+    for method in METHODS:
+        items = [item for item in fields(method.option_class) if item.default is not MISSING]
+        defaults = {item.name: item.default for item in items}
+        about = {"name": method.name, "fidelity": method.fidelity, "summary": method.summary}
+        listed.append({**about, "options": defaults})
+        lines.append(f"{method.name:<{width}}  {method.fidelity:<14}  {method.summary}\n")
+        lines += [f"{'':<{width}}                  {name}: {default}\n" for name, default in defaults.items()]
     if options.format == "json":
         from onnx_ci.report.json import dumps
 
-        sys.stdout.write(dumps({"methods": [_described(method) for method in METHODS]}))
-        return 0
-    width = max(len(method.name) for method in METHODS)
-    for method in METHODS:
-        sys.stdout.write(f"{method.name:<{width}}  {method.fidelity:<14}  {method.summary}\n")
-        for name, default in _options(method).items():
-            sys.stdout.write(f"{'':<{width}}                  {name}: {default}\n")
+        lines = [dumps({"methods": listed})]
+    sys.stdout.write("".join(lines))
     return 0
-
-
-def _described(method: Method) -> dict[str, object]:
-    return {
-        "name": method.name,
-        "fidelity": method.fidelity,
-        "summary": method.summary,
-        "options": _options(method),
-    }
-
-
-def _options(method: Method) -> dict[str, object]:
-    return {item.name: item.default for item in fields(method.option_class) if item.default is not MISSING}
 
 
 def run_schema(_: argparse.Namespace) -> int:

@@ -4,60 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from onnx_ci.cli.arguments import read_budget, read_methods, read_proof_options
-from onnx_ci.cli.output import (
-    ProgressLine,
-    add_format_arguments,
-    add_shared_arguments,
-    existing_path,
-    write_outcome,
-    write_run,
-)
-from onnx_ci.errors import EnvironmentFault, ModelError, OnnxCiError, UsageError
-from onnx_ci.gate.single import Request, home_of, inputs_from, shrink_file
+from onnx_ci.cli.output import REPORT, ProgressLine, existing_path, flag, value, write_outcome, write_run
+from onnx_ci.errors import EnvironmentFault, OnnxCiError, UsageError
+from onnx_ci.gate.single import data_paths, home_of, rule_without_policy, shrink_file
 from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.model.load import own_data
 from onnx_ci.model.model import called
 from onnx_ci.model.replace import data_of
-from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import PLAN_SECONDS
 from onnx_ci.util.files import atomic_write
-
-
-def add_shrink_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="IN", help="the model to shrink; it is left as it is")
-    parser.add_argument("target", metavar="OUT", help="the file to write")
-    parser.add_argument(
-        "--policy",
-        metavar="FILE",
-        help="do what its rule for IN says, as a build does, and copy IN if it is right",
-    )
-    parser.add_argument(
-        "--depfile", metavar="FILE", help="write which files OUT was made from, for Make, Ninja and CMake"
-    )
-    parser.add_argument(
-        "--methods",
-        default="",
-        metavar="a,b",
-        help="methods, mildest first, options after colons: dedupe,int8-weights:min_elements=4096"
-        " (default: the exact ones; with --budget those that encode weights too)",
-    )
-    parser.add_argument("--budget", metavar="SIZE", help="no more loss than this size needs: 25MB")
-    add_shared_arguments(parser, "--tolerance", "--samples", "--dims")
-    parser.add_argument(
-        "--plan-seconds",
-        type=_seconds,
-        default=PLAN_SECONDS,
-        metavar="S",
-        help="how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
-    )
-    add_shared_arguments(parser, "--library", "--runtime")
-    parser.add_argument("--no-verify", action="store_true", help="write without running the models")
-    add_shared_arguments(parser, "--no-cache")
-    add_format_arguments(parser)
 
 
 def _seconds(text: str) -> float:
@@ -70,6 +29,38 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+BY_RULE = "do what its rule for IN says, as a build does, and copy IN if it is right"
+ARGUMENTS = {
+    "shrink": (
+        value("source", "IN", "the model to shrink; it is left as it is"),
+        value("target", "OUT", "the file to write"),
+        value(
+            "--policy", "FILE", "do what its rule for IN says, as a build does, and copy IN if it is right"
+        ),
+        value("--depfile", "FILE", "write which files OUT was made from, for Make, Ninja and CMake"),
+        value(
+            "--methods",
+            "a,b",
+            "methods, mildest first, options after colons: dedupe,int8-weights:min_elements=4096"
+            " (default: the exact ones; with --budget those that encode weights too)",
+            default="",
+        ),
+        value("--budget", "SIZE", "no more loss than this size needs: 25MB"),
+        *("--tolerance", "--samples", "--dims"),
+        value(
+            "--plan-seconds",
+            "S",
+            "how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
+            type=_seconds,
+            default=PLAN_SECONDS,
+        ),
+        *("--library", "--runtime"),
+        flag("--no-verify", "write without running the models"),
+        *("--no-cache", *REPORT),
+    )
+}
+
+
 def run_shrink(options: argparse.Namespace) -> int:
     source, target = existing_path(options.source, "shrink IN OUT"), Path(options.target)
     _check_other_files(options, source, target)
@@ -78,48 +69,61 @@ def run_shrink(options: argparse.Namespace) -> int:
 
 def _check_other_files(options: argparse.Namespace, source: Path, target: Path) -> None:
     """Before any work is done, and before OUT is there: a build takes an OUT without depfile for current."""
-    written = {f"--format {name} --output": Path(output) for name, output in options.formats if output}
+    written = [(f"--format {name} --output", Path(output)) for name, output in options.formats if output]
     if options.depfile:
-        written["--depfile"] = Path(options.depfile)
+        written.append(("--depfile", Path(options.depfile)))
         check_depfile(Path(options.depfile), options.target, source)
-    if written or options.policy:
-        refuse_same(written, source, target, Path(options.policy) if options.policy else None)
+    policy = [("the policy", Path(options.policy))] if options.policy else []
+    _refuse("OUT", target, policy)
+    others = [("the model", source), *policy, ("OUT", target)]
+    others.append(("the data of OUT", target.with_name(own_data(target))))
+    if written:
+        others += ((f"data of {source}", file) for file in data_paths(source))
+    for option, path in written:
+        _refuse(option, path, others)
+        others.append((f"the file of {option}", path))
+
+
+def _refuse(option: str, path: Path, others: Iterable[tuple[str, Path]]) -> None:
+    for what, other in others:
+        linked = path.exists() and other.exists() and path.samefile(other)
+        if linked or path.resolve() == other.resolve():
+            raise UsageError(f"{option} {path} is {what}, which it would replace", hint="name another file")
 
 
 def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
-    if options.no_verify and options.runtimes:
+    if options.no_verify and options.runtime:
         message = "--no-verify and --runtime can't be given together: nothing would be run in them"
         raise UsageError(message, hint="leave one of them out")
-    request = Request(
-        source=source,
-        target=target,
+    rule = rule_without_policy(
         methods=read_methods(options.methods),
         budget=read_budget(options.budget) if options.budget else None,
-        verify=not options.no_verify,
         plan_seconds=options.plan_seconds,
-        cache=options.cache,
         **read_proof_options(options),
     )
-    # Hashing a large file takes as long as loading all the rest: let them run side by side.
-    hashing = BackgroundHash(source) if request.identify else None
-    names = {Path(name).absolute(): name for name in request.samples}
+    names = {Path(name).absolute(): name for name in options.samples}
     with called(names), ProgressLine() as progress:
-        outcome = shrink_file(request, lambda doing: progress(0, 1, str(source), doing), hashing)
-        outcome = outcome.told_to("flags")
+        outcome = shrink_file(
+            source,
+            target,
+            rule,
+            verify=not options.no_verify,
+            cache=options.cache,
+            say=lambda doing: progress(0, 1, str(source), doing),
+        ).told_to("flags")
     write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
     if any(finding.severity == "error" for finding in outcome.findings):
         return 1
     if options.depfile:
-        samples = sample_files(inputs_from(options.samples).samples, home_of(source))
-        _write_depfile(options, [*samples, *map(Path, options.libraries)])
+        samples = sample_files(rule.inputs.samples, home_of(source))
+        _write_depfile(options, [*samples, *map(Path, options.library)])
     return 0
 
 
 def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
-    both = {"runtimes": "runtime", "libraries": "library"}
-    for name in ("methods", "budget", "tolerance", "samples", "dims", "no_verify", *both):
+    for name in ("methods", "budget", "tolerance", "samples", "dims", "no_verify", "runtime", "library"):
         if getattr(options, name):
-            message = f"--{both.get(name, name).replace('_', '-')} and --policy can't be given together"
+            message = f"--{name.replace('_', '-')} and --policy can't be given together"
             raise UsageError(message, hint="say it in the rule, or leave --policy out")
     from onnx_ci.build.package import ByRule
 
@@ -143,33 +147,6 @@ def _write_depfile(options: argparse.Namespace, more: Sequence[Path]) -> None:
     except OnnxCiError:
         Path(options.target).unlink()  # with it and no depfile the next build would have nothing to do
         raise
-
-
-def refuse_same(written: Mapping[str, Path], source: Path, target: Path, policy: Path | None) -> None:
-    """`written` are the other files to write, by the option that names each."""
-    needed = {"the model": source, **{f"data of {source}": file for file in _data(source)}}
-    if policy is not None:
-        needed["the policy"] = policy
-        _refuse("OUT", target, {"the policy": policy})
-    output = {"OUT": target, "the data of OUT": target.with_name(own_data(target))}
-    earlier: dict[str, Path] = {}
-    for option, path in written.items():
-        _refuse(option, path, {**needed, **output, **earlier})
-        earlier[f"the file of {option}"] = path
-
-
-def _refuse(option: str, path: Path, others: Mapping[str, Path]) -> None:
-    for what, other in others.items():
-        linked = path.exists() and other.exists() and path.samefile(other)
-        if linked or path.resolve() == other.resolve():
-            raise UsageError(f"{option} {path} is {what}, which it would replace", hint="name another file")
-
-
-def _data(source: Path) -> list[Path]:
-    try:
-        return [source.parent / name for name in data_of(source)]
-    except ModelError:
-        return []  # what is wrong with it is said later
 
 
 UNWRITABLE_NAMES = {"\n": "a line break", "\r": "a line break", "\t": "a tab"}
@@ -202,6 +179,4 @@ def _escaped(path: str) -> str:
             f"{path!r} has {names} in it, which Make would read otherwise in a dependency file",
             hint="give the file or its folder another name, or leave --depfile out",
         )
-    for character, written in (("$", "$$"), ("#", "\\#"), (" ", "\\ ")):
-        path = path.replace(character, written)
-    return path
+    return path.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnx_ci.gate.cache import choice_memory
 from onnx_ci.gate.candidates import Candidate, Choice, Draft, Staged, candidates, drafted
 from onnx_ci.gate.decide import over_limits
 from onnx_ci.gate.lineage import stamp
@@ -32,27 +34,22 @@ def choose(subject: Subject, ledger: Ledger) -> Choice:
     """What an earlier run chose for the same content, or what comes of trying."""
     if subject.hands_off:
         return Choice(None, NOT_RUN, ())
-    task = subject.task
-    if subject.runner is None or not (task.cache or task.look):
+    if not subject.remembers:
         return try_all(subject, ledger)
-    from onnx_ci.gate.cache import memory
-
     content = subject.before.sha256 + (" without its receipt" if subject.lineage.foreign else "")
-    kept = memory(subject, content, subject.aims)
-    known = kept.recall()
-    if known is None:
-        first = (
-            memory(subject, content, subject.limits).recall()
-            if task.look and task.share is not None
-            else None
-        )
-        if first is not None:
-            ledger.by_rule, ledger.by_chance = first.choice, first.by_chance
-        choice = try_all(subject, ledger)
-        kept.keep(choice, tuple(ledger.idle.values()), by_chance=ledger.by_chance)
+    kept = choice_memory(subject, content, subject.aims)
+    known = kept.recall_choice()
+    if known is not None:
+        choice, done = known
+        ledger.idle = done.idle
         return choice
-    ledger.idle = {(step.method, step.note): step for step in known.idle}
-    return known.choice
+    if subject.task.look and subject.task.share is not None:
+        first = choice_memory(subject, content, subject.limits).recall_choice()
+        if first is not None:
+            ledger.by_rule, ledger.by_chance = first[0], first[1].by_chance
+    choice = try_all(subject, ledger)
+    kept.keep_choice(choice, ledger)
+    return choice
 
 
 def try_all(subject: Subject, ledger: Ledger) -> Choice:
@@ -144,7 +141,7 @@ def _proven(subject: Subject, staged: Staged, ledger: Ledger) -> tuple[Staged, P
 
 
 def _prove(subject: Subject, staged: Staged, ledger: Ledger) -> Proof:
-    if subject.prover is None:
+    if subject.runner is None:
         reason = "verification was turned off"
         return Proof(accepted=True, verification=Verification(status="not_run", reason=reason))
     subject.say(f"verifying {', '.join(staged.candidate.names)}")
@@ -199,157 +196,131 @@ def in_order(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledger) 
         feeds=subject.feeds,
     )
     with ExitStack() as stack:
-        if mode == "smallest":
-            planner = _planner(subject, draft, methods, stack, ledger)
-            yield from _smallest(subject, draft, planner, ledger)
-        else:
-            yield from _to_budget(subject, draft, methods, stack, ledger)
+        attempts = Attempts(subject, methods, draft, ledger, stack)
+        yield from attempts.smallest() if mode == "smallest" else attempts.to_budget()
 
 
-def _smallest(subject: Subject, draft: Draft, planner: Planner | None, ledger: Ledger) -> Iterator[Staged]:
-    whole = _ordered(subject, list(_gaining(draft, planner, ledger)))
-    if planner is None:
-        yield from whole
-        return
-    waiting, found = list(whole), False
-    for candidate in _noted(planner.smallest(), ledger):
-        staged, found = _planned(subject, planner, candidate, ledger), True
-        if candidate.planned is not None:
-            _note(planner.alternatives(), ledger)
-        while waiting and _rank(subject, waiting[0]) < _rank(subject, staged):
-            yield waiting.pop(0)
-        yield staged
-    # Where no mix holds, methods as a whole are tried in earnest: it is told why they are refused.
-    yield from waiting if found else _ordered(subject, list(_gaining(draft, None, ledger)))
+@dataclass(eq=False, repr=False)
+class Attempts:
+    """The candidates that some methods make of one model."""
 
+    subject: Subject
+    methods: Sequence[MethodChoice]
+    draft: Draft
+    ledger: Ledger
+    stack: ExitStack  # what the planner has open
 
-def _to_budget(
-    subject: Subject, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack, ledger: Ledger
-) -> Iterator[Staged]:
-    """First for what a group leaves the model, if it is in one; where that can't be had, for itself."""
-    exact = _exact(subject, draft, ledger)
-    now = exact.measure if exact else subject.before
-    planner: Planner | None = None
-    goals = [subject.aims, subject.limits] if subject.aims != subject.limits else [subject.limits]
-    if ledger.by_rule is not None:
-        goals, exact = [subject.aims], None
-    for goal in goals:
-        if not over_limits(subject.before, goal) or not over_limits(now, goal):
-            break
-        planner = planner or _planner(subject, draft, methods, stack, ledger)
-        if planner is not None:
-            yield from _planned_to_fit(subject, planner, now, goal, ledger)
-        yield from _whole_to_fit(subject, draft, planner, goal, ledger)
-    if exact is not None:
-        yield exact
+    @cached_property
+    def planner(self) -> Planner | None:
+        """Where there is something to plan, time for it, and a way to find out."""
+        subject, ledger = self.subject, self.ledger
+        if subject.runner is None or not subject.rule.plan_seconds or not self.draft.lossy:
+            return None
+        from onnx_ci.gate.planner import start_planning
 
+        planner = start_planning(subject, self.draft, self.methods, self.stack, ledger)
+        ledger.by_chance |= planner is not None and planner.hurried
+        return planner
 
-def _exact(subject: Subject, draft: Draft, ledger: Ledger) -> Staged | None:
-    """The exact result, if there is one."""
-    lossy = {run.method.name for run in draft.lossy}
-    base = next(_noted(candidates(draft, planned=lossy), ledger), None)
-    return None if base is None else stage(subject, base)
+    def smallest(self) -> Iterator[Staged]:
+        planner = self.planner
+        whole = self._ordered(list(self._whole(planner)))
+        if planner is None:
+            yield from whole
+            return
+        waiting, found = list(whole), False
+        for candidate in self._gaining(planner.smallest()):
+            staged, found = self._planned(planner, candidate), True
+            if candidate.planned is not None:
+                _note(planner.alternatives(), self.ledger)
+            while waiting and self._rank(waiting[0]) < self._rank(staged):
+                yield waiting.pop(0)
+            yield staged
+        # Where no mix holds, methods as a whole are tried in earnest: it is told why they are refused.
+        yield from waiting if found else self._ordered(list(self._whole(None)))
 
+    def to_budget(self) -> Iterator[Staged]:
+        """First for what a group leaves the model, if it is in one; where that can't be had, for itself."""
+        subject = self.subject
+        lossy = {run.method.name for run in self.draft.lossy}
+        base = next(self._gaining(candidates(self.draft, planned=lossy)), None)
+        exact = stage(subject, base) if base else None
+        now = exact.measure if exact else subject.before
+        goals = [subject.aims, subject.limits] if subject.aims != subject.limits else [subject.limits]
+        if self.ledger.by_rule is not None:
+            goals, exact = [subject.aims], None
+        for goal in goals:
+            if not over_limits(subject.before, goal) or not over_limits(now, goal):
+                break
+            if self.planner is not None:
+                yield from self._planned_to_fit(self.planner, now, goal)
+            yield from self._whole_to_fit(goal)
+        if exact is not None:
+            yield exact
 
-def _planned_to_fit(
-    subject: Subject, planner: Planner, now: Measure, goal: Mapping[str, int], ledger: Ledger
-) -> Iterator[Staged]:
-    """The least harmed mix that fits. Sizes are estimates until a candidate is written: ask for more
-    where it is still too large. At last what is smallest: exact methods may have shrunk it further."""
-    needed = float(_excess(now, goal))
-    for _ in range(STRIDES):
-        short = 0
-        for candidate in _noted(planner.mildest(needed), ledger):
-            staged = _planned(subject, planner, candidate, ledger)
-            short = _excess(staged.measure, goal)
-            if short:
+    def _planned_to_fit(self, planner: Planner, now: Measure, goal: Mapping[str, int]) -> Iterator[Staged]:
+        """The least harmed mix that fits. Sizes are estimates until a candidate is written: ask for more
+        where it is still too large. At last what is smallest: exact methods may have shrunk it further."""
+        needed = float(_excess(now, goal))
+        for _ in range(STRIDES):
+            short = 0
+            for candidate in self._gaining(planner.mildest(needed)):
+                staged = self._planned(planner, candidate)
+                short = _excess(staged.measure, goal)
+                if short:
+                    break
+                yield staged
+            if not short:
+                break
+            needed += 1.05 * short
+        _note(planner.alternatives(needed), self.ledger)
+        self.ledger.plan = planner.report()
+        for candidate in planner.smallest():
+            staged = self._planned(planner, candidate)
+            if over_limits(staged.measure, goal):
+                _note([_alternative(staged, "within", "within tolerance, but too large")], self.ledger)
                 break
             yield staged
-        if not short:
-            break
-        needed += 1.05 * short
-    _note(planner.alternatives(needed), ledger)
-    ledger.plan = planner.report()
-    for candidate in planner.smallest():
-        staged = _planned(subject, planner, candidate, ledger)
-        if over_limits(staged.measure, goal):
-            _note([_alternative(staged, "within", "within tolerance, but too large")], ledger)
-            break
-        yield staged
 
+    def _whole_to_fit(self, goal: Mapping[str, int]) -> Iterator[Staged]:
+        for candidate in self._whole(self.planner):
+            if candidate.exact:
+                continue
+            staged = stage(self.subject, candidate)
+            if over_limits(staged.measure, goal):
+                _note([_alternative(staged, "too_large", "too large")], self.ledger)
+            else:
+                yield staged
 
-def _whole_to_fit(
-    subject: Subject, draft: Draft, planner: Planner | None, goal: Mapping[str, int], ledger: Ledger
-) -> Iterator[Staged]:
-    for candidate in _gaining(draft, planner, ledger):
-        if candidate.exact:
-            continue
-        staged = stage(subject, candidate)
-        if over_limits(staged.measure, goal):
-            _note([_alternative(staged, "too_large", "too large")], ledger)
-        else:
-            yield staged
+    def _planned(self, planner: Planner, candidate: Candidate) -> Staged:
+        """A plan that the clock cut short is a matter of chance: it must not be remembered."""
+        self.ledger.by_chance |= planner.hurried
+        return stage(self.subject, candidate)
 
+    def _whole(self, planner: Planner | None) -> Iterator[Candidate]:
+        """Methods as a whole, but for those that are planned. A plan that ran out of time may have found
+        nothing: then they are better than none."""
+        forms = planner.forms if planner and not planner.hurried else ()
+        return self._gaining(candidates(self.draft, {form.run.method.name for form in forms}))
 
-def _planned(subject: Subject, planner: Planner, candidate: Candidate, ledger: Ledger) -> Staged:
-    """A plan that the clock cut short is a matter of chance: it must not be remembered."""
-    ledger.by_chance |= planner.hurried
-    return stage(subject, candidate)
+    def _gaining(self, made: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Those that gained something; of the others what they say of it."""
+        for candidate in made:
+            for step in candidate.steps:
+                if not step.tensors and step.size_after == step.size_before:
+                    self.ledger.idle[step.method, step.note] = step
+            if candidate.gained:
+                yield candidate
 
+    def _ordered(self, found: list[Candidate]) -> Iterable[Staged]:
+        """By size on disk; by compressed size where a candidate was made for that."""
+        if not any(candidate.for_compression for candidate in found):
+            return (stage(self.subject, one) for one in sorted(found, key=lambda one: one.size))
+        return sorted((stage(self.subject, one) for one in found), key=self._rank)
 
-def _planner(
-    subject: Subject, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack, ledger: Ledger
-) -> Planner | None:
-    """Where there is something to plan, time for it, and a way to find out."""
-    if subject.runner is None or not subject.rule.plan_seconds or not draft.lossy:
-        return None
-    from onnx_ci.gate.planner import Planner
-    from onnx_ci.gate.planner_trials import plannable
-
-    if subject.prover is None or not any(map(plannable, methods)):
-        return None
-    planner = stack.enter_context(
-        Planner(
-            draft,
-            methods,
-            rule=subject.rule,
-            prover=subject.prover,
-            scratch=subject.scratch,
-            compressed=bool(subject.task.compressed),
-            say=subject.say,
-        )
-    )
-    ledger.by_chance |= planner.hurried
-    ledger.plan = planner.nothing if planner.search is None and planner.hurried else None
-    return planner if planner.search is not None else None
-
-
-def _gaining(draft: Draft, planner: Planner | None, ledger: Ledger) -> Iterator[Candidate]:
-    # A plan that ran out of time may have found nothing: then methods as a whole are better than none.
-    whole = planner is None or planner.hurried
-    planned = set() if planner is None or whole else {form.run.method.name for form in planner.forms}
-    return _noted(candidates(draft, planned), ledger)
-
-
-def _noted(made: Iterable[Candidate], ledger: Ledger) -> Iterator[Candidate]:
-    """Those that gained something; of the others what they say of it."""
-    for candidate in made:
-        for step in candidate.steps:
-            if not step.tensors and step.size_after == step.size_before:
-                ledger.idle[step.method, step.note] = step
-        if candidate.gained:
-            yield candidate
-
-
-def _ordered(subject: Subject, found: list[Candidate]) -> Iterable[Staged]:
-    """By size on disk; by compressed size where a candidate was made for that."""
-    if not any(candidate.for_compression for candidate in found):
-        return (stage(subject, one) for one in sorted(found, key=lambda candidate: candidate.size))
-    return sorted((stage(subject, one) for one in found), key=lambda staged: _rank(subject, staged))
-
-
-def _rank(subject: Subject, staged: Staged) -> int:
-    return subject.compressed(staged.measure) if subject.task.compressed else staged.measure.size
+    def _rank(self, staged: Staged) -> int:
+        subject = self.subject
+        return subject.compressed(staged.measure) if subject.task.compressed else staged.measure.size
 
 
 def _refused(staged: Staged, proof: Proof) -> Alternative:
@@ -361,7 +332,7 @@ def _alternative(staged: Staged, state: AlternativeState, words: str) -> Alterna
     return Alternative(methods=names, size=size, state=state, verdict=words)
 
 
-def _note(found: Sequence[Alternative], ledger: Ledger) -> None:
+def _note(found: Iterable[Alternative], ledger: Ledger) -> None:
     """Put on the list what is not there already."""
     known = [(other.methods, other.size) for other in ledger.tried]
     ledger.tried += [one for one in found if (one.methods, one.size) not in known]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from onnx_ci.policy.schema import Override, Rule
+from onnx_ci.policy.schema import Override
 from onnx_ci.results import Alternative, Finding, Measure, Severity, Verdict, gain
 from onnx_ci.util.advice import GIVE_SAMPLES, LOOSEN_TOLERANCE, OR_OVERRIDE, RAISE_BUDGET, allow_stronger
 from onnx_ci.util.sizes import format_percent, format_size
@@ -40,23 +40,10 @@ class Measured:
     largest: tuple[tuple[str, int], ...] = ()  # tensors and their bytes
 
     @property
-    def name(self) -> str:
-        return self.task.name
-
-    @property
     def where(self) -> str:
-        file = self.task.policy_file
-        return f" ({file}:{self.task.rule.line})" if file else ""
-
-
-def limits_of(rule: Rule, base_size: int | None) -> dict[str, int]:
-    """The limits a file has to meet, as absolute numbers."""
-    limits = dict(rule.budget.size_like)
-    if rule.budget.growth is not None and base_size is not None:
-        limits["growth"] = int(base_size * (1 + rule.budget.growth))
-    if rule.budget.params is not None:
-        limits["params"] = rule.budget.params
-    return limits
+        """The rule, where a policy has it."""
+        policy = self.task.policy
+        return f" ({policy.file}:{self.task.rule.line})" if policy and policy.file else ""
 
 
 def over_limits(measure: Measure, limits: Mapping[str, int]) -> dict[str, int]:
@@ -69,10 +56,18 @@ def decide(model: Measured, choice: Choice) -> tuple[Verdict, tuple[Finding, ...
     """The verdict, and a finding for everything the user has to know."""
     verdict, findings = _decide(model, choice)
     if model.task.rule.severity == "warning":
-        findings = [replace(f, severity="warning") if f.severity == "error" else f for f in findings]
-    if model.override is not None:
-        findings = _accepted(findings, model.override)
+        findings = softened(findings, "warning")
+    override = model.override
+    if override is not None:
+        accepted = f"accepted until {override.until.isoformat()}: {override.reason}"
+        note = Finding(code="OCI009", severity="note", message=f"{override.path}: {accepted}")
+        findings = [note, *softened(findings, "note")]
     return verdict, tuple(findings)
+
+
+def softened(findings: Iterable[Finding], severity: Severity) -> list[Finding]:
+    """The same findings, with this severity in place of errors."""
+    return [replace(one, severity=severity) if one.severity == "error" else one for one in findings]
 
 
 def _decide(model: Measured, choice: Choice) -> tuple[Verdict, list[Finding]]:
@@ -80,11 +75,8 @@ def _decide(model: Measured, choice: Choice) -> tuple[Verdict, list[Finding]]:
     broken = over_limits(staged.measure if staged else model.before, model.limits)
     stale = [choice.stale] if choice.stale else []
     if broken:
-        return "over_budget", [
-            *stale,
-            *_over_budget(model, choice, broken),
-            *_left_out(model, choice, "error"),
-        ]
+        over = [*_over_budget(model, choice, broken), *_left_out(model, choice, "error")]
+        return "over_budget", [*stale, *over]
     if staged is not None:
         shrunk = [] if writes else stale or [_would_shrink(model, staged)]
         return ("shrunk" if writes else "would_shrink"), [*shrunk, *_left_out(model, choice, "warning")]
@@ -103,13 +95,10 @@ def _over_budget(model: Measured, choice: Choice, broken: Mapping[str, int]) -> 
     for name, value in broken.items():
         limit = model.limits[name]
         closest = _closest(choice, limit) if name in ("size", "growth") else ""
-        yield Finding(
-            code=LIMIT_CODES.get(name, "OCI001"),
-            severity="error",
-            message=f"{model.name}: {_amount(name, value)} is over its {_limit_name(name)} of"
-            f" {_amount(name, limit)}{model.where}{closest}",
-            hint=_budget_hint(model, choice) + _largest(model),
-        )
+        over = f"{_amount(name, value)} is over its {_limit_name(name)} of {_amount(name, limit)}"
+        hint = _budget_hint(model, choice) + _largest(model)
+        code = LIMIT_CODES.get(name, "OCI001")
+        yield model.task.finding(code, "error", f"{over}{model.where}{closest}", hint)
 
 
 def _closest(choice: Choice, limit: int) -> str:
@@ -156,39 +145,28 @@ def _would_shrink(model: Measured, staged: Staged) -> Finding:
     candidate, before, after = staged.candidate, model.before, staged.measure
     hint = f"run: onnx-ci fix {model.task.call}"
     if candidate.moved and after.size >= before.size:
-        message = f"{model.name}: would move {' and '.join(candidate.moved)}{model.where}"
-        return Finding(code="OCI020", severity="error", message=message, hint=hint)
+        message = f"would move {' and '.join(candidate.moved)}{model.where}"
+        return model.task.finding("OCI020", "error", message, hint)
     name, old, new = gain(before, after)
     measured = "" if name == "size" else f" ({name})"
     over = over_limits(before, model.limits)
     why = f"is over its {' and '.join(map(_limit_name, over))}{model.where}, but " if over else ""
-    return Finding(
-        code="OCI003",
-        severity="error",
-        message=f"{model.name}: {why}can be {format_size(new)} instead of {format_size(old)}{measured}"
-        f" (-{format_percent(1 - new / old)}) with {', '.join(candidate.names)}",
-        hint=hint,
-    )
+    sizes = f"{format_size(new)} instead of {format_size(old)}{measured} (-{format_percent(1 - new / old)})"
+    message = f"{why}can be {sizes} with {', '.join(candidate.names)}"
+    return model.task.finding("OCI003", "error", message, hint)
 
 
 def _left_out(model: Measured, choice: Choice, severity: Severity) -> Iterator[Finding]:
     """Say which candidates were refused for their outputs."""
     found = choice.verification
     if found.status == "failed":
-        yield Finding(
-            code=found.code or "OCI004",
-            severity=severity,
-            message=f"{model.name}: {found.reason}",
-            hint=found.hint or REFUSED_HINTS.get(found.code, DEFAULT_HINT),
-        )
+        hint = found.hint or REFUSED_HINTS.get(found.code, DEFAULT_HINT)
+        yield model.task.finding(found.code or "OCI004", severity, found.reason, hint)
         return
     for one in choice.alternatives:
         if severity == "warning" and one.state == "refused":
-            yield Finding(
-                code="OCI004",
-                severity="note",
-                message=f"{model.name}: {', '.join(one.methods)} left out: {one.verdict}",
-            )
+            message = f"{', '.join(one.methods)} left out: {one.verdict}"
+            yield model.task.finding("OCI004", "note", message)
 
 
 def _unverified(model: Measured, choice: Choice) -> Finding:
@@ -196,18 +174,5 @@ def _unverified(model: Measured, choice: Choice) -> Finding:
     if choice.as_it_is:
         what = "was shrunk, and could not be verified against its original"
     found = choice.verification
-    return Finding(
-        code=found.code,
-        severity="error",
-        message=f"{model.name}: {what}: {found.reason}",
-        hint=found.hint or "give inputs that run it: " + GIVE_SAMPLES,
-    )
-
-
-def _accepted(findings: list[Finding], override: Override) -> list[Finding]:
-    note = Finding(
-        code="OCI009",
-        severity="note",
-        message=f"{override.path}: accepted until {override.until.isoformat()}: {override.reason}",
-    )
-    return [note, *(replace(f, severity="note") if f.severity == "error" else f for f in findings)]
+    hint = found.hint or "give inputs that run it: " + GIVE_SAMPLES
+    return model.task.finding(found.code, "error", f"{what}: {found.reason}", hint)

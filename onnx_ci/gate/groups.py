@@ -22,45 +22,33 @@ class Groups:
     everything: Callable[[], Mapping[str, Path]]
     sources: Sources
 
-    def totals(self) -> dict[tuple[Group, str], int]:
-        """What the groups take now, by measure."""
-        return {
-            (group, name): self._total(name, members.values())
-            for group, members in self._concerned()
-            for name in group.budget.size_like
-        }
-
-    def sizes(self, before: Mapping[tuple[Group, str], int]) -> Iterator[GroupSize]:
-        """What they take now, against their budgets; `before` is what they took when the run began."""
+    def sizes(self, before: Mapping[tuple[str, str], int]) -> Iterator[GroupSize]:
+        """What the groups take now against their budgets; `before` is what they took when the run began, by
+        name and measure."""
         for group, members in self._concerned():
-            for name, limit in group.budget.size_like.items():
-                after = self._total(name, members.values())
+            for measure, limit in group.budget.size_like.items():
+                after = self._total(measure, members)
                 yield GroupSize(
                     name=group.name,
                     policy=self.policy.file,
                     line=group.line,
-                    measure=name,
+                    measure=measure,
                     limit=limit,
                     members=len(members),
-                    before=before.get((group, name), after),
+                    before=before.get((group.name, measure), after),
                     after=after,
                 )
 
     def dependent(self) -> Iterator[list[Path]]:
         """Judged models of which one's share depends on the others': those of a group that is too large."""
-        for group, members in self._concerned():
-            limit = group.budget.size
-            if limit is not None and self._total("size", members.values()) > limit:
-                yield [path for name, path in members.items() if name in self.judged]
+        for _, members in self._too_large():
+            yield [path for name, path in members.items() if name in self.judged]
 
     def targets(self, by_rule: Mapping[Path, int]) -> dict[Path, int]:
         """What members under to-budget may take so that their group fits. `by_rule` is what becomes of
         judged models by their own rules. What is too much is taken from each in proportion to its size."""
         found: dict[Path, int] = {}
-        for group, members in self._concerned():
-            limit = group.budget.size
-            if limit is None or self._total("size", members.values()) <= limit:
-                continue
+        for limit, members in self._too_large():
             sizes = {path: by_rule.get(path, self.sources.of(path).size) for path in members.values()}
             flexible = [path for name, path in members.items() if self._gives(name)]
             total = sum(sizes[path] for path in flexible)
@@ -81,16 +69,31 @@ class Groups:
             if self.judged.keys() & set(members):
                 yield group, {name: everything[name] for name in members}
 
-    def _total(self, name: str, members: Iterable[Path]) -> int:
-        # Data that two models share counts once.
-        parts = {part.path: part for path in members for part in self.sources.of(path).parts}.values()
-        return sum(_stored(name, part) for part in parts)
+    def _too_large(self) -> Iterator[tuple[int, dict[str, Path]]]:
+        """The budgets for size that do not hold, with the members of their groups."""
+        for group, members in self._concerned():
+            limit = group.budget.size
+            if limit is not None and self._total("size", members) > limit:
+                yield limit, members
+
+    def _total(self, measure: str, members: Mapping[str, Path]) -> int:
+        """Of what is not here counts the size that its pointer names."""
+        parts = parts_of(self.sources, members.values())
+        return sum(stored_size(measure, part) or part.size for part in parts)
 
 
-def _stored(name: str, part: Part) -> int:
-    """The size of one file, as it is or compressed; of what is not here the size its pointer names."""
-    here = part.content is not None and part.content.is_file()
-    return compressed_size(name, [part.content]) if name != "size" and here and part.content else part.size
+def parts_of(sources: Sources, models: Iterable[Path]) -> list[Part]:
+    """The files of models; data that two of them share counts once."""
+    return list({part.path: part for path in models for part in sources.of(path).parts}.values())
+
+
+def stored_size(measure: str, part: Part) -> int | None:
+    """The size of one file, as it is or compressed; None where it can't be known, since it is not here."""
+    if part.content is not None and not part.content.is_file():
+        return None
+    if measure == "size":
+        return part.size
+    return compressed_size(measure, [part.content]) if part.content else None
 
 
 # What a model costs whatever its size, in bytes: two hundred small ones are no small matter.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from onnx_ci.gate.project import Context
@@ -12,6 +12,7 @@ from onnx_ci.repo.git import commit_of
 from onnx_ci.repo.select import Owns
 from onnx_ci.results import Finding
 from onnx_ci.util.sizes import format_size
+from onnx_ci.util.text import first_of
 
 SHOWN = 3
 
@@ -25,12 +26,24 @@ def history_findings(context: Context, base: str, owns: Owns) -> list[Finding]:
     if branch is None:
         return []
     counted = _counted(branch, context.folder, owns)
-    kinds = (("git", limits.budget, False), ("Git LFS", limits.lfs, True))
-    over = (
-        _over(context, branch, [version for version in counted if version.in_lfs == in_lfs], limit, place)
-        for place, limit, in_lfs in kinds
-    )
-    return [finding for finding in over if finding]
+    findings = []
+    for place, limit, in_lfs in (("git", limits.budget, False), ("Git LFS", limits.lfs, True)):
+        versions = [version for version in counted if version.in_lfs == in_lfs]
+        total = sum(version.size for version in versions)
+        if limit is None or total <= limit:
+            continue
+        allowed = f"{format_size(limit)} ({context.checked.file}:{limits.line})"
+        finding = Finding(
+            code="OCI026",
+            severity="error",
+            message=f"this branch adds {format_size(total)} of models to {place} for ever,"
+            f" over the history budget of {allowed}: {_largest(versions)}",
+            hint=_how_to_squash(branch, versions, limit),
+            file=context.policy_name,
+            line=limits.line,
+        )
+        findings.append(finding)
+    return findings
 
 
 def _branch(context: Context, repository: Path, limits: History, base: str) -> CommitRange | None:
@@ -47,51 +60,28 @@ def _counted(branch: CommitRange, folder: Path, owns: Owns) -> list[Version]:
     """Models and their data below the folder of a policy."""
     versions = [v for v in branch.versions() if (branch.repository / v.name).is_relative_to(folder)]
     there = branch.models()
-    models = list(dict.fromkeys([*(v.name for v in versions if _is_model(v.name)), *there]))
-
-    def is_data(name: str) -> bool:
+    names = list(dict.fromkeys(version.name for version in versions))
+    changed = [name for name in names if name.lower().endswith(".onnx")]
+    models = list(dict.fromkeys([*changed, *there]))
+    counted = set(changed)
+    for name in set(names) - counted:
         path = branch.repository / name
         near = (branch.repository / model for model in there)
-        return called_after(name, models) or any(
-            owns(model, path) for model in near if model.parent in path.parents
-        )
-
-    data = {name for name in {v.name for v in versions} if not _is_model(name) and is_data(name)}
-    return [version for version in versions if _is_model(version.name) or version.name in data]
+        above = (model for model in near if model.parent in path.parents)
+        if called_after(name, models) or any(owns(model, path) for model in above):
+            counted.add(name)
+    return [version for version in versions if version.name in counted]
 
 
-def _is_model(name: str) -> bool:
-    return name.lower().endswith(".onnx")
-
-
-def _over(
-    context: Context, branch: CommitRange, versions: Sequence[Version], limit: int | None, place: str
-) -> Finding | None:
-    total = sum(version.size for version in versions)
-    if limit is None or total <= limit or context.policy.history is None:
-        return None
-    allowed = f"{format_size(limit)} ({context.checked.file}:{context.policy.history.line})"
-    return Finding(
-        code="OCI026",
-        severity="error",
-        message=f"this branch adds {format_size(total)} of models to {place} for ever,"
-        f" over the history budget of {allowed}: {', '.join(_largest(versions))}",
-        hint=_how_to_squash(branch, versions, limit),
-        file=context.policy_name,
-        line=context.policy.history.line,
-    )
-
-
-def _largest(versions: Sequence[Version]) -> Iterator[str]:
+def _largest(versions: Sequence[Version]) -> str:
     by_name: dict[str, list[int]] = {}
     for version in versions:
         by_name.setdefault(version.name, []).append(version.size)
-    ordered = sorted(by_name.items(), key=lambda item: -sum(item[1]))
-    for name, sizes in ordered[:SHOWN]:
+    largest = []
+    for name, sizes in sorted(by_name.items(), key=lambda item: -sum(item[1])):
         times = f" in {len(sizes)} versions" if len(sizes) > 1 else ""
-        yield f"{name}{times} {format_size(sum(sizes))}"
-    if len(ordered) > SHOWN:
-        yield f"and {len(ordered) - SHOWN} more"
+        largest.append(f"{name}{times} {format_size(sum(sizes))}")
+    return first_of(largest, SHOWN, last=", and ")
 
 
 def _how_to_squash(branch: CommitRange, versions: Sequence[Version], limit: int) -> str:

@@ -21,6 +21,12 @@ from onnx_ci.policy.schema import Rule
 from onnx_ci.results import Finding, Measure
 from onnx_ci.version import __version__
 
+SHRINK_LAST = "simplify a model before it is shrunk, not after: restore the original and run onnx-ci fix last"
+RESTORE_IT = (
+    "restore it (git restore), or run onnx-ci compare with its original and take the receipt out of"
+    " its metadata"
+)
+
 
 @dataclass(frozen=True)
 class Lineage:
@@ -67,9 +73,11 @@ class Lineage:
         """What to say where the rule asks for something that only the original can give; `missing` is
         why there is none, `forbidden` why it may not stay as it is."""
         if self.unpacked:
-            return (_unpacked(name, self.unpacked),)
+            how = f"was shrunk with {', '.join(self.unpacked)}; another tool has unpacked its weights"
+            return (Finding(code="OCI019", severity="warning", message=f"{name}: {how}", hint=SHRINK_LAST),)
         if self.edited:
-            return (_edited(name),)
+            how = "was changed after onnx-ci shrank it; nothing vouches for what it computes now"
+            return (Finding(code="OCI019", severity="warning", message=f"{name}: {how}", hint=RESTORE_IT),)
         receipt = self.outdated
         if receipt is None:
             return ()
@@ -103,34 +111,12 @@ def lineage(model: Model, rule: Rule) -> Lineage:
     receipt = read_receipt(model.proto)
     valid = receipt is not None and receipt.digest == model_digest(model)
     files = tuple(files_of(model.path, model.proto))
-    unpacked = _lost_encodings(model, receipt) if receipt and not valid else ()
-    edited = receipt is not None and not valid and not unpacked
-    return Lineage(fingerprint(rule), files, receipt if valid else None, unpacked, edited)
-
-
-def _lost_encodings(model: Model, receipt: Receipt) -> tuple[str, ...]:
-    """The methods that stored weights small, if no weight is stored that way any more."""
-    stored = tuple(name for name in receipt.names if name in STORES_SMALL)
-    return stored if stored and not encoding_parts(model.proto) else ()
-
-
-def _edited(name: str) -> Finding:
-    return Finding(
-        code="OCI019",
-        severity="warning",
-        message=f"{name}: was changed after onnx-ci shrank it; nothing vouches for what it computes now",
-        hint="restore it (git restore), or run onnx-ci compare with its original and take the receipt out of"
-        " its metadata",
-    )
-
-
-def _unpacked(name: str, methods: Sequence[str]) -> Finding:
-    return Finding(
-        code="OCI019",
-        severity="warning",
-        message=f"{name}: was shrunk with {', '.join(methods)}; another tool has unpacked its weights",
-        hint="simplify a model before it is shrunk, not after: restore the original and run onnx-ci fix last",
-    )
+    if receipt is None or valid:
+        return Lineage(fingerprint(rule), files, receipt)
+    # The methods that stored weights small, if no weight is stored that way any more.
+    small = tuple(name for name in receipt.names if name in STORES_SMALL)
+    unpacked = small if small and not encoding_parts(model.proto) else ()
+    return Lineage(fingerprint(rule), files, unpacked=unpacked, edited=not unpacked)
 
 
 def _entry(run: Run) -> dict[str, Any]:
@@ -143,7 +129,6 @@ def _entry(run: Run) -> dict[str, Any]:
 def stamp(model: Model, runs: Sequence[Run], line: Lineage, source: Measure, *, verified: bool) -> str:
     """Give a candidate its receipt, and return the digest in it. What an earlier one says of the original is
     carried on, unless this is where something is lost first: then the original is what is there now."""
-    done = [_entry(run) for run in runs]
     bitwise = all(run.method.bitwise for run in runs)
     earlier = line.receipt if line.lossy or bitwise else None
     receipt = Receipt(
@@ -152,7 +137,7 @@ def stamp(model: Model, runs: Sequence[Run], line: Lineage, source: Measure, *, 
         source_sha256=earlier.source_sha256 if earlier else source.sha256,
         source_size=earlier.source_size if earlier else source.size,
         source_data=earlier.source_data if earlier else line.data,
-        methods=[*(earlier.methods if earlier else []), *done],
+        methods=[*(earlier.methods if earlier else []), *map(_entry, runs)],
         lossy=line.lossy or any(not run.method.exact for run in runs),
         verified=verified,
         digest=model_digest(model),

@@ -5,24 +5,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from onnx_ci.errors import ModelError
-from onnx_ci.gate.cache import key_for, load, plain, read, run_identity, save, untouched
+from onnx_ci.gate.cache import run_memory
+from onnx_ci.gate.decide import softened
 from onnx_ci.gate.subject import Subject
 from onnx_ci.model.graph import bodies, opset, tensors
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import measure
 from onnx_ci.model.model import Model, clear_values
-from onnx_ci.model.proto import ModelProto
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import Finding, Severity, Verdict, Verification
 from onnx_ci.util.advice import GIVE_SAMPLES
 
 if TYPE_CHECKING:
-    from onnx_ci.sandbox.runner import RunFailed, Runner
+    from onnx_ci.sandbox.runner import RunFailed
     from onnx_ci.verify.prove import Prover
 
 
@@ -85,16 +85,7 @@ def load_check(
     findings = [*_about(subject, ran), *(_about_move(subject) if ran.state == "ran" else ())]
     if verdict == "ok" and any(finding.severity == "error" for finding in findings):
         verdict = "unverified"
-    if rule.severity == "warning":
-        findings = [replace(f, severity="warning") if f.severity == "error" else f for f in findings]
-    return verdict, tuple(findings)
-
-
-def _prover(subject: Subject) -> Prover:
-    """Loaded with all it needs when something is run: what is remembered needs none of it."""
-    if subject.prover is None:
-        raise ValueError("nothing is run without a runner")
-    return subject.prover
+    return verdict, tuple(softened(findings, "warning") if rule.severity == "warning" else findings)
 
 
 def _run(subject: Subject) -> Ran:
@@ -102,16 +93,16 @@ def _run(subject: Subject) -> Ran:
     from onnx_ci.sandbox.runner import RunFailed, Unrunnable
     from onnx_ci.verify.reference import has_no_number
 
-    reference = _prover(subject).reference
+    reference = subject.prover.reference
     try:
         outputs = reference.outputs()
     except Unrunnable as error:
-        return _failed(subject, reference.runner, error.failure, error)
+        return _failed(subject, error.failure, error)
     except ModelError as error:  # there are no inputs: then loading it is all that can be done
         try:
             reference.runner.load(reference.original, limits=subject.rule.limits)
         except RunFailed as failure:
-            return _failed(subject, reference.runner, failure, failure)
+            return _failed(subject, failure, failure)
         return Ran(state="loaded", said=error.message, hint=error.hint)
     values: dict[str, list[bool]] = {}
     for sample in outputs:
@@ -122,8 +113,8 @@ def _run(subject: Subject) -> Ran:
     return Ran(state="ran", lost=lost, all_lost=bool(lost) and len(lost) == len(values), samples=len(outputs))
 
 
-def _failed(subject: Subject, runner: Runner, failure: RunFailed, error: ModelError) -> Ran:
-    proto, said = subject.model.proto, failure.message
+def _failed(subject: Subject, failure: RunFailed, error: ModelError) -> Ran:
+    said = failure.message
     if failure.kind != "error":
         hint = "give the model more room: limits: {seconds: ..., memory: ...}"
         return Ran(state="ran out", said=error.message, hint=hint)
@@ -131,20 +122,21 @@ def _failed(subject: Subject, runner: Runner, failure: RunFailed, error: ModelEr
         state: State = "broken" if subject.rule.inputs.samples else "loaded"
         return Ran(state=state, said=error.message, hint=error.hint)
     if failure.stage == "load":
-        missing = _missing_here(proto, runner, failure, subject)
+        missing = _missing_here(subject, failure)
         if missing:
             return Ran(state="elsewhere", said=said, hint=missing)
         return Ran(state="broken", said=f"onnxruntime can't load it: {said}", hint="export it again")
     return Ran(state="broken", said=said, hint=error.hint)
 
 
-def _missing_here(proto: ModelProto, runner: Runner, failure: RunFailed, subject: Subject) -> str:
+def _missing_here(subject: Subject, failure: RunFailed) -> str:
     """What would help a model that is not at fault itself; nothing where it is.
 
     Decided by what the model asks for and what this onnxruntime has, not by what it says."""
     from onnx_ci.sandbox.runner import RunFailed
     from onnx_ci.sandbox.versions import NAME_IT, custom_operators
 
+    proto, runner = subject.model.proto, subject.prover.runner
     newer = "run it with another onnxruntime: a newer one, or one for other hardware"
     if not runner.libraries.names and custom_operators(proto):
         return NAME_IT
@@ -157,15 +149,16 @@ def _missing_here(proto: ModelProto, runner: Runner, failure: RunFailed, subject
         with contextlib.suppress(RunFailed):  # one that can't say what it has
             if extensions - runner.operators():
                 return newer
-    return "" if _takes_versions(proto, runner, subject) else newer
+    return "" if _takes_versions(subject) else newer
 
 
-def _takes_versions(proto: ModelProto, runner: Runner, subject: Subject) -> bool:
+def _takes_versions(subject: Subject) -> bool:
     """Whether onnxruntime takes a model of one node with the same IR version and opsets."""
     from onnx import TensorProto, helper, save
 
     from onnx_ci.sandbox.runner import RunFailed
 
+    proto = subject.model.proto
     if proto.ir_version <= 0 or any(entry.version <= 0 for entry in proto.opset_import):
         return True  # no onnxruntime has those
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
@@ -178,30 +171,24 @@ def _takes_versions(proto: ModelProto, runner: Runner, subject: Subject) -> bool
     path = subject.scratch / "versions.onnx"
     save(model, path)
     try:
-        runner.load(path, limits=subject.rule.limits)
+        subject.prover.runner.load(path, limits=subject.rule.limits)
     except RunFailed:
         return False
     return True
 
 
 def _about(subject: Subject, ran: Ran) -> Iterator[Finding]:
-    name = subject.task.name
     kind = "the samples given" if subject.rule.inputs.samples else "inputs made up for it"
     if ran.state == "ran" and ran.lost:
         named = ", ".join(map(repr, ran.lost[:_SHOWN])) + (", …" if len(ran.lost) > _SHOWN else "")
         what = "all its outputs are" if ran.all_lost else f"all of {named} is"
-        yield Finding(
-            code="OCI054",
-            severity="error" if ran.all_lost else "warning",
-            message=f"{name}: {what} NaN or infinite, on {kind}",
-            hint="its weights may be damaged: export it again; where it needs other inputs, "
-            + GIVE_SAMPLES
-            + f"; {TURN_OFF}",
-        )
+        severity: Severity = "error" if ran.all_lost else "warning"
+        damaged = "its weights may be damaged: export it again; where it needs other inputs, "
+        hint = damaged + GIVE_SAMPLES + f"; {TURN_OFF}"
+        yield subject.task.finding("OCI054", severity, f"{what} NaN or infinite, on {kind}", hint)
     elif ran.state != "ran":
         code, severity, what = NOT_RUN[ran.state]
-        message = f"{name}: {what}{ran.said}"
-        yield Finding(code=code, severity=severity, message=message, hint=ran.hint + f"; {TURN_OFF}")
+        yield subject.task.finding(code, severity, what + ran.said, ran.hint + f"; {TURN_OFF}")
 
 
 def _about_move(subject: Subject) -> Iterator[Finding]:
@@ -211,10 +198,10 @@ def _about_move(subject: Subject) -> Iterator[Finding]:
         return
     try:
         with open_model(source.path, root=source.root) as base:
-            if not _differ_in_weights(base, subject.model):
+            if _without_values(base) != _without_values(subject.model):
                 return
             then = measure(source.path, base.proto, hashing=BackgroundHash(source.path))
-            moved = _remembered(subject, Moved, lambda: _compared(base, _prover(subject)), then.sha256)
+            moved = _remembered(subject, Moved, lambda: _compared(base, subject.prover), then.sha256)
     except (ModelError, OSError):
         return  # what was there before is nobody's fault now
     if not moved.comparable:
@@ -224,19 +211,12 @@ def _about_move(subject: Subject) -> Iterator[Finding]:
         told = f"{moved.output!r} has NaN or infinity at other places than before"
     elif moved.output:
         told = f"{moved.output!r} moved most, to a cosine of {moved.cosine:.5f} (max_abs {moved.max_abs:.3g})"
-    yield Finding(
-        code="OCI055",
-        severity="warning" if moved.odd else "note",
-        message=f"{subject.task.name}: only weights changed: on {moved.samples} inputs, {told}",
-    )
-
-
-def _differ_in_weights(one: Model, other: Model) -> bool:
-    """Whether two models are the same graph around other values."""
-    return _without_values(one) == _without_values(other)
+    message = f"only weights changed: on {moved.samples} inputs, {told}"
+    yield subject.task.finding("OCI055", "warning" if moved.odd else "note", message)
 
 
 def _without_values(model: Model) -> bytes:
+    """What two models have in common that are the same graph around other values."""
     copy = model.copy().proto
     for tensor in tensors(copy):
         clear_values(tensor)
@@ -253,30 +233,27 @@ def _compared(base: Model, prover: Prover) -> Moved:
         deltas = prover.compare(Submission(path=base.path, model=base), Tolerance()).deltas
     except (ModelError, Baked):
         return Moved()
-    odd = next((delta for delta in deltas if "odd values" in delta.breaches), None)
-    if odd is not None:
-        return Moved(comparable=True, output=odd.name, odd=True, samples=prover.reference.sample_count)
-    worst = min(deltas, key=lambda delta: (delta.cosine, -delta.max_abs), default=None)
     samples = prover.reference.sample_count
+    odd = next((delta for delta in deltas if "odd values" in delta.breaches), None)
+    worst = odd or min(deltas, key=lambda delta: (delta.cosine, -delta.max_abs), default=None)
     if worst is None or all(delta.exact for delta in deltas):
         return Moved(comparable=True, samples=samples)
     return Moved(
-        comparable=True, output=worst.name, cosine=worst.cosine, max_abs=worst.max_abs, samples=samples
+        comparable=True,
+        output=worst.name,
+        cosine=worst.cosine,
+        max_abs=worst.max_abs,
+        odd=odd is not None,
+        samples=samples,
     )
 
 
 def _remembered(subject: Subject, kind: type[Fact], find: Callable[[], Fact], *against: str) -> Fact:
     """What an earlier run found for the same content and inputs, or what is found now. What a busy machine
     may do otherwise is not kept."""
-    key = key_for(subject)
-    name = ""
-    if key:
-        with contextlib.suppress(OSError, ValueError, NotImplementedError, IndexError):
-            name = run_identity(subject.task, subject.before.sha256, kind.__name__, *against)
-    facts = load(name, key, subject.scratch / "remembered-run") if key and name else None
-    if facts is not None:
-        return read(kind, facts)
-    found = find()
-    if key and name and getattr(found, "state", "") != "ran out" and untouched(subject.model):
-        save(name, key, plain(found), {})
+    kept = run_memory(subject, kind.__name__, *against)
+    found = kept.recall(kind)
+    if found is None:
+        found = find()
+        kept.keep(found, lasting=getattr(found, "state", "") != "ran out")
     return found

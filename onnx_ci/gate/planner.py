@@ -1,156 +1,368 @@
-"""The planner for one model: sets up what trials need, and turns mixes into candidates and a report."""
+"""The planner for one model: finds the mix of forms, by sensitivities first and then along the path they
+give as far as outputs hold, and turns mixes into candidates and a report."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from itertools import groupby, islice, product
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.candidates import Candidate, Draft
-from onnx_ci.gate.planner_search import Search
-from onnx_ci.gate.planner_trials import Mix, OutOfTime, Shelf, Trials, Tried, forms_of
+from onnx_ci.gate.planner_trials import Form, Mix, OutOfTime, Shelf, Tensor, Trials, Tried, forms_of
+from onnx_ci.gate.subject import Ledger, Subject
 from onnx_ci.methods.chain import RunPart
 from onnx_ci.methods.edit import probe
+from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
-from onnx_ci.policy.schema import MethodChoice, Rule
+from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
-from onnx_ci.verify.compare import least_sqnr, with_margin
+from onnx_ci.verify.compare import least_sqnr
 from onnx_ci.verify.observation import observed
-from onnx_ci.verify.prove import Prover
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 SHOWN = 20  # tensors that a report names
 FEW = 6  # mixes that are written and proven, should what held in trials be refused
+ALONE = 48  # tensors measured one by one, the largest first
+MOST = 64  # trials to find out what single tensors do; what is not measured alone is measured with others
+LEAST = 8  # such trials, however slow the model is
+REFINEMENTS = 24  # trials beyond the first that did not hold
+STEPS_BACK = (0.85, 0.7, 0.5, 0.3)  # of the way, where what held in trials is refused in earnest
 
 
-class Planner:
-    """A context manager. `search` is None where the model can't be planned for, and `reason` says why."""
+@dataclass(frozen=True)
+class Option:
+    """One form of one tensor: what it takes, and the harm it is expected to do."""
 
-    def __init__(
-        self,
-        draft: Draft,
-        choices: Sequence[MethodChoice],
-        *,
-        rule: Rule,
-        prover: Prover,
-        scratch: Path,
-        compressed: bool,
-        say: Callable[[str], None],
-    ) -> None:
-        self.draft = draft
-        self.rule = rule
-        self.forms = forms_of(choices)
-        self.began = time.monotonic()
-        self.reason = ""
-        self._out_of_time = False
-        self.search: Search | None = None
-        self._stack = ExitStack()
-        try:
-            self._set_up(prover, scratch, compressed=compressed, say=say)
-        except ModelError as error:
-            self.reason = error.message
-        except OutOfTime:
-            self.reason, self._out_of_time = "there was no time to plan", True
-        except BaseException:
-            self._stack.close()
-            raise
+    form: int
+    nbytes: float
+    harm: float
 
-    def __enter__(self) -> Planner:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+@dataclass(frozen=True)
+class Move:
+    """A tensor takes a smaller form than it had."""
 
-    def _set_up(self, prover: Prover, scratch: Path, *, compressed: bool, say: Callable[[str], None]) -> None:
-        model, reference = self.draft.start.model, prover.planning
-        outputs = reference.usable_outputs()
-        if not reference.is_graded:
-            self.reason = "no output has values in between, so there is no telling how near a limit is"
-            return
-        say("planning: rounding samples of each tensor")
-        folder = scratch / "planning"
-        folder.mkdir(exist_ok=True)
-        least = 0.0 if self.rule.inputs.samples else least_sqnr(self.rule.tolerance)
-        shelf = Shelf(model, self.forms, folder, compressed=compressed, least=least)
-        room = 4 * len(self.forms) * sum(tensor.elements for tensor in shelf.tensors.values())
-        if not shelf.tensors or room > ROOM or model.beside:
-            self.reason = "too large to be planned tensor by tensor" if room > ROOM else "nothing to plan"
-            return
-        made, inputs = probe(model, shelf.tensors)
-        write_model(observed(made), folder / "probe.onnx")
-        session = self._stack.enter_context(reference.session(folder / "probe.onnx"))
-        seconds = self.rule.plan_seconds - (time.monotonic() - self.began)
-        tolerance, own = self.rule.tolerance, bool(self.rule.inputs.samples)
-        margin = with_margin(tolerance, samples=own)
-        batched = reference.batched
-        trials = Trials(
-            *(session, shelf, inputs, outputs, tolerance, margin), batched=batched, seconds=seconds, say=say
+    tensor: str
+    form: int
+    saves: float
+    harm: float
+
+    @property
+    def price(self) -> float:
+        return self.harm / self.saves
+
+
+def moves(tensors: Mapping[str, tuple[float, Sequence[Option]]]) -> list[Move]:
+    """All moves worth making, the cheapest first. Of each tensor (its bytes now, its options) they come in
+    the order of its sizes, since each costs more per byte than the one before it."""
+    found = [move for name, (nbytes, options) in tensors.items() for move in _ladder(name, nbytes, options)]
+    # The sort keeps equal prices in the order of the model, and each tensor's moves in theirs.
+    return sorted(found, key=lambda move: move.price)
+
+
+def _ladder(name: str, nbytes: float, options: Sequence[Option]) -> list[Move]:
+    """The options on the lower hull of harm over bytes saved: all others are beaten by a mixture."""
+    made: list[Move] = []
+    at, harm = nbytes, 0.0
+    left = [option for option in options if option.nbytes < at]
+    while left:
+        best = min(
+            left, key=lambda option: (max(0.0, option.harm - harm) / (at - option.nbytes), option.nbytes)
         )
-        if trials.run({}).holds:
-            search = Search(shelf, trials)
-            # Where nothing can be vouched for, it is verification that has to say so.
-            self.search = search if search.may_round else None
-            self.reason = "" if search.may_round else "no output depends on any weight"
-        else:
-            self.reason = "the model does not hold the tolerance before anything is rounded"
+        made.append(Move(name, best.form, at - best.nbytes, max(0.0, best.harm - harm)))
+        at, harm = best.nbytes, max(harm, best.harm)
+        left = [option for option in left if option.nbytes < at]
+    return made
+
+
+def least_harm(
+    tensors: Mapping[str, tuple[float, Sequence[Option]]], needed: float, most: int = 20000
+) -> dict[str, int] | None:
+    """The mix with the least harm of all that save as much as is needed; None where there are too many to
+    go through, or none does. Of few tensors the path has few points, and most mixes lie between them."""
+    ways = [[None, *options] for _, options in tensors.values()]
+    if math.prod(map(len, ways)) > most:
+        return None
+    best, least = None, math.inf
+    for chosen in product(*ways):
+        pairs = [(size, one) for (size, _), one in zip(tensors.values(), chosen, strict=True) if one]
+        harm = sum(one.harm for _, one in pairs)
+        if harm < least and sum(size - one.nbytes for size, one in pairs) >= needed:
+            best, least = chosen, harm
+    return None if best is None else {n: one.form for n, one in zip(tensors, best, strict=True) if one}
+
+
+def mixed(path: Sequence[Move]) -> dict[str, int]:
+    """The form of each tensor after some moves; tensors that did not move are not in it."""
+    return {move.tensor: move.form for move in path}
+
+
+class Search:
+    """One model's tensors in all their forms, and trials to find out what they do; where time runs out, what
+    is known so far stays."""
+
+    def __init__(self, trials: Trials) -> None:
+        self.trials = trials
+        self.shelf = trials.shelf
+        self.tensors = trials.shelf.tensors
+        self.alone: dict[str, Tried] = {}  # a tensor, or its group, in its smallest form
+        self.unseen: list[str] = []  # no output moves, whatever is done to these
+        self.path: list[Move] = []
+        self.cut_short = ""  # what there was no time for
+        try:
+            self._explore()
+        except OutOfTime:
+            self.cut_short = (
+                f"{len(self.alone)} of {len(self.tensors)} tensors were measured when time was up"
+            )
+
+    def saved(self, mix: Mix) -> float:
+        """The bytes that a mix saves, about: what surrounds a tensor in a file is not counted exactly."""
+        tables = sum(self.shelf.tables.get(form, 0.0) for form in set(mix.values()))
+        return -tables + sum(
+            self.tensors[name].nbytes - self.tensors[name].forms[form].nbytes for name, form in mix.items()
+        )
+
+    def uniform(self) -> Iterator[Mix]:
+        """Every tensor in the same form, or as near to it as it has one: what methods do by themselves."""
+        for form, meant in enumerate(self.shelf.forms):
+            if meant.variant:
+                continue
+            mix = {name: form for name in self.rounded if form in self.tensors[name].forms}
+            if mix:
+                yield mix
+
+    def smallest(self) -> Iterator[Mix]:
+        """The mixes that held in trials with room to spare, the smallest first."""
+        held: list[Tried] = []
+        try:
+            held += self._along()
+        except OutOfTime:
+            self.cut_short = self.cut_short or "time was up before the search had ended"
+        # Not what was tried only to find out that nobody would notice.
+        noticed = [one for one in self.trials.made.values() if not one.mix.keys() & self.unseen]
+        held += [one for one in noticed if one.safe and one.mix]
+        # Nobody searched for a method as a whole: it needs no distance from the limit.
+        held += [one for one in self.trials.known(self.uniform()) if one.holds]
+        last = math.inf
+        for tried in sorted(held, key=lambda one: self.saved(one.mix), reverse=True):
+            # What comes next is asked for when this one was refused: it has to be much milder.
+            if tried.noise <= last:
+                last = tried.noise / 2
+                yield tried.mix
+
+    def mildest(self, needed: float) -> list[Tried]:
+        """Mixes that save as much as is needed, the one with the least error first."""
+        mixes = [mix for mix in self.uniform() if self.saved(mix) >= needed]
+        best = least_harm(self._choices, needed)
+        mixes += [best] if best else []
+        total, path = 0.0, []
+        for move in self.path:
+            path.append(move)
+            total += move.saves
+            if total >= needed and self.saved(mixed(path)) >= needed:
+                mixes.append(mixed(path))
+                break
+        tried: list[Tried] = []
+        try:
+            tried += [self.trials.run(mix) for mix in mixes]
+        except OutOfTime:
+            self.cut_short = self.cut_short or "time was up before all mixes were compared"
+        return sorted(tried, key=lambda one: one.noise)
+
+    def least(self, name: str, mix: Mix) -> bool:
+        """Whether a tensor is as small as it could be."""
+        forms = self.tensors[name].forms
+        return name in mix and forms[mix[name]].nbytes <= min(form.nbytes for form in forms.values())
+
+    @property
+    def rounded(self) -> list[str]:
+        """The tensors that an output tells of."""
+        return [name for name in self.tensors if name not in self.unseen]
+
+    def _explore(self) -> None:
+        affordable = max(LEAST, int(self.trials.affordable / 2))
+        groups = list(_groups(self.tensors, min(MOST, affordable)))
+        if affordable < min(MOST, len(self.tensors)):
+            told = f"{len(self.tensors)} tensors were measured in {len(groups)} groups"
+            self.cut_short = f"{told}, for the model is slow"
+        for group in groups:
+            tried = self.trials.run({name: self._probed_form(name) for name in group})
+            self.alone.update(dict.fromkeys(group, tried))
+            loses = any(self.tensors[name].forms[form].error for name, form in tried.mix.items())
+            if not tried.moved and loses:
+                self.unseen += [name for name in group if not self.trials.shows(name)]
+        self.path = moves(self._choices)
+
+    @property
+    def _choices(self) -> dict[str, tuple[float, list[Option]]]:
+        """What is measured may be rounded: its bytes now, and what it may become."""
+        known = [name for name in self.rounded if name in self.alone]
+        return {name: (self.tensors[name].nbytes, self._options(name)) for name in known}
+
+    def _probed_form(self, name: str) -> int:
+        """The smallest that a method has by itself: it is tried on all tensors anyway."""
+        forms = self.tensors[name].forms
+        return min(forms, key=lambda form: (self.shelf.forms[form].variant, forms[form].nbytes, form))
+
+    def _options(self, name: str) -> list[Option]:
+        """The harm of each form: what was measured for the smallest, in proportion to its error."""
+        forms, tried = self.tensors[name].forms, self.alone[name]
+        together = sum(self.tensors[other].forms[form].error for other, form in tried.mix.items())
+        rate = tried.noise / together if together else 0.0
+        return [Option(form, stored.nbytes, rate * stored.error) for form, stored in forms.items()]
+
+    def _along(self) -> Iterator[Tried]:
+        """As far as the path holds; then once more without the move that broke it, and so on."""
+        for mix in self.uniform():
+            self.trials.run(mix)
+        path, taken = list(self.path), 0
+        until = len(self.trials.made) + REFINEMENTS
+        while True:
+            taken = self._furthest(path, taken)
+            if taken:
+                yield self.trials.run(mixed(path[:taken]))
+            if taken >= len(path) or len(self.trials.made) >= until:
+                break
+            del path[taken]
+        for share in STEPS_BACK:
+            back = mixed(path[: int(taken * share)])
+            if back:
+                self.trials.run(back)
+
+    def _furthest(self, path: Sequence[Move], holds: int) -> int:
+        """The most moves that hold, between a number that does and all of them: halved again and again."""
+        if self.trials.run(mixed(path)).safe:
+            return len(path)
+        breaks = len(path)
+        while breaks - holds > 1:
+            middle = (holds + breaks) // 2
+            if self.trials.run(mixed(path[:middle])).safe:
+                holds = middle
+            else:
+                breaks = middle
+        return holds
+
+
+def _groups(tensors: Mapping[str, Tensor], most: int) -> Iterator[list[str]]:
+    """So many groups at most, but for one in each branch: the largest tensors alone, the others with their
+    neighbours in the same graph, so that a branch which no input takes is not hidden by what is around it."""
+    alone = min(ALONE, most * ALONE // MOST)
+    by_size = sorted(tensors, key=lambda name: -tensors[name].nbytes)
+    yield from ([name] for name in by_size[:alone])
+    others = [name for name in tensors if name not in by_size[:alone]]
+    width = -(-len(others) // max(1, most - alone))
+    for _, found in groupby(others, key=lambda name: id(tensors[name].places[0].scope)):
+        together = list(found)
+        yield from (together[start : start + width] for start in range(0, len(together), width))
+
+
+def start_planning(
+    subject: Subject, draft: Draft, methods: Sequence[MethodChoice], stack: ExitStack, ledger: Ledger
+) -> Planner | None:
+    """A planner whose session stays open in `stack`; None where there is nothing to plan, or no way to find
+    out how."""
+    forms = forms_of(methods)
+    if not forms:
+        return None
+    ledger.plan, began = None, time.monotonic()
+    try:
+        search = _search(subject, draft.start.model, forms, stack, began + subject.rule.plan_seconds)
+    except ModelError:
+        return None
+    except OutOfTime:
+        ledger.by_chance = True
+        seconds = round(time.monotonic() - began, 3)
+        why = "there was no time to plan"
+        ledger.plan = Planned(tensors=0, forms=(), kept=(), trials=0, seconds=seconds, untried=why)
+        return None
+    return Planner(draft, forms, search, began) if search else None
+
+
+def _search(
+    subject: Subject, model: Model, forms: Sequence[Form], stack: ExitStack, until: float
+) -> Search | None:
+    """None where trials would tell nothing."""
+    rule, reference = subject.rule, subject.prover.planning
+    reference.usable_outputs()
+    if not reference.is_graded:
+        return None  # no output has values in between, so there is no telling how near a limit is
+    subject.say("planning: rounding samples of each tensor")
+    folder = subject.scratch / "planning"
+    folder.mkdir(exist_ok=True)
+    least = 0.0 if rule.inputs.samples else least_sqnr(rule.tolerance)
+    shelf = Shelf(model, forms, folder, compressed=bool(subject.task.compressed), least=least)
+    room = 4 * len(forms) * sum(tensor.elements for tensor in shelf.tensors.values())
+    if not shelf.tensors or room > ROOM or model.beside:
+        return None
+    made, inputs = probe(model, shelf.tensors)
+    write_model(observed(made), folder / "probe.onnx")
+    session = stack.enter_context(reference.session(folder / "probe.onnx"))
+    trials = Trials(
+        shelf=shelf,
+        reference=reference,
+        session=session,
+        inputs=inputs,
+        rule=rule,
+        until=until,
+        say=subject.say,
+    )
+    if not trials.run({}).holds:
+        return None  # not even before anything is rounded
+    search = Search(trials)
+    # Where nothing can be vouched for, it is verification that has to say so.
+    return search if search.rounded else None
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What a search found for one model."""
+
+    draft: Draft
+    forms: Sequence[Form]
+    search: Search
+    began: float  # on the clock
 
     @property
     def hurried(self) -> bool:
         """Whether there was not enough time for all of it."""
-        return self._out_of_time or bool(self.search and self.search.known.cut_short)
-
-    @property
-    def nothing(self) -> Planned:
-        """What there is to report where it came to no search."""
-        seconds = round(time.monotonic() - self.began, 3)
-        return Planned(tensors=0, forms=(), kept=(), trials=0, seconds=seconds, untried=self.reason)
+        return bool(self.search.cut_short)
 
     def smallest(self) -> Iterator[Candidate]:
         """Candidates that held in trials, the smallest first."""
-        for _, mix in zip(range(FEW), self._search.smallest(), strict=False):
-            yield self._candidate(mix)
+        return map(self._candidate, islice(self.search.smallest(), FEW))
 
     def mildest(self, needed: float) -> Iterator[Candidate]:
         """Candidates that held in trials and save as much as is needed, the least harmed first."""
-        for tried in self._search.mildest(needed)[:FEW]:
+        for tried in self.search.mildest(needed)[:FEW]:
             if tried.holds:
                 yield self._candidate(tried.mix)
 
-    def alternatives(self, needed: float = 0.0) -> list[Alternative]:
+    def alternatives(self, needed: float = 0.0) -> Iterator[Alternative]:
         """What came of whole methods, each by itself, and of the mildest mix that saves what is needed."""
-        search = self._search
-        mixes: list[Mix] = [mix for _, mix in search.uniform()]
-        mixes += [one.mix for one in search.mildest(needed)[:1] if needed]
-        known = [one for one in map(search.trials.tried, mixes) if one is not None]
-        unique = [one for number, one in enumerate(known) if one not in known[:number]]
-        return [self._alternative(one) for one in unique]
-
-    def _alternative(self, tried: Tried) -> Alternative:
-        return Alternative(
-            methods=self._names(tried.mix),
-            size=self._size(tried.mix),
-            verdict="within tolerance" if tried.holds else f"refused: {tried.problem}",
-            state="within" if tried.holds else "refused",
-            cosine=tried.cosine,
-            sqnr=tried.sqnr,
-        )
-
-    def _names(self, mix: Mix) -> tuple[str, ...]:
-        used = {self.forms[form].run.method.name for form in mix.values()}
-        return tuple(run.method.name for run in self.draft.lossy if run.method.name in used)
-
-    @property
-    def _search(self) -> Search:
-        if self.search is None:
-            raise ModelError(self.reason)
-        return self.search
+        search = self.search
+        mildest = [one.mix for one in search.mildest(needed)[:1] if needed]
+        known = search.trials.known([*search.uniform(), *mildest])
+        for number, tried in enumerate(known):
+            if tried in known[:number]:
+                continue
+            used = {self.forms[form].run.method.name for form in tried.mix.values()}
+            yield Alternative(
+                methods=tuple(run.method.name for run in self.draft.lossy if run.method.name in used),
+                size=self._size(tried.mix),
+                verdict="within tolerance" if tried.holds else f"refused: {tried.problem}",
+                state="within" if tried.holds else "refused",
+                cosine=tried.cosine,
+                sqnr=tried.sqnr,
+            )
 
     def _size(self, mix: Mix) -> int:
-        return int(self.draft.start.size - self._search.saved(mix))
+        return int(self.draft.start.size - self.search.saved(mix))
 
     def _candidate(self, mix: Mix) -> Candidate:
         parts: dict[str, list[RunPart]] = defaultdict(list)
@@ -158,17 +370,13 @@ class Planner:
             names = tuple(name for name in mix if mix[name] == index)
             if names:
                 parts[form.run.method.name].append(RunPart(form.label, form.run.options, names))
-        runs = [
-            replace(run, parts=tuple(parts[run.method.name]))
-            for run in self.draft.lossy
-            if run.method.name in parts
-        ]
-        made = self.draft.with_runs(runs)
-        return replace(made, planned=self.report(mix))
+        lossy = [run for run in self.draft.lossy if run.method.name in parts]
+        runs = [replace(run, parts=tuple(parts[run.method.name])) for run in lossy]
+        return replace(self.draft.with_runs(runs), planned=self.report(mix))
 
     def report(self, mix: Mix | None = None) -> Planned:
         """How a mix was found, or what was tried where none was taken."""
-        search = self._search
+        search = self.search
         taken = mix or {}
         counts = Counter(self.forms[form].label for form in taken.values())
         return Planned(
@@ -177,40 +385,31 @@ class Planner:
             kept=tuple(self._kept(taken)) if mix else (),
             trials=len(search.trials.made),
             seconds=round(time.monotonic() - self.began, 3),
-            untried=search.known.cut_short,
-            unseen=tuple(search.known.unseen),
+            untried=search.cut_short,
+            unseen=tuple(search.unseen),
             curve=tuple(self._curve(taken)),
         )
 
     def _kept(self, mix: Mix) -> Iterator[KeptTensor]:
         """Tensors that are not in the smallest form there is, the most sensitive first; those that no output
         tells anything of come last."""
-        search = self._search
-        larger = [
-            name
-            for name in search.known.alone
-            if name not in search.known.unseen and not search.least(name, mix)
-        ]
-        larger.sort(key=lambda name: search.known.alone[name].sqnr)
+        search = self.search
+        larger = [name for name in search.alone if name not in search.unseen and not search.least(name, mix)]
+        larger.sort(key=lambda name: search.alone[name].sqnr)
         for name in larger[:SHOWN]:
             form = self.forms[mix[name]].label if name in mix else "as it was"
-            tried = search.known.alone[name]
+            tried = search.alone[name]
             probed = self.forms[tried.mix[name]].label
             company = "alone" if len(tried.mix) == 1 else f"with {len(tried.mix) - 1} others"
             why = f"{company} in {probed} it leaves {tried.sqnr:.1f} dB, cosine {tried.cosine:.5f}"
             yield KeptTensor(name=name, form=form, size=int(search.tensors[name].nbytes), why=why)
-        for name in search.known.unseen:
+        for name in search.unseen:
             why = "no output moves, whatever is done to it"
             yield KeptTensor(name=name, form="as it was", size=int(search.tensors[name].nbytes), why=why)
 
     def _curve(self, mix: Mix) -> Iterator[Point]:
         """Size against error of every mix that was tried, smallest first; the chosen one is marked."""
-        tried = [one for one in self._search.trials.made.values() if len(one.mix) > 1 or one.mix == mix]
+        tried = [one for one in self.search.trials.made.values() if len(one.mix) > 1 or one.mix == mix]
         for one in sorted(tried, key=lambda one: self._size(one.mix)):
-            yield Point(
-                size=self._size(one.mix),
-                cosine=one.cosine,
-                sqnr=one.sqnr,
-                holds=one.holds,
-                chosen=one.mix == mix,
-            )
+            size, chosen = self._size(one.mix), one.mix == mix
+            yield Point(size=size, cosine=one.cosine, sqnr=one.sqnr, holds=one.holds, chosen=chosen)

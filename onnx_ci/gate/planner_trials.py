@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,72 +22,60 @@ from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.methods.weights import Encode, Encoder, is_chosen
 from onnx_ci.model.graph import Scope, Site, fixed_names, opset, sites
 from onnx_ci.model.model import Model
-from onnx_ci.policy.schema import MethodChoice, Tolerance
+from onnx_ci.policy.schema import MethodChoice, Rule
 from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.runner import RunFailed
 from onnx_ci.verify.compare import (
     NOTHING_IN_COMMON,
     SQNR_CAP,
-    Outputs,
     compare_outputs,
     outside,
     same_outputs,
+    with_margin,
 )
-from onnx_ci.verify.reference import WeightSwapSession
-
-
-@dataclass(frozen=True)
-class Sketched:
-    """The values that a form stands for, and the parts it would store."""
-
-    values: Array
-    parts: Mapping[str, Array]
-    overhead: int  # bytes of nodes and names
-    shared: int  # bytes that all weights of this form use together
+from onnx_ci.verify.reference import Reference, WeightSwapSession
 
 
 class Sketch(Encoder):
     """Collects parts as arrays. Several may be at work at once: nothing of the model is touched."""
 
+    values: Array  # that a form stands for
+    overhead: int  # bytes of nodes and names
+
     def __init__(self, model: Model, site: Site) -> None:
         super().__init__(model, site, set(), {}, rename=False)
         self.arrays: dict[str, Array] = {}
-        self.shared: dict[str, Array] = {}
+        self.shared: dict[str, Array] = {}  # what all weights of this form use together
 
     def store(self, suffix: str, values: Array, data_type: int = 0) -> str:  # noqa: ARG002
         name = self.name(suffix)
         self.arrays[name] = values
         return name
 
-    def store_packed(self, suffix: str, data_type: int, shape: tuple[int, ...], data: bytes) -> str:
-        """Two codes a byte, the first in the low bits."""
-        pairs = np.frombuffer(data, np.uint8)
-        codes = np.stack([pairs & 15, pairs >> 4], axis=1).reshape(-1)[: int(np.prod(shape))]
-        return self.store(suffix, codes.reshape(shape), data_type)
-
     def table(self, name: str, values: Array) -> str:
         self.shared[name] = values
         return name
 
 
-def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketched | None:
+def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketch | None:
     """None where the form is not for such values."""
     sketch = Sketch(model, site)
     nodes = encode(sketch, values)
     if nodes is None:
         return None
     made = evaluate(nodes, {**sketch.shared, **sketch.arrays}, opset=opset(model.proto))[sketch.output]
-    overhead = sum(node.ByteSize() + 4 for node in nodes) + sum(len(name) + 12 for name in sketch.arrays)
-    shared = sum(table.nbytes for table in sketch.shared.values())
-    return Sketched(np.ascontiguousarray(made, dtype=np.float32), sketch.arrays, overhead, shared)
+    sketch.values = np.ascontiguousarray(made, dtype=np.float32)
+    sketch.overhead = sum(node.ByteSize() + 4 for node in nodes) + sum(len(n) + 12 for n in sketch.arrays)
+    return sketch
 
 
-# What a planner may choose itself where the policy does not say: an option and its values.
-VARIANTS: dict[str, tuple[str, tuple[object, ...]]] = {
-    "int8-weights": ("granularity", ("channel", "block")),
-    "int4-weights": ("bits", (4, 3, 5, 6, 7)),
+# Methods whose tensors can be chosen one by one: what their form is called, an option that the planner may
+# choose itself where the policy does not say, and what the form is called by the value of that.
+FORMS: dict[str, tuple[str, str, dict[object, str]]] = {
+    "fp16-weights": ("fp16", "", {}),
+    "int8-weights": ("int8", "granularity", {"channel": "int8 by channel", "block": "int8 by block"}),
+    "int4-weights": ("int4", "bits", {bits: f"int{bits}" for bits in (4, 3, 5, 6, 7)}),
 }
-SHORT = {"fp16-weights": "fp16", "int8-weights": "int8", "int4-weights": "int4"}
 
 
 @dataclass(frozen=True)
@@ -98,9 +86,6 @@ class Form:
     run: Run
     options: WeightOptions
     variant: bool = False  # not what the method does by itself
-
-    def encoding(self, model: Model) -> Encode | None:
-        return self.run.method.encoding(model, self.run.options)
 
     def nbytes(self, elements: int, shape: tuple[int, ...]) -> float:
         """What a tensor takes in this form, without what surrounds it."""
@@ -113,33 +98,20 @@ class Form:
         return 2 * elements
 
 
-def plannable(choice: MethodChoice) -> bool:
-    """Whether a method is one whose tensors can be chosen one by one."""
-    return choice.name in SHORT
-
-
 def forms_of(choices: Sequence[MethodChoice]) -> list[Form]:
     """All forms that a rule's methods allow, mildest first as the rule has them."""
-    return [form for choice in choices if plannable(choice) for form in _variants(choice)]
+    return [form for choice in choices if choice.name in FORMS for form in _variants(choice)]
 
 
 def _variants(choice: MethodChoice) -> Iterator[Form]:
-    name, values = VARIANTS.get(choice.name, ("", ()))
-    if not name or name in choice.options or choice.options.get("encoding") == "dq":
-        yield _form(choice.name, choice.options, "")
-        return
-    for position, value in enumerate(values):
+    chosen = method(choice.name)
+    label, option, labels = FORMS[choice.name]
+    if not labels or option in choice.options or choice.options.get("encoding") == "dq":
+        labels = {None: label}
+    for position, (value, label) in enumerate(labels.items()):
         # The first is the method's own default: naming it would make another receipt of the same thing.
-        options = choice.options if position == 0 else {**choice.options, name: value}
-        yield _form(
-            choice.name, options, f" by {value}" if name == "granularity" else str(value), position > 0
-        )
-
-
-def _form(name: str, options: Mapping[str, object], grain: str, variant: bool = False) -> Form:
-    chosen = method(name)
-    label = f"int{grain}" if grain.isdigit() else SHORT[name] + grain
-    return Form(label, Run(chosen, options), chosen.read_options(options), variant)
+        options = {**choice.options, option: value} if position else choice.options
+        yield Form(label, Run(chosen, options), chosen.read_options(options), variant=position > 0)
 
 
 ENOUGH = 1 << 16  # elements of a tensor that tell what rounding does to all of it
@@ -167,23 +139,22 @@ class Tensor:
     forms: dict[int, Estimate] = field(default_factory=dict)
 
 
+@dataclass(eq=False, repr=False)
 class Shelf:
-    """`compressed` counts bytes as they are once the file is compressed; forms that leave less than `least`
-    dB of a tensor are not for it."""
+    """The tensors of a model in all forms that they may take."""
 
-    def __init__(
-        self, model: Model, forms: Sequence[Form], folder: Path, *, compressed: bool, least: float = 0.0
-    ) -> None:
-        self.model = model
-        self.forms = forms
-        self.folder = folder
-        self.compressed = compressed
-        self.least = least  # dB that a form has to leave of a tensor
+    model: Model
+    forms: Sequence[Form]
+    folder: Path
+    _: KW_ONLY
+    compressed: bool  # bytes are counted as they are once the file is compressed
+    least: float = 0.0  # dB that a form has to leave of a tensor
+
+    def __post_init__(self) -> None:
         self.tables: dict[int, float] = {}  # bytes that all tensors of a form share
-        self.encodings = [form.encoding(model) for form in forms]
-        found = self._found()
-        known = _side_by_side(self._estimated, found)
-        self.tensors = {tensor.name: tensor for tensor in known if tensor.forms}
+        self.encodings = [form.run.method.encoding(self.model, form.run.options) for form in self.forms]
+        estimated = _side_by_side(self._estimated, self._found())
+        self.tensors = {tensor.name: tensor for tensor in estimated if tensor.forms}
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
         self.ready: dict[tuple[str, int], list[Path]] = {}
 
@@ -222,12 +193,11 @@ class Shelf:
             if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
                 continue
             estimate = self._in_form(index, encode, tensor, arrays)
-            if estimate is not None and estimate.nbytes < tensor.nbytes and self._fit(estimate, power):
+            if estimate is None or estimate.nbytes >= tensor.nbytes:
+                continue
+            if estimate.error * 10 ** (self.least / 10) <= power:
                 tensor.forms[index] = estimate
         return tensor
-
-    def _fit(self, estimate: Estimate, power: float) -> bool:
-        return estimate.error * 10 ** (self.least / 10) <= power
 
     def _in_form(
         self, index: int, encode: Encode, tensor: Tensor, arrays: Sequence[tuple[Array, int]]
@@ -239,8 +209,8 @@ class Shelf:
                 return None
             difference = (made.values - part).reshape(-1)
             error += float(np.vdot(difference, difference)) * elements / part.size
-            self.tables[index] = made.shared
-            share = self._share(list(made.parts.values()))
+            self.tables[index] = sum(table.nbytes for table in made.shared.values())
+            share = self._share(list(made.arrays.values()))
             nbytes += self.forms[index].nbytes(elements, tuple(site.tensor.dims)) * share + made.overhead
         return Estimate(nbytes, error)
 
@@ -314,35 +284,25 @@ class Tried:
         return next((f"output {delta.name!r}: {delta.problem}" for delta in self.deltas if delta.problem), "")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Trials:
     """Runs mixes in one session. The first, of no mix at all, is what later ones are said to move from."""
 
-    def __init__(
-        self,
-        session: WeightSwapSession,
-        shelf: Shelf,
-        inputs: Mapping[str, list[str]],
-        reference: Outputs,
-        tolerance: Tolerance,
-        margin: Tolerance,
-        *,
-        batched: Collection[str],
-        seconds: float,
-        say: Callable[[str], None],
-    ) -> None:
-        self.session = session
-        self.shelf = shelf
-        self.inputs = inputs
-        self.reference = reference
-        self.batched = batched
-        self.tolerance = tolerance
-        self.margin = margin  # what a search that goes to the edge has to hold
-        self.until = time.monotonic() + seconds
-        self.say = say
+    shelf: Shelf
+    reference: Reference
+    session: WeightSwapSession
+    inputs: Mapping[str, list[str]]  # of the session, by the tensors they stand for
+    rule: Rule
+    until: float  # on the clock
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        # What a search that goes to the edge has to hold.
+        self.margin = with_margin(self.rule.tolerance, samples=bool(self.rule.inputs.samples))
         self.made: dict[tuple[tuple[str, int], ...], Tried] = {}
-        self.unchanged = session.run({})
+        self.unchanged = self.session.run({})
         began = time.monotonic()
-        session.run({})  # the first also loads the model
+        self.session.run({})  # the first also loads the model
         self.cost = time.monotonic() - began
 
     @property
@@ -350,9 +310,10 @@ class Trials:
         """How many trials there is time for, about."""
         return max(0.0, self.until - time.monotonic()) / max(self.cost, 1e-6)
 
-    def tried(self, mix: Mix) -> Tried | None:
-        """What came of a mix, if it was tried."""
-        return self.made.get(tuple(sorted(mix.items())))
+    def known(self, mixes: Iterable[Mix]) -> list[Tried]:
+        """What came of those mixes that were tried."""
+        keys = [tuple(sorted(mix.items())) for mix in mixes]
+        return [self.made[key] for key in keys if key in self.made]
 
     def run(self, mix: Mix) -> Tried:
         key = tuple(sorted(mix.items()))
@@ -362,30 +323,26 @@ class Trials:
             self.made[key] = self._tried(mix)
         return self.made[key]
 
+    def shows(self, name: str) -> bool:
+        """Whether any output moves when a tensor is damaged for good."""
+        self._check_clock()
+        damaged = dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True))
+        return not same_outputs(self.unchanged, self.session.run(damaged))
+
     def _tried(self, mix: Mix) -> Tried:
+        weights: dict[str, Path] = {}
+        for (name, _), files in self.shelf.files(mix.items()).items():
+            weights.update(zip(self.inputs[name], files, strict=True))
         try:
-            outputs = self.session.run(dict(self._weights(mix)))
+            outputs = self.session.run(weights)
         except RunFailed as error:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
             return Tried(mix, (failed,), moved=True)
-        deltas = compare_outputs(self.reference, outputs, self.tolerance, batched=self.batched)
+        reference = self.reference
+        deltas = compare_outputs(reference.outputs(), outputs, self.rule.tolerance, batched=reference.batched)
         safe = not any(delta.problem or any(outside(delta, self.margin)) for delta in deltas)
-        return Tried(mix, deltas, self._moves(outputs), safe)
-
-    def shows(self, name: str) -> bool:
-        """Whether any output moves when a tensor is damaged for good."""
-        self._check_clock()
-        return self._moves(
-            self.session.run(dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True)))
-        )
-
-    def _moves(self, outputs: Outputs) -> bool:
-        return not same_outputs(self.unchanged, outputs)
-
-    def _weights(self, mix: Mix) -> Iterable[tuple[str, Path]]:
-        for (name, _), files in self.shelf.files(mix.items()).items():
-            yield from zip(self.inputs[name], files, strict=True)
+        return Tried(mix, deltas, moved=not same_outputs(self.unchanged, outputs), safe=safe)
 
     def _check_clock(self) -> None:
         if time.monotonic() > self.until:

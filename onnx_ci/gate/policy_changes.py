@@ -7,14 +7,15 @@ import io
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault, PolicyError
-from onnx_ci.gate.project import Context, built_in_context, context_for, policy_for
+from onnx_ci.gate.project import Context, built_in_context, context_for, ruling_context
 from onnx_ci.methods.catalogue import Catalogue, method
-from onnx_ci.policy.load import FILE_NAMES, check_content, group_members, names, rule_for
+from onnx_ci.policy.load import FILE_NAMES, check_content, group_members, names
 from onnx_ci.policy.loosening import (
     Loosening,
     group_loosenings,
@@ -24,13 +25,13 @@ from onnx_ci.policy.loosening import (
     setting_loosenings,
 )
 from onnx_ci.policy.reader import LARGEST
-from onnx_ci.policy.schema import Override, Policy, Rule
+from onnx_ci.policy.schema import Override, Rule
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import repository_of
 from onnx_ci.repo.tree import LINK, Tree
 from onnx_ci.results import Finding
-from onnx_ci.util.text import relative_name
+from onnx_ci.util.text import first_of, relative_name
 
 NO_POLICY = "the base has no .onnx-ci.yaml: its models are checked by built-in rules (dedupe, drop-unused)"
 _MOST_LINKS = 5
@@ -45,8 +46,8 @@ class BasePolicies:
         self.head = head
         self.root = head.repository
         self.tree = Tree(self.root, head.base)
-        self._contexts: dict[Path | None, Context] = {}
-        self._contents: dict[str, bytes | None] = {}
+        self.context_for = cache(self._context)
+        self._content = cache(self._read)
 
     def look_up(self, models: Iterable[Path]) -> None:
         """Ask git at once for all files that may be the policy of a model."""
@@ -61,13 +62,8 @@ class BasePolicies:
             return path if path and self._is_there(path) else None
         return self._nearest(folder) or self._nearest(self.head.here)
 
-    def context_for(self, policy: Path | None) -> Context:
+    def _context(self, policy: Path | None) -> Context:
         """The same place under a policy as it is in the base; a PolicyError where that one is wrong."""
-        if policy not in self._contexts:
-            self._contexts[policy] = self._opened(policy)
-        return self._contexts[policy]
-
-    def _opened(self, policy: Path | None) -> Context:
         here = self.head.here
         if policy is None:
             context = built_in_context(here)
@@ -85,11 +81,8 @@ class BasePolicies:
         return context
 
     def _nearest(self, folder: Path) -> Path | None:
-        for each in self._upward(folder):
-            for name in FILE_NAMES:
-                if self._is_there(each / name):
-                    return each / name
-        return None
+        paths = (each / name for each in self._upward(folder) for name in FILE_NAMES)
+        return next(filter(self._is_there, paths), None)
 
     def _upward(self, folder: Path) -> list[Path]:
         """The folders up to the top of the repository, the nearest first; none from outside of it."""
@@ -101,19 +94,17 @@ class BasePolicies:
             return True
         return self._content(path.relative_to(self.root).as_posix()) is not None
 
-    def _content(self, name: str) -> bytes | None:
-        if name not in self._contents:
-            self._contents[name] = self._read(name)
-            self.tree.close()
-        return self._contents[name]
-
     def _read(self, name: str) -> bytes | None:
         """What a file holds, whatever links are on the way; None where it is not there."""
+        with closing(self.tree.objects):
+            return self._linked(name)
+
+    def _linked(self, name: str) -> bytes | None:
         for _ in range(_MOST_LINKS):
             entry = None if name.startswith(("/", "..")) else self.tree.entry(name)
             if entry is None or not entry.mode.startswith(("100", LINK)):
                 return None
-            if self.tree.size(entry) > LARGEST:
+            if self.tree.objects.size(entry.blob) > LARGEST:
                 return b" " * (LARGEST + 1)
             content = io.BytesIO()
             self.tree.objects.copy(entry.blob, content)
@@ -127,39 +118,22 @@ class BasePolicies:
 SHOWN = 3
 
 
-class Ruling:
-    """One policy, and where it is; the Policy is built once."""
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.policy: Policy = context.policy
-
-    def name(self, model: Path) -> str:
-        return relative_name(model, self.context.folder)
-
-    def rule(self, model: Path) -> Rule | None:
-        return rule_for(self.policy, self.name(model)) if model.is_relative_to(self.context.folder) else None
-
-    def place(self, line: int) -> str:
-        return f"{self.policy.file}:{line}" if line else self.policy.file
-
-
 @dataclass(frozen=True)
 class Ruled:
     """One model under the policy of the base, by its name now or then, and under that of the change."""
 
     path: Path
     former: Path
-    base: Ruling | None  # None: the policy of the base can't be read
-    head: Ruling
+    base: Context | None  # None: the policy of the base can't be read
+    head: Context
 
     @cached_property
     def base_rule(self) -> Rule | None:
-        return self.base.rule(self.former) if self.base else None
+        return self.base.rule_of(self.former) if self.base else None
 
     @cached_property
     def head_rule(self) -> Rule | None:
-        return self.head.rule(self.path)
+        return self.head.rule_of(self.path)
 
 
 @dataclass(frozen=True)
@@ -167,8 +141,8 @@ class Change:
     """One loosening, and where its old and new value stand."""
 
     loosening: Loosening
-    base: Ruling
-    head: Ruling
+    base: Context
+    head: Context
     base_line: int = 0
     head_line: int = 0
 
@@ -180,7 +154,6 @@ class PolicyChanges:
         self.head = head
         self.base = BasePolicies(head)
         self.unreadable: dict[Path | None, PolicyError] = {}  # policies of the base
-        self._rulings: dict[tuple[str, Path | None], Ruling] = {}
         # A submodule has a base of its own.
         inside = [path for path in models if repository_of(path.parent, head.repository) == head.repository]
         self.base.look_up(inside)
@@ -192,23 +165,17 @@ class PolicyChanges:
             self.moved = [self._ruled(path, former) for path, former in formers if former != path]
 
     def _ruled(self, path: Path, former: Path) -> Ruled:
-        head = self._head(policy_for(self.head, path.parent))
-        return Ruled(path, former, self._base(self.base.policy_for(former.parent)), head)
+        base = self._base(self.base.policy_for(former.parent))
+        return Ruled(path, former, base, ruling_context(self.head, path))
 
-    def _head(self, policy: Path | None) -> Ruling:
-        key = ("head", policy)
-        if key not in self._rulings:
-            self._rulings[key] = Ruling(context_for(self.head, policy))
-        return self._rulings[key]
-
-    def _base(self, policy: Path | None) -> Ruling | None:
-        key = ("base", policy)
-        if key not in self._rulings and policy not in self.unreadable:
-            try:
-                self._rulings[key] = Ruling(self.base.context_for(policy))
-            except PolicyError as error:
-                self.unreadable[policy] = error
-        return self._rulings.get(key)
+    def _base(self, policy: Path | None) -> Context | None:
+        if policy in self.unreadable:
+            return None
+        try:
+            return self.base.context_for(policy)
+        except PolicyError as error:
+            self.unreadable[policy] = error
+            return None
 
     def withheld(self, *, by_base: bool) -> dict[Path, str]:
         """Models with a command or library that the change itself brings, and which that is."""
@@ -221,7 +188,7 @@ class PolicyChanges:
         if rule is None or rule.ignore or (model.base and model.base.policy.new_commands == "run"):
             return ""
         # The same words in another folder run another program.
-        moved = model.base is None or model.base.context.folder != model.head.context.folder
+        moved = model.base is None or model.base.folder != model.head.folder
         if known is None or (moved and rule is not known):
             known = Rule(pattern="")
         if rule.evaluate and (known.evaluate is None or known.evaluate.command != rule.evaluate.command):
@@ -230,7 +197,7 @@ class PolicyChanges:
             return (
                 f"more variables for {rule.evaluate.command!r} (evaluate env: {', '.join(rule.evaluate.env)})"
             )
-        home = model.base.context.folder if model.base and rule is known else model.head.context.folder
+        home = model.base.folder if model.base and rule is known else model.head.folder
         for library in rule.libraries:
             if library not in known.libraries or self._is_changed(home / library):
                 return f"the library {library!r}"
@@ -252,9 +219,9 @@ class PolicyChanges:
         """Models of which less is asked than the base asks, by their rule, an override or the lack of a rule;
         each with the policy that it has there."""
         known = [(model, model.base) for model in self.models if model.base]
-        return [(model.path, base.context) for model, base in known if self._is_loosened(model, base)]
+        return [(model.path, base) for model, base in known if self._is_loosened(model, base)]
 
-    def _is_loosened(self, model: Ruled, base: Ruling) -> bool:
+    def _is_loosened(self, model: Ruled, base: Context) -> bool:
         if any(not found.permits for found in self._loosenings(model, base)):
             return True
         if model.head_rule is None:
@@ -262,13 +229,13 @@ class PolicyChanges:
             return any(found.key == "unmatched" for found in settings)
         lines = {found.line for found in self._new_overrides(model.head)}
         named = [override for override in model.head.policy.overrides if override.line in lines]
-        return any(names(override, model.head.name(model.path)) for override in named)
+        return any(names(override, model.head.name_of(model.path)) for override in named)
 
     @staticmethod
-    def _loosenings(model: Ruled, base: Ruling) -> list[Loosening]:
+    def _loosenings(model: Ruled, base: Context) -> list[Loosening]:
         return loosenings(model.base_rule, model.head_rule, unmatched=base.policy.unmatched)
 
-    def _new_overrides(self, head: Ruling) -> list[Loosening]:
+    def _new_overrides(self, head: Context) -> list[Loosening]:
         return list(new_overrides(self._known_overrides, head.policy.overrides))
 
     @cached_property
@@ -301,12 +268,12 @@ class PolicyChanges:
                 yield Change(found, base, head, base_line, head_line)
         kept = {group.name: group for group in head.policy.groups}
         for group in base.policy.groups:
-            if not group_members(group, [base.name(model.former)]) or self._successor(base) is None:
+            if not group_members(group, [base.name_of(model.former)]) or self._successor(base) is None:
                 continue
-            same = base.context.policy_path == head.context.policy_path
+            same = base.policy_path == head.policy_path
             if same and group.name not in kept:
                 continue  # said once, of the group
-            if not (same and group_members(kept[group.name], [head.name(model.path)])):
+            if not (same and group_members(kept[group.name], [head.name_of(model.path)])):
                 yield Change(
                     Loosening(f"group {group.name!r}", "counted", "not counted"), base, head, group.line
                 )
@@ -317,10 +284,10 @@ class PolicyChanges:
         for base, head in pairs:
             for found in setting_loosenings(base.policy, head.policy) if base else ():
                 key = found.key.split()[0]
-                lines = base.context.checked.lines.get(key, 0), head.context.checked.lines.get(key, 0)
+                lines = base.checked.lines.get(key, 0), head.checked.lines.get(key, 0)
                 yield Change(found, base, head, *lines)
         for base in dict.fromkeys(base for base, _ in pairs):
-            if base is not None and base.context.policy_path is not None:
+            if base is not None and base.policy_path is not None:
                 yield from self._changes_of_file(base)
         for head in dict.fromkeys(head for _, head in pairs):
             asked = [base for base, other in pairs if other is head and base]
@@ -328,27 +295,26 @@ class PolicyChanges:
             for found in self._new_overrides(head):
                 yield Change(found, (strict or asked)[0], head, 0, found.line)
 
-    def _changes_of_file(self, base: Ruling) -> Iterator[Change]:
+    def _changes_of_file(self, base: Context) -> Iterator[Change]:
         """Groups and history are those of one file, whichever models the change puts under another."""
         head = self._successor(base)
         kept = {group.name: group for group in head.policy.groups} if head else {}
         for group in base.policy.groups:
             for found in group_loosenings(group, kept.get(group.name)):
-                yield Change(found, base, head or self._head(self.head.policy_path), group.line, found.line)
+                yield Change(found, base, head or self.head, group.line, found.line)
         history = base.policy.history
         for found in history_loosenings(history, head.policy.history if head else None):
             line = history.line if history else 0
-            yield Change(found, base, head or self._head(self.head.policy_path), line, found.line)
+            yield Change(found, base, head or self.head, line, found.line)
 
-    def _successor(self, base: Ruling) -> Ruling | None:
+    def _successor(self, base: Context) -> Context | None:
         """The same policy file in the change, if it is still there."""
-        path = base.context.policy_path
-        return self._head(path) if path is not None and path.is_file() else None
+        path = base.policy_path
+        return context_for(self.head, path) if path is not None and path.is_file() else None
 
     def _finding(self, change: Change, models: list[str]) -> Finding:
         found, base, head = change.loosening, change.base, change.head
-        more = f" and {len(models) - SHOWN} more" if len(models) > SHOWN else ""
-        whom = f" for {', '.join(models[:SHOWN])}{more}" if models else ""
+        whom = f" for {first_of(models, SHOWN)}" if models else ""
         what = "may now be used by fix" if found.permits else "is looser"
         severity = "note" if found.permits else base.policy.policy_changes
         hint = "keep what the base says, or have whoever owns the policy approve the change"
@@ -357,10 +323,10 @@ class PolicyChanges:
         return Finding(
             code="OCI044",
             severity=severity,
-            message=f"{found.key} {what}{whom}: {found.old} before ({base.place(change.base_line)}),"
-            f" {found.new} now ({head.place(change.head_line)})",
+            message=f"{found.key} {what}{whom}: {found.old} before ({_place(base, change.base_line)}),"
+            f" {found.new} now ({_place(head, change.head_line)})",
             hint="" if found.permits else hint,
-            file=head.context.policy_name or base.context.policy_name,
+            file=head.policy_name or base.policy_name,
             line=change.head_line,
         )
 
@@ -377,3 +343,7 @@ class PolicyChanges:
         return relative_name(
             path, self.head.folder if path.is_relative_to(self.head.folder) else self.head.root
         )
+
+
+def _place(context: Context, line: int) -> str:
+    return f"{context.checked.file}:{line}" if line else context.checked.file

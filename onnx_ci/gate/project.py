@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from functools import cache, cached_property
 from pathlib import Path
 
 from onnx_ci.errors import UsageError
 from onnx_ci.methods.catalogue import Catalogue
-from onnx_ci.policy.load import CheckedPolicy, check_policy, find_policy
+from onnx_ci.policy.load import CheckedPolicy, check_policy, find_policy, rule_for
 from onnx_ci.repo.changes import merge_base, reviewed_against
 from onnx_ci.repo.git import find_root
 from onnx_ci.repo.select import Owns, Scene, Selection, Wanted, select, tree_of
 from onnx_ci.repo.tree import Tree
+from onnx_ci.util.text import relative_name
 
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onnx_ci.gate.policy_changes import PolicyChanges
-    from onnx_ci.policy.schema import PolicyFrom
+    from onnx_ci.gate.policy_changes import BasePolicies
+    from onnx_ci.policy.schema import Policy, PolicyFrom, Rule
     from onnx_ci.repo.content import Source
-    from onnx_ci.results import Command, RunReport, Shard
+    from onnx_ci.results import Command, Finding, RunReport, Shard
 
     Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
-    from onnx_ci.gate.policy_changes import BasePolicies
-    from onnx_ci.policy.schema import Policy
 
-
+MOST_SHARDS = 256  # jobs of a matrix
 NO_POLICY = (
     "no .onnx-ci.yaml found: models are checked by built-in rules (dedupe, drop-unused);"
     " `onnx-ci init` writes one"
@@ -49,27 +49,37 @@ class Context:
         self.base = ""  # the commit that a change is reviewed against: that of a pull request, or --since
         self.base_trouble: UsageError | None = None  # why it is not known
         self.base_policies: BasePolicies | None = None  # where policies are taken from, if not from here
+        self.others: dict[Path, Context] = {}  # the same place under other policies
         self.notes = () if policy_path else (NO_POLICY,)
 
     @property
     def policy_name(self) -> str:
         """The policy file as named from the top of the repository; messages name it from here."""
-        path = self.policy_path
-        inside = path is not None and path.is_relative_to(self.root)
-        return path.relative_to(self.root).as_posix() if path and inside else str(path or "")
+        return relative_name(self.policy_path, self.root) if self.policy_path else ""
 
-    @property
+    @cached_property
     def policy(self) -> Policy:
         return self.checked.policy()
+
+    def name_of(self, model: Path) -> str:
+        """The name that patterns of the policy are held against."""
+        return relative_name(model, self.folder)
+
+    def rule_of(self, model: Path) -> Rule | None:
+        """The rule that holds for a model; none reaches beyond the policy's folder."""
+        return rule_for(self.policy, self.name_of(model)) if model.is_relative_to(self.folder) else None
 
 
 def open_context(policy_option: str | None, here: Path | None = None) -> Context:
     """Find and check the policy: the one that is named, or the nearest upward within the repository."""
     here = (here or Path.cwd()).resolve()
-    path = _named(here, policy_option) if policy_option else find_policy(here, find_root(here) or here)
-    if path is None:
-        return built_in_context(here)
-    return _context(here, path, named=bool(policy_option))
+    if policy_option:
+        if not (here / policy_option).is_file():
+            message = f"there is no policy file {policy_option!r}"
+            raise UsageError(message, hint="`onnx-ci init` writes .onnx-ci.yaml")
+        return _context(here, (here / policy_option).resolve(), named=True)
+    path = find_policy(here, find_root(here) or here)
+    return _context(here, path) if path else built_in_context(here)
 
 
 def built_in_context(here: Path) -> Context:
@@ -92,25 +102,21 @@ def context_for(context: Context, policy: Path | None) -> Context:
         return context.base_policies.context_for(policy)
     if policy is None or policy == context.policy_path:
         return context
-    other = _context(context.here, policy)
+    if policy not in context.others:
+        context.others[policy] = _context(context.here, policy)
+    other = context.others[policy]
     other.tree, other.base = context.tree, context.base
     return other
 
 
+def ruling_context(context: Context, model: Path) -> Context:
+    """The same place under the policy that rules a model."""
+    return context_for(context, policy_for(context, model.parent))
+
+
 def _context(here: Path, path: Path, *, named: bool = False) -> Context:
-    checked = check_policy(path, methods=Catalogue(), name=_shown(path, here))
+    checked = check_policy(path, methods=Catalogue(), name=relative_name(path, here))
     return Context(here, path, checked, named=named)
-
-
-def _named(here: Path, option: str) -> Path:
-    path = here / option
-    if not path.is_file():
-        raise UsageError(f"there is no policy file {option!r}", hint="`onnx-ci init` writes .onnx-ci.yaml")
-    return path.resolve()
-
-
-def _shown(path: Path, here: Path) -> str:
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
 
 
 class Judging:
@@ -141,7 +147,7 @@ class Judging:
 def _refuse_unreached(context: Context, selection: Selection) -> None:
     """What is named is checked: no policy reaches a model above its folder."""
     for model in selection.models:
-        ruled = context_for(context, policy_for(context, model.parent))
+        ruled = ruling_context(context, model)
         if not model.is_relative_to(ruled.folder):
             raise UsageError(
                 f"{str(model)!r} is not below the folder of {ruled.checked.file}, and rules reach no further",
@@ -183,43 +189,35 @@ def judge_selection(
     command: Command, context: Context, selection: Selection, how: Judging | None = None
 ) -> RunReport:
     """Judge what was selected, each model by its own policy; with nothing selected the report is empty."""
+    from dataclasses import replace
+
     from onnx_ci.results import RunReport
 
     if selection.named:
         _refuse_unreached(context, selection)
     how = how or Judging()
     whole = how.whole or selection
-    changes = _policy_changes(context, whole)
-    if changes and how.policy_from == "base":
-        context = changes.base.context_for(changes.base.policy_for(context.here))
+    changes = None
+    if context.base and whole.models:
+        from onnx_ci.gate.policy_changes import PolicyChanges
+
+        changes = PolicyChanges(context, whole.models)
+        if how.policy_from == "base":
+            context = changes.base.context_for(changes.base.policy_for(context.here))
     policies = {policy_for(context, model.parent) for model in selection.models}
     ruled = policies and None not in policies  # by policies further down: what is missing here is not missed
     notes = (*(() if ruled else context.notes), *filter(None, [selection.note, _no_base(context, how)]))
-    report = RunReport(command=command, outcomes=(), policy=context.checked.file, notes=notes)
+    report = RunReport(
+        command=command, outcomes=(), policy=context.checked.file, notes=notes, shard=how.shard
+    )
     if selection.models:
         from onnx_ci.gate.shares import judge_models
 
         report = judge_models(report, context, selection, how, changes)
-    if how.shard:
-        from dataclasses import replace
-
-        report = replace(report, shard=how.shard)
-        if how.shard.index > 1:
-            return report  # what is about a branch is nobody's part: the first shard judges all of it
-    if changes:
-        from dataclasses import replace
-
-        report = replace(report, findings=(*report.findings, *changes.findings()))
-    return _with_history(report, context, whole)
-
-
-def _policy_changes(context: Context, selection: Selection) -> PolicyChanges | None:
-    """What the change makes of its policies, where it is one and there are models."""
-    if not context.base or not selection.models:
-        return None
-    from onnx_ci.gate.policy_changes import PolicyChanges
-
-    return PolicyChanges(context, selection.models)
+    if how.shard and how.shard.index > 1:
+        return report  # what is about a branch is nobody's part: the first shard judges all of it
+    loosened = changes.findings() if changes else []
+    return replace(report, findings=(*report.findings, *loosened, *_history_findings(context, whole)))
 
 
 def _no_base(context: Context, how: Judging) -> str:
@@ -236,31 +234,25 @@ def _no_base(context: Context, how: Judging) -> str:
     return ""
 
 
-def _with_history(report: RunReport, context: Context, selection: Selection) -> RunReport:
+def _history_findings(context: Context, selection: Selection) -> list[Finding]:
     """A branch may have added and removed a model: history counts where no model differs, too."""
-    policies = [policy_for(context, model.parent) for model in selection.models]
-    contexts = [context_for(context, policy) for policy in dict.fromkeys([context.policy_path, *policies])]
+    contexts = dict.fromkeys([context, *(ruling_context(context, model) for model in selection.models)])
     limited = [each for each in contexts if "history" in each.checked.values]
     if not limited:
-        return report
-    from dataclasses import replace
-
+        return []
     from onnx_ci.gate.history import history_findings
 
-    found = (history_findings(each, selection.base, _owner(each)) for each in limited)
-    return replace(report, findings=(*report.findings, *(finding for some in found for finding in some)))
+    return [finding for each in limited for finding in history_findings(each, selection.base, _owner(each))]
 
 
 def _owner(context: Context) -> Owns:
     """Whether a model names a data file: asked where one changed, so what it takes is loaded then."""
-    found: dict[Path, Source] = {}
 
-    def owns(model: Path, data: Path) -> bool:
-        if model not in found:
-            from onnx_ci.repo.content import Sources
+    @cache
+    def source_of(model: Path) -> Source:
+        from onnx_ci.repo.content import Sources
 
-            with Sources(context.root, context.tree) as sources:
-                found[model] = sources.of(model)
-        return found[model].owns(data)
+        with Sources(context.root, context.tree) as sources:
+            return sources.of(model)
 
-    return owns
+    return lambda model, data: source_of(model).owns(data)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.attempts import RAN_OUT, choose, worth_it
+from onnx_ci.gate.cache import choice_memory
 from onnx_ci.gate.candidates import Choice, Held, Staged
 from onnx_ci.gate.decide import over_limits
 from onnx_ci.gate.lineage import lineage
@@ -19,11 +19,8 @@ from onnx_ci.model.save import write_model
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.original import Original, find_original
-from onnx_ci.results import NOT_RUN, Finding, OriginalState, Proof, Severity, Verification
+from onnx_ci.results import NOT_RUN, Finding, OriginalState, Proof, Verification
 from onnx_ci.util.sizes import format_size
-
-if TYPE_CHECKING:
-    from onnx_ci.gate.cache import Memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +46,9 @@ def source_of(subject: Subject, opened: ExitStack) -> Origin | None:
         return None
     if not (subject.task.changed if subject.lineage.current else receipt.lossy):
         return None
-    held = _remembered(subject, receipt)
+    made_from = f"{subject.before.sha256} made from {receipt.source_sha256}"
+    kept = choice_memory(subject, made_from, {}) if subject.remembers else None
+    held = kept.recall(Held) if kept else None
     if held is not None and subject.lineage.current:
         return Origin(receipt=receipt, held=held)
     found = _look_for(subject, receipt)
@@ -59,7 +58,11 @@ def source_of(subject: Subject, opened: ExitStack) -> Origin | None:
         original = _opened(subject, found, opened)
     except ModelError:
         return Origin(receipt=receipt, missing="was found, but can't be read any more")
-    held = held or _hold(subject, original, receipt, found)
+    if held is None:
+        held = _hold(subject, original, receipt, found)
+        status, code = held.proof.verification.status, held.proof.verification.code
+        if kept:
+            kept.keep(held, lasting=status in ("passed", "failed") and code != RAN_OUT)
     return Origin(receipt=receipt, found=found, subject=original, held=held)
 
 
@@ -150,19 +153,6 @@ def _derived_anew(subject: Subject, origin: Origin, kept: Verification, ledger: 
     return replace(choice, staged=None, verification=kept, stale=stale, notes=())
 
 
-def _memory(subject: Subject, receipt: Receipt) -> Memory | None:
-    if subject.runner is None or not (subject.task.cache or subject.task.look):
-        return None
-    from onnx_ci.gate.cache import memory
-
-    return memory(subject, f"{subject.before.sha256} made from {receipt.source_sha256}", {})
-
-
-def _remembered(subject: Subject, receipt: Receipt) -> Held | None:
-    kept = _memory(subject, receipt)
-    return kept.recall_held() if kept else None
-
-
 def _look_for(subject: Subject, receipt: Receipt) -> Original | str:
     """The original, or why there is none."""
     task = subject.task
@@ -190,7 +180,7 @@ def _opened(subject: Subject, found: Original, opened: ExitStack) -> Subject:
 
 def _hold(subject: Subject, original: Subject, receipt: Receipt, found: Original) -> Held:
     """The model that is there against its original, under the rule of today."""
-    if original.prover is None:
+    if original.runner is None:
         return Held(Proof(accepted=False, verification=NOT_RUN), True, found.state)
     from onnx_ci.verify.prove import Submission
 
@@ -207,11 +197,7 @@ def _hold(subject: Subject, original: Subject, receipt: Receipt, found: Original
     # Too slow, or a worse score: outputs held before that was asked.
     same = proof.accepted or found_out.code in ("OCI010", "OCI016")
     same = same or (found_out.status == "failed" and original.prover.resembles(there))
-    held = Held(proof, same, found.state)
-    kept = _memory(subject, receipt)
-    if kept:
-        kept.keep_held(held, by_chance=found_out.code == RAN_OUT)
-    return held
+    return Held(proof, same, found.state)
 
 
 def _may_take_its_place(subject: Subject, staged: Staged) -> bool:
@@ -231,47 +217,36 @@ def _forbidden(rule: Rule, receipt: Receipt) -> str:
 
 
 def _by_its_word(subject: Subject, origin: Origin) -> Finding:
-    return Finding(
-        code="OCI050",
-        severity="warning",
-        message=f"{subject.task.name}: shrunk with {', '.join(origin.receipt.names)} by its receipt's word"
-        f" alone: its original {origin.missing}",
-        hint="commit the original before the model that was made from it, or fetch what has it",
-    )
+    shrunk = f"shrunk with {', '.join(origin.receipt.names)} by its receipt's word alone"
+    hint = "commit the original before the model that was made from it, or fetch what has it"
+    return subject.task.finding("OCI050", "warning", f"{shrunk}: its original {origin.missing}", hint)
 
 
 def _another(subject: Subject, receipt: Receipt, held: Held) -> Finding:
     """The receipt names something else: the model is judged as if it had none."""
-    call = subject.task.call
-    return Finding(
-        code="OCI049",
-        severity="warning",
-        message=f"{subject.task.name}: is not what its receipt says it was made from (sha256"
-        f" {receipt.source_sha256[:12]}…): {held.proof.verification.reason}; it is a new source",
-        hint=f"to see both: onnx-ci restore --original {call} other.onnx"
-        f" && onnx-ci compare other.onnx {call}",
-    )
+    call, why = subject.task.call, held.proof.verification.reason
+    source = f"what its receipt says it was made from (sha256 {receipt.source_sha256[:12]}…)"
+    compare = f"onnx-ci restore --original {call} other.onnx && onnx-ci compare other.onnx {call}"
+    message = f"is not {source}: {why}; it is a new source"
+    return subject.task.finding("OCI049", "warning", message, f"to see both: {compare}")
 
 
 def _derived(subject: Subject, receipt: Receipt) -> Finding:
-    return _finding(subject, "note", f"{_shrunk(receipt)}; derived anew from its original")
+    return subject.task.finding("OCI011", "note", f"{_shrunk(receipt)}; derived anew from its original")
 
 
 def _stays(subject: Subject, receipt: Receipt, staged: Staged | None, found: Original) -> Finding:
     """It keeps the rule of today, so it stays, though that would make something else of its original."""
     other = f"would be {_form(staged)}" if staged else "would stay as it was"
-    return _finding(
-        subject,
-        "note",
-        f"{_shrunk(receipt)}, and keeps this one; under it the original {other}",
-        f"to have that instead: {found.restore}{_then_fix(subject, staged)}",
-    )
+    message = f"{_shrunk(receipt)}, and keeps this one; under it the original {other}"
+    hint = f"to have that instead: {found.restore}{_then_fix(subject, staged)}"
+    return subject.task.finding("OCI011", "note", message, hint)
 
 
 def _to_be_replaced(subject: Subject, why: str, staged: Staged) -> Finding:
     size = format_size(subject.before.size)
     message = f"{why}; derived anew from its original it is {_form(staged)}, instead of {size}"
-    return _finding(subject, "error", message, f"run: onnx-ci fix {subject.task.call}")
+    return subject.task.finding("OCI011", "error", message, f"run: onnx-ci fix {subject.task.call}")
 
 
 def _to_be_restored(subject: Subject, why: str, staged: Staged | None, found: Original) -> Finding:
@@ -279,21 +254,13 @@ def _to_be_restored(subject: Subject, why: str, staged: Staged | None, found: Or
     other = "under this rule its original stays as it was"
     if staged:
         other = f"derived anew from its original it would be {_form(staged)}, which breaks its budget"
-    return _finding(
-        subject,
-        "error",
-        f"{why}; {other}, so it is left as it is ({format_size(subject.before.size)})",
-        f"change the rule, or put the original back: {found.restore}{_then_fix(subject, staged)}",
-    )
+    message = f"{why}; {other}, so it is left as it is ({format_size(subject.before.size)})"
+    hint = f"change the rule, or put the original back: {found.restore}{_then_fix(subject, staged)}"
+    return subject.task.finding("OCI011", "error", message, hint)
 
 
 def _then_fix(subject: Subject, staged: Staged | None) -> str:
     return f" && onnx-ci fix {subject.task.call}" if staged else ""
-
-
-def _finding(subject: Subject, severity: Severity, message: str, hint: str = "") -> Finding:
-    message = f"{subject.task.name}: {message}"
-    return Finding(code="OCI011", severity=severity, message=message, hint=hint)
 
 
 def _shrunk(receipt: Receipt) -> str:

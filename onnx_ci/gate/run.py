@@ -3,33 +3,73 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from onnx_ci.errors import ModelError, OnnxCiError
 from onnx_ci.gate.attempts import RAN_OUT
 from onnx_ci.gate.groups import Groups
 from onnx_ci.gate.judge import disk_trouble, judge, judge_pointer, needs_content
+from onnx_ci.gate.project import Context, Judging, policy_for
 from onnx_ci.gate.repo_findings import Standing
 from onnx_ci.gate.subject import InPlace, Ledger, Look, NewFile, Say, Task
-from onnx_ci.gate.workers import run_each
 from onnx_ci.model.replace import is_needed
-from onnx_ci.policy.load import ended_override, rule_for
-from onnx_ci.policy.schema import TOTAL, Policy, Rule
+from onnx_ci.policy.load import ended_override
+from onnx_ci.policy.schema import TOTAL, Rule
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.content import Source, Sources, check_out, obtain
+from onnx_ci.repo.select import models_below
+from onnx_ci.repo.tree import Tree
 from onnx_ci.results import BUG, Command, Finding, Outcome, RunReport
-from onnx_ci.sandbox.forks import Bound, Stopped
-from onnx_ci.sandbox.process import memory_for
+from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
+from onnx_ci.sandbox.process import ended_children, memory_for
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import scratch_folder, sweep_files
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import relative_name
 
 Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
+Heard = Callable[[int, str], None]  # the number of a model, and what is being done
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The models of one run that have their policy and their repository in common."""
+
+    context: Context
+    repository: Path | None
+    base: str
+    models: tuple[Path, ...]
+
+    @property
+    def tree(self) -> Tree | None:
+        """A submodule that is named is looked at as it is in the work tree."""
+        tree = self.context.tree
+        return tree if tree and tree.repository == self.repository else None
+
+    def everything(self) -> list[Path]:
+        """All models that the policy rules, whether they are looked at or not."""
+        context = self.context
+        below = models_below(context.folder, self.tree, context.repository)
+        return [path for path in below if policy_for(context, path.parent) == context.policy_path]
+
+    def sources(self) -> Sources:
+        return Sources(self.context.root, self.tree, self.everything, repository=self.repository)
+
+    def groups(self, sources: Sources) -> Groups:
+        def by_name(paths: Iterable[Path]) -> dict[str, Path]:
+            return {self.context.name_of(path): path for path in paths}
+
+        return Groups(
+            policy=self.context.policy,
+            judged=by_name(self.models),
+            everything=lambda: by_name(self.everything()),
+            sources=sources,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,69 +77,67 @@ class Plan:
     """One run: the models, the rules, and where everything is."""
 
     command: Command
-    policy: Policy
-    folder: Path  # patterns are relative to it
+    share: Share
+    how: Judging
     shown_from: Path  # names in messages are relative to it
-    root: Path  # nothing outside of it is read or written
-    models: tuple[Path, ...]
-    everything: Callable[[], Sequence[Path]]  # all models there are, for groups
     sources: Sources  # where the content of models is
     baseline: Baseline  # what they are compared with
-    only_new: bool = False
-    jobs: int = 1
-    cache: bool = True
-    runtimes: tuple[str, ...] = ()  # versions of onnxruntime, beside those of the rules
     targets: Mapping[Path, int] = field(default_factory=dict)  # what groups leave to models, in bytes
     look: Look | None = None  # None: every model is looked at once
     withheld: Mapping[Path, str] = field(default_factory=dict)  # models, and what is not run for them
     swept: set[Path] = field(default_factory=set)  # folders that were rid of what dead runs left
-    sharded: bool = False  # only a part of what is to be judged: then groups are judged by whoever has all
+
+    @property
+    def context(self) -> Context:
+        return self.share.context
+
+    def shown(self, path: Path) -> str:
+        """A model's name in messages."""
+        inside = path.is_relative_to(self.shown_from)
+        return relative_name(path, self.shown_from if inside else self.context.root)
 
 
-def run(plan: Plan, progress: Progress = lambda *_: None) -> RunReport:
+def run(plan: Plan) -> RunReport:
     """Judge every model; a group is judged as soon as one of its members was. A shard only notes what groups
     take before and after: what it would say of them now is not what holds in the end."""
     began = time.perf_counter()
     problems = _obtain(plan)
-    rules = plan.policy.rules
-    if plan.only_new or any(r.only_new or r.load_check or r.budget.growth is not None for r in rules):
-        plan.baseline.look_up(plan.models)
-    groups = _groups(plan)
-    before = groups.totals() if plan.sharded else {}
+    rules = plan.context.policy.rules
+    if plan.how.only_new or any(r.only_new or r.load_check or r.budget.growth is not None for r in rules):
+        plan.baseline.look_up(plan.share.models)
+    groups = plan.share.groups(plan.sources)
+    sharded = plan.how.shard is not None
+    before = {(size.name, size.measure): size.after for size in groups.sizes({})} if sharded else {}
     with ExitStack() as stack:
         contested = dict.fromkeys(path for members in groups.dependent() for path in members)
         if contested:
             look = Look(stack.enter_context(scratch_folder()), first=True)
-            sizes_by_rule = _sizes_by_rule(replace(plan, models=tuple(contested), look=look), progress)
+            first = replace(plan, share=replace(plan.share, models=tuple(contested)), look=look)
+            sizes_by_rule = _sizes_by_rule(first)
             plan = replace(plan, targets=groups.targets(sizes_by_rule), look=replace(look, first=False))
-        outcomes = tuple(_judge_all(plan, progress))
+        outcomes = list(_judge_all(plan, plan.how.progress))
     plan.sources.forget()  # a fix changed sizes
-    sizes = tuple(groups.sizes(before))
+    # Whoever shows a finding beside the code goes by names from the top of the repository.
+    policy, root = plan.context.policy_name, plan.context.root
+    sizes = tuple(replace(size, file=policy) for size in groups.sizes(before))
+    named = zip(outcomes, plan.share.models, strict=True)
     return RunReport(
         command=plan.command,
-        outcomes=outcomes,
-        findings=() if plan.sharded else tuple(found for size in sizes for found in size.findings()),
-        groups=sizes if plan.sharded else (),
-        policy=plan.policy.file,
+        outcomes=tuple(replace(o, file=relative_name(path, root), rule_file=policy) for o, path in named),
+        findings=() if sharded else tuple(found for size in sizes for found in size.findings()),
+        groups=sizes if sharded else (),
         seconds=round(time.perf_counter() - began, 3),
         notes=tuple(problems),
     )
 
 
-def _groups(plan: Plan) -> Groups:
-    return Groups(
-        policy=plan.policy,
-        judged={relative_name(path, plan.folder): path for path in plan.models},
-        everything=lambda: {relative_name(path, plan.folder): path for path in plan.everything()},
-        sources=plan.sources,
-    )
-
-
-def _sizes_by_rule(plan: Plan, progress: Progress) -> dict[Path, int]:
+def _sizes_by_rule(plan: Plan) -> dict[Path, int]:
     """What models take once their own rules were applied; nothing is written for that."""
-    outcomes = _judge_all(replace(plan, command="check"), lambda _, count, *said: progress(0, count, *said))
+    outcomes = _judge_all(
+        replace(plan, command="check"), lambda _, count, *said: plan.how.progress(0, count, *said)
+    )
     sizes = {}
-    for path, outcome in zip(plan.models, outcomes, strict=True):
+    for path, outcome in zip(plan.share.models, outcomes, strict=True):
         found = outcome.after or outcome.before
         sizes[path] = found.size if found else plan.sources.of(path).size
     return sizes
@@ -107,17 +145,18 @@ def _sizes_by_rule(plan: Plan, progress: Progress) -> dict[Path, int]:
 
 def _obtain(plan: Plan) -> list[str]:
     """Only what is judged by its content is worth a download; what went wrong, in words."""
-    rules = {path: rule_for(plan.policy, relative_name(path, plan.folder)) for path in plan.models}
+    rules = {path: plan.context.rule_of(path) for path in plan.share.models}
     wanted = [path for path, rule in rules.items() if rule and not rule.ignore and needs_content(rule)]
-    problems = [obtain(wanted, plan.sources)] if plan.policy.lfs.missing == "fetch" else []
+    problems = [obtain(wanted, plan.sources)] if plan.context.policy.lfs.missing == "fetch" else []
     if plan.command == "fix":
         problems.append(check_out(wanted, plan.sources))
     return [problem for problem in problems if problem]
 
 
 def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:
-    output = InPlace(plan.root) if plan.command == "fix" else None
-    return judge_each([Asked(plan, path, output) for path in plan.models], jobs=plan.jobs, progress=progress)
+    output = InPlace(plan.context.root) if plan.command == "fix" else None
+    asked = [Asked(plan, path, output) for path in plan.share.models]
+    return judge_each(asked, jobs=plan.how.jobs, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -130,63 +169,114 @@ class Asked:
 
     @property
     def name(self) -> str:
-        return shown(self.plan, self.path)
+        return self.plan.shown(self.path)
 
     @property
     def rule(self) -> Rule:
         """The rule whose limits hold: without one, those that a rule has by default."""
-        return _matching(self.plan, self.path) or Rule(pattern="")
+        return self.plan.context.rule_of(self.path) or Rule(pattern="")
 
     @property
     def bound(self) -> Bound:
         return Bound(self.rule.total_seconds, memory_for([self.path], self.rule.limits.memory))
 
+    def unverified(self, finding: Finding, *, written: bool = False) -> Outcome:
+        """What is left to say of a model that could not be judged."""
+        return Outcome(
+            path=self.name,
+            verdict="unverified",
+            rule_pattern=self.rule.pattern,
+            rule_line=self.rule.line,
+            findings=(finding,),
+            written=written,
+        )
+
 
 def judge_each(
     asked: Sequence[Asked], *, jobs: int = 1, progress: Progress = lambda *_: None
 ) -> Iterator[Outcome]:
-    """The outcomes in order; where a process can be forked, time and memory are bounded for each model."""
-
-    def judge_one(number: int, runner: Runner, say: Say) -> Outcome:
-        return judge_by_rule(asked[number], runner, say)
+    """The outcomes in order. Where a process can be forked, time and memory are bounded for each model."""
 
     def heard(number: int, doing: str) -> None:
         progress(number, len(asked), asked[number].name, doing)
 
-    sources = {id(found): found for each in asked for found in each.plan.baseline.all_sources()}
-    bounds = [each.bound for each in asked]
-    results = run_each(bounds, judge_one, list(sources.values()), jobs=jobs, heard=heard)
+    if can_fork():
+        yield from _in_forks(asked, jobs, heard)
+    elif jobs > 1 and len(asked) > 1:
+        yield from _in_threads(asked, jobs, heard)
+    else:
+        with Runner() as runner:
+            for number, each in enumerate(asked):
+                yield judge_by_rule(each, runner, partial(heard, number))
+
+
+def _in_forks(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Outcome]:
+    """Each process keeps its worker for all the models it gets."""
+    used = dict.fromkeys(sources for each in asked for sources in each.plan.baseline.all_sources())
+
+    @contextmanager
+    def working() -> Iterator[Callable[[int, Say], Outcome]]:
+        for sources in used:
+            sources.fork()
+        with Runner() as runner:
+            yield lambda number, say: judge_by_rule(asked[number], runner, say)
+
+    for sources in used:
+        sources.close_git()
+    results = run_tasks([each.bound for each in asked], working, jobs=jobs, heard=heard)
     for each, result in zip(asked, results, strict=True):
         yield _ran_out(each, result) if isinstance(result, Stopped) else result
+
+
+def _in_threads(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Outcome]:
+    """Each thread keeps its worker process for all the models it gets."""
+    from concurrent.futures import ThreadPoolExecutor, wait
+    from queue import SimpleQueue
+
+    with ExitStack() as stack:
+        free: SimpleQueue[Runner] = SimpleQueue()
+        for _ in range(jobs):
+            free.put(stack.enter_context(Runner()))
+
+        def judge_one(number: int) -> Outcome:
+            runner = free.get()
+            try:
+                return judge_by_rule(asked[number], runner, partial(heard, number))
+            finally:
+                free.put(runner)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                for future in [pool.submit(judge_one, number) for number in range(len(asked))]:
+                    # Short waits: a signal that another thread got is seen by this one between two of them.
+                    while not wait([future], timeout=0.2).done:
+                        pass
+                    yield future.result()
+            except BaseException:  # interrupted, or one model ended the run: don't wait for the others' work
+                with ended_children():
+                    pool.shutdown(cancel_futures=True)
+                raise
 
 
 def _ran_out(asked: Asked, stopped: Stopped) -> Outcome:
     """What is known of a model where the work on it had to be stopped."""
     rule, bound = asked.rule, asked.bound
-    told = {
-        "seconds": f"the work on it did not end within {bound.seconds:g} s ({TOTAL} times limits.seconds,"
-        f" which is {rule.limits.seconds:g}, and plan_seconds, which is {rule.plan_seconds:g})",
-        "memory": f"the work on it takes more memory than limits.memory, {format_size(bound.memory)}",
-        "crash": f"the process that worked on it crashed ({stopped.how})",
+    reasons = {
+        "seconds": (
+            f"the work on it did not end within {bound.seconds:g} s ({TOTAL} times limits.seconds,"
+            f" which is {rule.limits.seconds:g}, and plan_seconds, which is {rule.plan_seconds:g})",
+            "give it more time: limits: {seconds: ...}",
+        ),
+        "memory": (
+            f"the work on it takes more memory than limits.memory, {format_size(bound.memory)}",
+            "give it more room: limits: {memory: ...}",
+        ),
+        "crash": (f"the process that worked on it crashed ({stopped.how})", "please report it"),
     }
-    hints = {
-        "seconds": "give it more time: limits: {seconds: ...}",
-        "memory": "give it more room: limits: {memory: ...}",
-        "crash": "please report it",
-    }
-    finding = Finding(
-        code=RAN_OUT,
-        severity=rule.severity,
-        message=f"{asked.name}: {told[stopped.why]}; it is not verified",
-        hint=f"{hints[stopped.why]}; if it is not meant to be judged, exclude it with `ignore: true`",
-    )
-    return Outcome(
-        path=asked.name,
-        verdict="unverified",
-        rule_pattern=rule.pattern,
-        rule_line=rule.line,
-        findings=(finding,),
-    )
+    reason, hint = reasons[stopped.why]
+    message = f"{asked.name}: {reason}; it is not verified"
+    hint = f"{hint}; if it is not meant to be judged, exclude it with `ignore: true`"
+    return asked.unverified(Finding(code=RAN_OUT, severity=rule.severity, message=message, hint=hint))
 
 
 def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:
@@ -202,31 +292,22 @@ def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:
     except OSError as error:
         finding = disk_trouble(asked.name, error)
     except Exception as error:  # noqa: BLE001 - a bug of ours; the command ends with exit code 4
-        finding = _bug(asked.name, error)
-    rule = rule_for(asked.plan.policy, relative_name(asked.path, asked.plan.folder))
-    return Outcome(
-        path=asked.name,
-        verdict="unverified",
-        rule_pattern=rule.pattern if rule else "",
-        rule_line=rule.line if rule else 0,
-        findings=(finding,),
-        written=bool(ledger.written),
-    )
+        from onnx_ci.util.crash import keep_traceback
 
-
-def _bug(name: str, error: Exception) -> Finding:
-    from onnx_ci.util.crash import keep_traceback
-
-    message, hint = keep_traceback(error)
-    return Finding(code=BUG, severity="error", message=f"{name}: could not be judged: {message}", hint=hint)
+        message, hint = keep_traceback(error)
+        message = f"{asked.name}: could not be judged: {message}"
+        finding = Finding(code=BUG, severity="error", message=message, hint=hint)
+    return asked.unverified(finding, written=bool(ledger.written))
 
 
 def judge_model(asked: Asked, runner: Runner, ledger: Ledger, say: Say) -> Outcome:
     """The walk of one model: where its content is, what is asked of it, what comes of it."""
     plan, path = asked.plan, asked.path
-    rule = _matching(plan, path)
-    if rule is None or rule.ignore:
-        return _ignored(plan, path, asked.name, rule)
+    rule = plan.context.rule_of(path)
+    if rule is None:
+        return _unmatched(plan, path)
+    if rule.ignore:
+        return Outcome(path=asked.name, verdict="ignored", rule_pattern=rule.pattern, rule_line=rule.line)
     brought = plan.withheld.get(path, "")
     if brought:  # it is weighed; what the rule wants to be run is not
         rule = replace(rule, methods=(), evaluate=None, libraries=())
@@ -243,9 +324,9 @@ def judge_model(asked: Asked, runner: Runner, ledger: Ledger, say: Say) -> Outco
         source=source,
         sources=plan.sources,
         baseline=plan.baseline,
-        fixing=plan.command == "fix" and asked.output is not None,
+        fixing=plan.command == "fix",
         wrote=bool(ledger.written),
-        only_new=plan.only_new,
+        only_new=plan.how.only_new,
     )
     done = standing.apply(_with_ended_override(plan, outcome, task.matched))
     return _unverified(done, brought) if brought else done
@@ -257,11 +338,11 @@ def _task(asked: Asked, rule: Rule, source: Source) -> Task:
     return Task(
         path=source.path,
         name=asked.name,
-        matched=relative_name(path, plan.folder),
-        rule=replace(rule, runtimes=(*rule.runtimes, *plan.runtimes)),
+        matched=plan.context.name_of(path),
+        rule=replace(rule, runtimes=(*rule.runtimes, *plan.how.runtimes)),
         root=source.root,
-        home=plan.folder,
-        policy=plan.policy,
+        home=plan.context.folder,
+        policy=plan.context.policy,
         output=asked.output if source.in_place else None,
         strict=building,
         elsewhere=building,
@@ -271,20 +352,17 @@ def _task(asked: Asked, rule: Rule, source: Source) -> Task:
         share=plan.targets.get(path),
         keeps_originals=plan.command == "fix",
         baseline=None if building else plan.baseline,
-        cache=plan.cache,
+        cache=plan.how.cache,
         look=plan.look,
     )
 
 
 def _unverified(outcome: Outcome, brought: str) -> Outcome:
     """An error whatever the rule says: the rule is the change's own."""
-    finding = Finding(
-        code="OCI047",
-        severity="error",
-        message=f"{outcome.path}: not verified: the change itself brings {brought}, and that is not run",
-        hint="merge the change of the policy first, or allow such changes in the base's policy:"
-        " new_commands: run",
-    )
+    message = f"{outcome.path}: not verified: the change itself brings {brought}, and that is not run"
+    allow = "allow such changes in the base's policy: new_commands: run"
+    hint = f"merge the change of the policy first, or {allow}"
+    finding = Finding(code="OCI047", severity="error", message=message, hint=hint)
     verdict = "unverified" if outcome.verdict == "ok" else outcome.verdict
     return replace(outcome, verdict=verdict, findings=(*outcome.findings, finding))
 
@@ -296,58 +374,41 @@ def _sweep(plan: Plan, source: Source) -> None:
         sweep_files(folder, is_needed)
 
 
-def _matching(plan: Plan, path: Path) -> Rule | None:
-    return (
-        rule_for(plan.policy, relative_name(path, plan.folder)) if path.is_relative_to(plan.folder) else None
-    )
-
-
-def shown(plan: Plan, path: Path) -> str:
-    """A model's name in messages."""
-    return relative_name(path, plan.shown_from if path.is_relative_to(plan.shown_from) else plan.root)
-
-
-def _ignored(plan: Plan, path: Path, name: str, rule: Rule | None) -> Outcome:
-    if rule is not None:
-        return Outcome(path=name, verdict="ignored", rule_pattern=rule.pattern, rule_line=rule.line)
-    severity = plan.policy.unmatched
+def _unmatched(plan: Plan, path: Path) -> Outcome:
+    outcome = Outcome(path=plan.shown(path), verdict="ignored")
+    severity = plan.context.policy.unmatched
     if severity == "ignore":
-        return Outcome(path=name, verdict="ignored")
+        return outcome
     # A build ships what it is told to ship; the gate over the repository is where a rule has to be.
     severity = "warning" if plan.command == "build" else severity
-    why = f"no rule of {plan.policy.file} matches it"
+    why = f"no rule of {plan.context.policy.file} matches it"
     hint = _former_rule(plan, path) or 'add a rule for it, for example: - path: "**/*.onnx"'
-    if not path.is_relative_to(plan.folder):
-        why = f"it is not below the folder of {plan.policy.file}, and rules reach no further"
+    if not path.is_relative_to(plan.context.folder):
+        why = f"it is not below the folder of {plan.context.policy.file}, and rules reach no further"
         hint = "put a policy into its folder or above it"
-    message = f"{name}: {why}, so it was not checked"
+    message = f"{outcome.path}: {why}, so it was not checked"
     finding = Finding(code="OCI015", severity=severity, message=message, hint=hint)
-    return Outcome(path=name, verdict="ignored", findings=(finding,))
+    return replace(outcome, findings=(finding,))
 
 
 def _former_rule(plan: Plan, path: Path) -> str:
     """What to do where a model was moved out of reach of its rule."""
     former = plan.baseline.former_name(path)
-    if former is None or former == path or not former.is_relative_to(plan.folder):
-        return ""
-    rule = rule_for(plan.policy, relative_name(former, plan.folder))
-    if rule is None:
+    rule = plan.context.rule_of(former) if former else None
+    if former is None or former == path or rule is None:
         return ""
     return (
-        f"it was {shown(plan, former)} before, under the rule for {rule.pattern!r}"
-        f" ({plan.policy.file}:{rule.line}): let that rule match its new name"
+        f"it was {plan.shown(former)} before, under the rule for {rule.pattern!r}"
+        f" ({plan.context.policy.file}:{rule.line}): let that rule match its new name"
     )
 
 
 def _with_ended_override(plan: Plan, outcome: Outcome, matched: str) -> Outcome:
     digest = outcome.before.sha256 if outcome.before else ""
-    ended = ended_override(plan.policy, matched, digest, date.today())
+    ended = ended_override(plan.context.policy, matched, digest, date.today())
     if ended is None:
         return outcome
-    finding = Finding(
-        code="OCI009",
-        severity="warning",
-        message=f"{outcome.path}: its override ended on {ended.until.isoformat()} ({ended.reason})",
-        hint="make the model fit, or renew the override with a new date",
-    )
+    message = f"{outcome.path}: its override ended on {ended.until.isoformat()} ({ended.reason})"
+    hint = "make the model fit, or renew the override with a new date"
+    finding = Finding(code="OCI009", severity="warning", message=message, hint=hint)
     return replace(outcome, findings=(*outcome.findings, finding))

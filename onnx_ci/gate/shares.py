@@ -1,120 +1,78 @@
-"""One selection as several runs: the models that have a policy and a repository in common."""
+"""One selection as several runs: by policy and repository; and as several jobs, by shard."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from onnx_ci.errors import UsageError
+from onnx_ci.gate.groups import Unit, joined, split
 from onnx_ci.gate.policy_changes import PolicyChanges
-from onnx_ci.gate.project import Context, Judging, context_for, policy_for
-from onnx_ci.gate.run import Plan, run
+from onnx_ci.gate.project import MOST_SHARDS, Context, Judging, context_for, policy_for
+from onnx_ci.gate.run import Plan, Share, run
 from onnx_ci.policy.load import idle_rules
-from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.changes import MODELS, known_files
-from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import has_commits, repository_of
-from onnx_ci.repo.select import Selection, model_named, models_below
-from onnx_ci.repo.tree import Tree
-from onnx_ci.results import Finding, RunReport, Severity
+from onnx_ci.repo.select import Selection, model_named
+from onnx_ci.results import Command, Finding, Outcome, RunReport, Shard
 from onnx_ci.util.text import nearest, relative_name
 
 MOST_NAMES = 500  # to look through for what was meant
 
 
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """The models of one run that have their policy and their repository in common."""
-
-    context: Context
-    repository: Path | None
-    base: str
-    models: tuple[Path, ...]
-
-    @property
-    def tree(self) -> Tree | None:
-        """A submodule that is named is looked at as it is in the work tree."""
-        tree = self.context.tree
-        return tree if tree and tree.repository == self.repository else None
-
-    def everything(self) -> list[Path]:
-        """All models that the policy rules, whether they are looked at or not."""
-        context = self.context
-        below = models_below(context.folder, self.tree, context.repository)
-        return [path for path in below if policy_for(context, path.parent) == context.policy_path]
-
-    def idle_rules(self) -> list[Finding]:
-        """Rules that match no model. Outside of git that is not known without a walk, and with submodules
-        not without entering them."""
-        context = self.context
-        if context.policy_path is None or self.repository is None or self.repository != context.repository:
-            return []
-        if (self.repository / ".gitmodules").exists():
-            return []
-        listed = self.tree.models() if self.tree else known_files(self.repository, MODELS)
-        paths = {*self.models, *(model_named(self.repository / name) for name in listed)}
-        below = sorted(path for path in paths if path.is_relative_to(context.folder))
-        names = [relative_name(path, context.folder) for path in below]
-        return [_idle(context, rule, names) for rule in idle_rules(context.policy, names)]
-
-
 def judge_models(
-    empty: RunReport,
-    context: Context,
-    selection: Selection,
-    how: Judging,
-    changes: PolicyChanges | None = None,
+    empty: RunReport, context: Context, selection: Selection, how: Judging, changes: PolicyChanges | None
 ) -> RunReport:
     """The report of all policies together; models are called relative to the nearest policy here."""
     by_base = how.policy_from == "base"
     withheld = changes.withheld(by_base=by_base) if changes else {}
-    run_one = partial(_judge, shown_from=context.folder, how=how, withheld=withheld)
-    report = _together(empty, [run_one(empty, share) for share in shares(context, selection)])
-    if changes is None or by_base:
-        return report
-    return _with_base_verdicts(report, changes, set(selection.models), context.folder, how)
-
-
-def _with_base_verdicts(
-    report: RunReport, changes: PolicyChanges, judged: Collection[Path], shown_from: Path, how: Judging
-) -> RunReport:
-    """What is wrong with models under the rules of the base, where those of the change ask less."""
-    loosened = [(path, base) for path, base in changes.loosened() if path in judged]
-    if not loosened:
-        return report
-    found: dict[str, list[tuple[str, Finding]]] = {}
-    looking = RunReport(command="check", outcomes=())
-    selection = Selection(models=[path for path, _ in loosened], base=changes.head.base)
-    for share in shares(loosened[0][1], selection):
-        severity = share.context.policy.policy_changes
-        for outcome in _judge(looking, share, shown_from=shown_from, how=how).outcomes:
-            errors = [finding for finding in outcome.findings if finding.severity == "error"]
-            found[outcome.file] = [_under_the_base(finding, severity) for finding in errors]
-    outcomes = []
-    for outcome in report.outcomes:
-        known = {finding.code for finding in outcome.findings if finding.severity == "error"}
-        more = [one for code, one in found.get(outcome.file, ()) if code not in known]
-        outcomes.append(replace(outcome, findings=(*outcome.findings, *more)))
-    return replace(report, outcomes=tuple(outcomes))
-
-
-def _under_the_base(finding: Finding, severity: Severity) -> tuple[str, Finding]:
-    """The code that it has there, and what is said here."""
-    message = f"under the policy of the base: {finding.message} ({finding.code})"
-    return finding.code, Finding(code="OCI045", severity=severity, message=message, hint=finding.hint)
-
-
-def _together(empty: RunReport, reports: Sequence[RunReport]) -> RunReport:
+    reports = [
+        _judge(empty.command, share, context.folder, how, withheld) for share in shares(context, selection)
+    ]
+    outcomes = [outcome for report in reports for outcome in report.outcomes]
+    if changes is not None and not by_base:
+        outcomes = _with_base_verdicts(outcomes, changes, set(selection.models), context.folder, how)
     return replace(
         empty,
-        outcomes=tuple(outcome for report in reports for outcome in report.outcomes),
+        outcomes=tuple(outcomes),
         findings=tuple(finding for report in reports for finding in report.findings),
         groups=tuple(group for report in reports for group in report.groups),
         notes=(*empty.notes, *(note for report in reports for note in report.notes)),
         seconds=round(sum(report.seconds for report in reports), 3),
     )
+
+
+def _with_base_verdicts(
+    outcomes: list[Outcome], changes: PolicyChanges, judged: set[Path], shown_from: Path, how: Judging
+) -> list[Outcome]:
+    """What is wrong with models under the rules of the base, where those of the change ask less."""
+    loosened = [(path, base) for path, base in changes.loosened() if path in judged]
+    if not loosened:
+        return outcomes
+    by_file = {outcome.file: outcome for outcome in outcomes}
+    selection = Selection(models=[path for path, _ in loosened], base=changes.head.base)
+    for share in shares(loosened[0][1], selection):
+        severity = share.context.policy.policy_changes
+        for by_base in _judge("check", share, shown_from, how, {}).outcomes:
+            outcome = by_file[by_base.file]
+            known = {finding.code for finding in outcome.findings if finding.severity == "error"}
+            more = [
+                Finding(
+                    code="OCI045",
+                    severity=severity,
+                    message=f"under the policy of the base: {finding.message} ({finding.code})",
+                    hint=finding.hint,
+                )
+                for finding in by_base.findings
+                if finding.severity == "error" and finding.code not in known
+            ]
+            by_file[outcome.file] = replace(outcome, findings=(*outcome.findings, *more))
+    return list(by_file.values())
 
 
 def shares(context: Context, selection: Selection) -> list[Share]:
@@ -123,73 +81,102 @@ def shares(context: Context, selection: Selection) -> list[Share]:
     for model in selection.models:
         key = (policy_for(context, model.parent), repository_of(model.parent, context.repository))
         found.setdefault(key, []).append(model)
-    return [
-        Share(
-            context=context_for(context, policy),
-            repository=repository,
-            base=_base_of(context, repository, selection.base),
-            models=tuple(models),
-        )
-        for (policy, repository), models in found.items()
-    ]
-
-
-def _base_of(context: Context, repository: Path | None, base: str) -> str:
-    """A commit of this repository says nothing about a submodule: that has a last commit of its own."""
-    if repository == context.repository or not base or repository is None:
-        return base
-    return "HEAD" if has_commits(repository) else ""
+    result = []
+    for (policy, repository), models in found.items():
+        base = selection.base
+        if base and repository is not None and repository != context.repository:
+            # A commit of this repository says nothing about a submodule: that has a last commit of its own.
+            base = "HEAD" if has_commits(repository) else ""
+        ruled = context_for(context, policy)
+        result.append(Share(context=ruled, repository=repository, base=base, models=tuple(models)))
+    return result
 
 
 def _judge(
-    empty: RunReport,
-    share: Share,
-    *,
-    shown_from: Path,
-    how: Judging,
-    withheld: Mapping[Path, str] | None = None,
+    command: Command, share: Share, shown_from: Path, how: Judging, withheld: Mapping[Path, str]
 ) -> RunReport:
-    context = share.context
-    found = Sources(context.root, share.tree, share.everything, repository=share.repository)
-    with found as sources, Baseline(sources, share.base) as baseline:
+    with share.sources() as sources, Baseline(sources, share.base) as baseline:
         plan = Plan(
-            command=empty.command,
-            policy=context.policy,
-            folder=context.folder,
+            command=command,
+            share=share,
+            how=how,
             shown_from=shown_from,
-            root=context.root,
-            models=share.models,
-            everything=share.everything,
             sources=sources,
             baseline=baseline,
-            only_new=how.only_new,
-            jobs=how.jobs,
-            cache=how.cache,
-            runtimes=how.runtimes,
-            sharded=how.shard is not None,
-            withheld=withheld or {},
+            withheld=withheld,
         )
-        report = _placed(run(plan, how.progress), share)
-        return replace(report, findings=(*report.findings, *share.idle_rules()))
+        report = run(plan)
+        return replace(report, findings=(*report.findings, *_idle_rules(share)))
 
 
-def _idle(context: Context, rule: Rule, names: Sequence[str]) -> Finding:
-    close = nearest(rule.pattern, names[:MOST_NAMES])
-    return Finding(
-        code="OCI046",
-        severity="warning",
-        message=f"{context.checked.file}:{rule.line}: the rule for {rule.pattern!r} matches no model",
-        hint=f"did you mean {close!r}?" if close else "correct its path, or remove the rule",
-        file=context.policy_name,
-        line=rule.line,
-    )
+def _idle_rules(share: Share) -> Iterator[Finding]:
+    """Rules that match no model. Outside of git that is not known without a walk, and with submodules
+    not without entering them."""
+    context = share.context
+    if context.policy_path is None or share.repository is None or share.repository != context.repository:
+        return
+    if (share.repository / ".gitmodules").exists():
+        return
+    listed = share.tree.models if share.tree else known_files(share.repository, MODELS)
+    paths = {*share.models, *(model_named(share.repository / name) for name in listed)}
+    below = sorted(path for path in paths if path.is_relative_to(context.folder))
+    names = [context.name_of(path) for path in below]
+    for rule in idle_rules(context.policy, names):
+        close = nearest(rule.pattern, names[:MOST_NAMES])
+        yield Finding(
+            code="OCI046",
+            severity="warning",
+            message=f"{context.checked.file}:{rule.line}: the rule for {rule.pattern!r} matches no model",
+            hint=f"did you mean {close!r}?" if close else "correct its path, or remove the rule",
+            file=context.policy_name,
+            line=rule.line,
+        )
 
 
-def _placed(report: RunReport, share: Share) -> RunReport:
-    """Names for whoever shows a finding beside the code: they go by the top of the repository."""
-    policy, root = share.context.policy_name, share.context.root
-    named = zip(report.outcomes, share.models, strict=True)
-    outcomes = [replace(o, file=relative_name(path, root), rule_file=policy) for o, path in named]
-    findings = tuple(replace(finding, file=policy) for finding in report.findings)
-    groups = tuple(replace(group, file=policy) for group in report.groups)
-    return replace(report, outcomes=tuple(outcomes), findings=findings, groups=groups)
+class Parts:
+    """A selection in parts, and what is in each."""
+
+    def __init__(self, context: Context, selection: Selection, count: int) -> None:
+        self._paths = {relative_name(path, context.root): path for path in selection.models}
+        self.parts = split(list(_units(context, selection)), count)
+        self.count = count
+
+    def models(self, index: int) -> list[Path]:
+        return sorted(self._paths[name] for unit in self.parts[index - 1] for name in unit.names)
+
+    def size(self, index: int) -> int:
+        return sum(unit.size for unit in self.parts[index - 1])
+
+    def shard(self, index: int) -> Shard:
+        """All shards of a run have the same digest, unless a machine saw other models or sizes."""
+        held = [[[*unit.names, unit.size] for unit in part] for part in self.parts]
+        digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()
+        return Shard(index=index, count=self.count, split=digest[:32])
+
+
+def part_of(context: Context, selection: Selection, asked: str) -> tuple[Selection, Shard]:
+    """What `--shard I/N` leaves of a selection."""
+    found = re.fullmatch(r"([0-9]{1,3})/([0-9]{1,3})", asked)
+    index, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= index <= count <= MOST_SHARDS:
+        message = f"--shard: expected I/N with I from 1 to N, found {asked!r}"
+        raise UsageError(message, hint="for example: --shard 1/3")
+    parts = Parts(context, selection, count)
+    models = parts.models(index)
+    note = selection.note or ("" if models else f"there is no model for shard {asked}")
+    part = Selection(models=models, base=selection.base, note=note, named=selection.named)
+    return part, parts.shard(index)
+
+
+def _units(context: Context, selection: Selection) -> Iterator[Unit]:
+    """What each model of a group that is too large has to give depends on the others of it."""
+
+    def name_of(path: Path) -> str:
+        return relative_name(path, context.root)
+
+    for share in shares(context, selection):
+        with share.sources() as sources:
+            sizes = {name_of(path): sources.of(path).size for path in share.models}
+            yield from joined(
+                sizes, [list(map(name_of, paths)) for paths in share.groups(sources).dependent()]
+            )

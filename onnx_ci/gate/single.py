@@ -4,41 +4,28 @@ from __future__ import annotations
 
 import filecmp
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
-from onnx_ci.gate.judge import judge
-from onnx_ci.gate.outcome import about_fusions
+from onnx_ci.gate.judge import about_fusions, judge
 from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
 from onnx_ci.inputs.generate import FIRST, deriver_of
-from onnx_ci.methods.catalogue import METHODS, Method, method
+from onnx_ci.inputs.graph import unknown_dims
+from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure
 from onnx_ci.model.model import Model
 from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
 from onnx_ci.model.store import BackgroundHash
-from onnx_ci.policy.schema import (
-    DEFAULT_TOLERANCE,
-    PLAN_SECONDS,
-    Budget,
-    InputSpec,
-    MethodChoice,
-    Rule,
-    Tolerance,
-)
+from onnx_ci.policy.schema import Budget, InputSpec, MethodChoice, Rule
 from onnx_ci.results import Finding, Outcome, Verdict
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import atomic_write, scratch_folder
-from onnx_ci.verify.prove import Prover
-
-if TYPE_CHECKING:
-    from onnx_ci.sandbox.runner import Runner
-    from onnx_ci.verify.prove import Submission
+from onnx_ci.verify.prove import Prover, Submission
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +39,8 @@ class Made:
 
 def make_samples(path: Path, spec: InputSpec) -> Made:
     rule = Rule(pattern=str(path), inputs=spec)
-    with (
-        open_model(path) as model,
-        Runner() as runner,
-        tempfile.TemporaryDirectory(prefix="onnx-ci-") as scratch,
-    ):
-        reference = Prover(rule, model, runner, Path(scratch), home=path.parent).reference
+    with open_model(path) as model, Runner() as runner, scratch_folder() as scratch:
+        reference = Prover(rule, model, runner, scratch, home=path.parent).reference
         own = reference.stored
         return Made(
             samples=[{k: v for k, v in sample.items() if k not in own} for sample in reference.feeds()],
@@ -69,38 +52,37 @@ def make_samples(path: Path, spec: InputSpec) -> Made:
 ENCODINGS = 60  # the first stage of methods that encode weights
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What to do to one model. Without methods: the exact ones, and the encodings of weights if there is a
-    budget; never those that call other libraries or only move bytes to other files."""
-
-    source: Path
-    target: Path
-    methods: tuple[MethodChoice, ...] = ()
-    budget: int | None = None
-    tolerance: Tolerance = DEFAULT_TOLERANCE
-    samples: tuple[str, ...] = ()
-    dims: Mapping[str, int] = field(default_factory=dict)
-    verify: bool = True
-    plan_seconds: float = PLAN_SECONDS
-    cache: bool = True
-    runtimes: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
-
-    @property
-    def choices(self) -> tuple[MethodChoice, ...]:
-        wanted = (known for known in METHODS if known.gains == "size" and self._is_default(known))
-        return self.methods or tuple(MethodChoice(name=known.name) for known in wanted)
-
-    def _is_default(self, known: Method) -> bool:
-        """Our own methods: other libraries are slow, and may not be installed."""
+def rule_without_policy(
+    *,
+    methods: Sequence[MethodChoice] = (),
+    budget: int | None = None,
+    samples: Iterable[str] = (),
+    dims: Mapping[str, int] | None = None,
+    libraries: Iterable[str] = (),
+    **settings: Any,
+) -> Rule:
+    """What is asked of one model by itself, as a rule. Without methods: the exact ones, and the encodings of
+    weights if there is a budget; never those that only move bytes to other files or call other libraries,
+    which are slow, and may not be installed."""
+    for known in METHODS if not methods else ():
         encodes = not known.exact and known.stage >= ENCODINGS
-        return known.bitwise or (encodes and self.budget is not None)
+        if known.gains == "size" and (known.bitwise or (encodes and budget is not None)):
+            methods = (*methods, MethodChoice(name=known.name))
+    return Rule(
+        pattern="",
+        budget=Budget(size=budget),
+        methods=tuple(methods),
+        inputs=InputSpec(samples=_as_named(samples), dims=dims or {}),
+        libraries=_as_named(libraries),
+        minimum_gain=0.0,
+        **settings,
+    )
 
-    @property
-    def identify(self) -> bool:
-        """Whether the source is hashed, so that it can be found again: if it was run, or is lost."""
-        return self.verify or not all(method(choice.name).exact for choice in self.choices)
+
+def _as_named(files: Iterable[str]) -> tuple[str, ...]:
+    """Files as named on the command line, relative to here; no repository bounds them."""
+    paths = (Path(file).absolute() for file in files)
+    return tuple(path.relative_to(path.anchor).as_posix() for path in paths)
 
 
 # Two exports of one network may differ in these and still be compared.
@@ -109,99 +91,74 @@ COMPARED = 8  # inputs made up for one pair: with 2, one in eight real damages o
 
 
 def shrink_file(
-    request: Request, say: Callable[[str], None] = lambda _: None, hashing: BackgroundHash | None = None
+    source: Path,
+    target: Path,
+    rule: Rule,
+    *,
+    verify: bool = True,
+    cache: bool = True,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Write the target only if something proven can be written, or a copy if there is nothing to gain."""
-    check_target(request.source, request.target)
-    root = request.source.resolve().parent
-    check_dims(request.source, request.dims)
-    in_place = request.target.exists() and request.target.samefile(request.source)
+    check_target(source, target)
+    check_dims(source, rule.inputs.dims)
+    root = source.resolve().parent
+    in_place = target.exists() and target.samefile(source)
+    # Hashed, so that it can be found again, if it was run, or is lost.
+    identify = verify or not all(method(choice.name).exact for choice in rule.methods)
     task = Task(
-        path=request.source,
-        name=str(request.source),
-        rule=_rule(request),
+        path=source,
+        name=str(source),
+        rule=replace(rule, pattern=str(source)),
         root=root,
-        home=home_of(request.source),
-        output=InPlace(root) if in_place else NewFile(request.target),
+        home=home_of(source),
+        output=InPlace(root) if in_place else NewFile(target),
         insists=True,
         strict=True,
-        hashing=hashing,
-        identify=request.identify,
+        # Hashing a large file takes as long as loading all the rest: let them run side by side.
+        hashing=BackgroundHash(source) if identify else None,
+        identify=identify,
         elsewhere=not in_place,
-        cache=request.cache,
+        cache=cache,
     )
-    with _runner() if request.verify else nullcontext() as runner:
+    with Runner() if verify else nullcontext() as runner:
         outcome = judge(task, runner, Ledger(), say)
     if outcome.verdict == "ok" and not in_place:
-        copy_model(request.source, request.target)
+        copy_model(source, target)
     return outcome
-
-
-def _runner() -> Runner:
-    from onnx_ci.sandbox.runner import Runner
-
-    return Runner()
 
 
 def home_of(path: Path) -> Path:
     return Path(path.resolve().anchor)
 
 
-def inputs_from(samples: Iterable[str], dims: Mapping[str, int] | None = None) -> InputSpec:
-    return InputSpec(samples=as_named(samples), dims=dims or {})
-
-
-def as_named(files: Iterable[str]) -> tuple[str, ...]:
-    """Files as named on the command line, relative to here; no repository bounds them."""
-    paths = (Path(file).absolute() for file in files)
-    return tuple(path.relative_to(path.anchor).as_posix() for path in paths)
-
-
-def _rule(request: Request) -> Rule:
-    return Rule(
-        pattern=str(request.source),
-        budget=Budget(size=request.budget),
-        methods=request.choices,
-        tolerance=request.tolerance,
-        inputs=inputs_from(request.samples, request.dims),
-        runtimes=request.runtimes,
-        libraries=as_named(request.libraries),
-        plan_seconds=request.plan_seconds,
-        minimum_gain=0.0,
-    )
-
-
 def check_target(source: Path, target: Path) -> None:
     """Refuse what can't be written, or must not be, before any work is done."""
-    if source.exists() and target.exists() and target.resolve() in _data_files(source):
+    if source.exists() and target.exists() and target.resolve() in map(Path.resolve, data_paths(source)):
         raise UsageError(f"{target} holds the weights of {source}", hint="name another file to write")
     if target.is_dir():
         raise UsageError(f"{target} is a folder", hint=f"name the file to write: {target / source.name}")
     if not target.parent.is_dir():
-        raise EnvironmentFault(
-            f"the folder {str(target.parent)!r} does not exist", hint=f"run: mkdir -p '{target.parent}'"
-        )
+        message = f"the folder {str(target.parent)!r} does not exist"
+        raise EnvironmentFault(message, hint=f"run: mkdir -p '{target.parent}'")
 
 
 def check_dims(model: Path, dims: Mapping[str, int]) -> None:
     """Refuse names of sizes that the model does not have; of a model that can't be read others tell."""
-    if not dims:
-        return
-    from onnx_ci.inputs.graph import unknown_dims
-
     try:
-        wrong = unknown_dims(read_skeleton(model), dims)
+        wrong = unknown_dims(read_skeleton(model), dims) if dims else ""
     except ModelError:
         return
     if wrong:
         raise UsageError(f"{model}: {wrong}", hint="for example: --dims batch=1")
 
 
-def _data_files(source: Path) -> set[Path]:
+def data_paths(model: Path) -> list[Path]:
+    """The data files that a model names; none where it can't be read."""
     try:
-        return {(source.parent / name).resolve() for name in data_of(source)}
+        return [model.parent / name for name in data_of(model)]
     except ModelError:
-        return set()
+        return []
 
 
 def copy_model(source: Path, target: Path, *, over_orphans: bool = False) -> None:
@@ -214,10 +171,8 @@ def copy_model(source: Path, target: Path, *, over_orphans: bool = False) -> Non
         mine = other.relative_to(target.parent).as_posix() in ours
         mine = mine or (over_orphans and is_orphan(other, target.resolve()))
         if other.exists() and not mine and not filecmp.cmp(file, other, shallow=False):
-            raise EnvironmentFault(
-                f"{other} is there already with other content",
-                hint="write to another folder, or remove it first",
-            )
+            message = f"{other} is there already with other content"
+            raise EnvironmentFault(message, hint="write to another folder, or remove it first")
         other.parent.mkdir(parents=True, exist_ok=True)
         copy_file(file, other)
     copy_file(source, target)
@@ -230,25 +185,10 @@ def copy_file(source: Path, target: Path) -> None:
         shutil.copymode(source, temporary)
 
 
-def compare_files(
-    first: Path,
-    second: Path,
-    *,
-    tolerance: Tolerance,
-    samples: tuple[str, ...] = (),
-    dims: Mapping[str, int] | None = None,
-    runtimes: tuple[str, ...] = (),
-    libraries: tuple[str, ...] = (),
-) -> Outcome:
+def compare_files(first: Path, second: Path, rule: Rule) -> Outcome:
     """The second model against the first: an outcome whose verdict is ok only within the tolerance."""
-    check_dims(first, dims or {})
-    rule = Rule(
-        pattern=str(first),
-        tolerance=tolerance,
-        inputs=replace(inputs_from(samples, dims), count=COMPARED),
-        runtimes=runtimes,
-        libraries=as_named(libraries),
-    )
+    check_dims(first, rule.inputs.dims)
+    rule = replace(rule, pattern=str(first), inputs=replace(rule.inputs, count=COMPARED))
     outcome = Outcome(path=str(second), verdict="unreadable", rule_pattern=str(first))
     try:
         with open_model(first) as before, open_model(second) as after:
@@ -264,28 +204,23 @@ def compare_files(
 
 
 def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outcome:
-    from onnx_ci.verify.prove import Prover
-
-    with _runner() as runner, scratch_folder() as scratch:
+    with Runner() as runner, scratch_folder() as scratch:
         prover = Prover(rule, before, runner, scratch, home=home_of(before.path), timed=True)
         proof = prover.prove(second_model(before, after))
     found = proof.verification
     if found.status == "passed":
         findings = tuple(about_fusions(outcome.path, found))
         return replace(outcome, verdict="ok", verification=found, findings=findings, latency=proof.latency)
-    finding = Finding(
-        code=found.code or ("OCI004" if found.status == "failed" else "OCI005"),
-        severity="error",
-        message=f"{outcome.path}: {found.reason}",
-        hint=found.hint,
-    )
-    verdict: Verdict = "outputs_changed" if found.status == "failed" else "unverified"
+    verdict: Verdict = "unverified"
+    code = found.code or "OCI005"
+    if found.status == "failed":
+        verdict, code = "outputs_changed", found.code or "OCI004"
+    message = f"{outcome.path}: {found.reason}"
+    finding = Finding(code=code, severity="error", message=message, hint=found.hint)
     return replace(outcome, verdict=verdict, verification=found, findings=(finding,))
 
 
 def second_model(before: Model, after: Model) -> Submission:
     """Return a model to be proven that was not made from the first."""
-    from onnx_ci.verify.prove import Submission
-
     changes = (*OWN_AFFAIRS, "inputs") if after.beside or before.beside else OWN_AFFAIRS
     return Submission(path=after.path, model=after, changes=changes, foreign=True)

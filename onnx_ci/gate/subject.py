@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnx_ci.gate.decide import Measured, limits_of
+from onnx_ci.gate.decide import Measured
 from onnx_ci.gate.lineage import Lineage
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import no_feeds
@@ -20,7 +20,7 @@ from onnx_ci.model.replace import replace_model, sharers, write_new
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.load import override_for
 from onnx_ci.policy.schema import MethodChoice, Override, Policy, Rule
-from onnx_ci.results import Alternative, Measure, Planned, Step
+from onnx_ci.results import Alternative, Finding, Measure, Outcome, Planned, Severity, Step, Verdict
 from onnx_ci.util.text import option_free, shell_word
 
 if TYPE_CHECKING:
@@ -99,10 +99,6 @@ class Task:
         return shell_word(option_free(os.path.relpath(self.user_path)))
 
     @property
-    def policy_file(self) -> str:
-        return self.policy.file if self.policy else ""
-
-    @property
     def changed(self) -> bool:
         """Whether the model is not what it was in the commit that it is compared with."""
         if self.baseline is None or self.repository is None:
@@ -120,17 +116,32 @@ class Task:
 
     @property
     def limits(self) -> dict[str, int]:
-        return limits_of(self.rule, self.base_size)
+        """The limits that its files have to meet, as absolute numbers."""
+        budget = self.rule.budget
+        limits = dict(budget.size_like)
+        if budget.growth is not None and self.base_size is not None:
+            limits["growth"] = int(self.base_size * (1 + budget.growth))
+        if budget.params is not None:
+            limits["params"] = budget.params
+        return limits
 
     @property
     def compressed(self) -> list[str]:
         """The compressed sizes that count: those with a budget, or gzip if the user named a method for it."""
         limited = [name for name in self.rule.budget.size_like if name != "size"]
-        return limited or (["gzip"] if self.insists and self._rounds_for_compression else [])
+        rounds_for_it = any(method(choice.name).gains == "compressed" for choice in self.rule.methods)
+        return ["gzip"] if self.insists and rounds_for_it and not limited else limited
 
-    @property
-    def _rounds_for_compression(self) -> bool:
-        return any(method(choice.name).gains == "compressed" for choice in self.rule.methods)
+    def finding(self, code: str, severity: Severity, message: str, hint: str = "") -> Finding:
+        """A finding about the model; messages begin with its name."""
+        return Finding(code=code, severity=severity, message=f"{self.name}: {message}", hint=hint)
+
+    def outcome(self, verdict: Verdict, before: Measure | None = None) -> Outcome:
+        """An outcome of the model, as far as the task itself tells."""
+        rule = self.rule
+        return Outcome(
+            path=self.name, verdict=verdict, rule_pattern=rule.pattern, rule_line=rule.line, before=before
+        )
 
     def override(self, content: str) -> Override | None:
         """What accepts this very content, by its sha256, as it is: then it is neither judged nor changed."""
@@ -180,17 +191,17 @@ class Subject:
         return measure(task.path, self.model.proto, hashing=self.hashing, compressed=task.compressed)
 
     @cached_property
-    def prover(self) -> Prover | None:
-        """Loaded with all it needs when it is first asked for; None where nothing is to be verified."""
+    def prover(self) -> Prover:
+        """Loaded with all it needs when it is first asked for: what is remembered needs none of it."""
         if self.runner is None:
-            return None
+            raise ValueError("nothing is run without a runner")
         from onnx_ci.verify.prove import Prover
 
         return Prover(self.rule, self.model, self.runner, self.scratch, home=self.task.home)
 
     def feeds(self) -> Sequence[Mapping[str, Any]]:
         """Inputs for methods that calibrate; what makes them is loaded when one asks."""
-        return self.prover.reference.feeds() if self.prover else no_feeds()
+        return self.prover.reference.feeds() if self.runner else no_feeds()
 
     @cached_property
     def sharers(self) -> list[Path]:
@@ -214,6 +225,11 @@ class Subject:
     def hands_off(self) -> bool:
         """Whether nothing is to be done to the model, whatever could be."""
         return not self.methods or self.override is not None or bool(self.sharers)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what was proven before may be used again: that of an earlier run, or of a first look."""
+        return self.runner is not None and (self.task.cache or self.task.look is not None)
 
     @property
     def disowned(self) -> Subject:

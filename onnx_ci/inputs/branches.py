@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
@@ -57,10 +57,8 @@ def both_ways(
 
     Nothing is found for a model that can't be watched.
     """
-    if not deriver.graph.branches:
-        return BranchSamples()
     try:
-        watched = _watch(runner, original, limits)
+        watched = _watch(runner, original, deriver.graph, limits)
         return BranchSamples() if watched is None else _BranchSearch(watched, deriver).beyond(feeds, stored)
     except RunFailed:
         return BranchSamples()
@@ -70,10 +68,8 @@ def not_taken(
     runner: Runner, original: Path, graph: UseDef, feeds: Sequence[Feeds], *, limits: Limits
 ) -> Sequence[Side]:
     """Return the branches that given samples do not take."""
-    if not graph.branches:
-        return ()
     try:
-        watched = _watch(runner, original, limits)
+        watched = _watch(runner, original, graph, limits)
         return () if watched is None else _sides_without(watched.taken(feeds), graph)
     except RunFailed:
         return ()
@@ -104,7 +100,7 @@ class _BranchSearch:
     def __init__(self, watched: _Watched, deriver: Deriver) -> None:
         self.watched = watched
         self.deriver = deriver
-        self.goals = Goals(deriver.graph, {i.name: len(i.dims or ()) for i in deriver.inputs})
+        self.goals = Goals(deriver.graph, {i.name: len(i.dims) for i in deriver.inputs})
         self.left = _RUNS
         self.failures = 0
 
@@ -173,14 +169,13 @@ def _is_same(sample: Feeds, other: Feeds) -> bool:
     return True
 
 
-class _Watched:
+class _Watched(NamedTuple):
     """A copy of a model that tells which branches ran."""
 
-    def __init__(self, runner: Runner, path: Path, marks: Mapping[str, str], limits: Limits) -> None:
-        self.runner = runner
-        self.path = path
-        self.marks = marks
-        self.limits = limits
+    runner: Runner
+    path: Path
+    marks: Mapping[str, str]
+    limits: Limits
 
     def taken(self, feeds: Sequence[Feeds]) -> set[Taken]:
         outputs = self.runner.using(optimize=False).run(self.path, feeds, limits=self.limits)
@@ -192,8 +187,10 @@ class _Watched:
         return taken
 
 
-def _watch(runner: Runner, original: Path, limits: Limits) -> _Watched | None:
+def _watch(runner: Runner, original: Path, graph: UseDef, limits: Limits) -> _Watched | None:
     """Write a watched copy of a model; None where it has no Ifs, or they can't be watched."""
+    if not graph.branches:
+        return None
     with open_model(original) as model:
         copy = model.copy()
         marks = _mark(copy.proto)
@@ -232,9 +229,8 @@ class _Marker:
         nodes: list[NodeProto] = []
         for index, node in enumerate(list(body.node)):
             key = node_key(scope, index)
-            before: list[NodeProto] = []
-            new = self._inner_marks(node, key, before)
-            nodes += [*before, node]
+            new = self._inner_marks(node, key, nodes)
+            nodes.append(node)
             if node.op_type == "If" and node.input and node.domain in ("", "ai.onnx"):
                 new[key] = self._counts(node.input[0], nodes)
             for inner, value in new.items():
@@ -248,6 +244,7 @@ class _Marker:
         return marks
 
     def _inner_marks(self, node: NodeProto, key: str, before: list[NodeProto]) -> dict[str, str]:
+        """Let a node give the marks of all that is inside it; what it then needs is added to those before."""
         if (node.domain, node.op_type) in self.functions:
             return self._call(node)
         if node.op_type == "If":
@@ -268,7 +265,7 @@ class _Marker:
             for name, graph in graphs.items():
                 if mark not in inner[name]:
                     inner[name][mark] = self._name()
-                    graph.node.append(_zeros(inner[name][mark]))
+                    graph.node.append(_constant(inner[name][mark], TensorProto.FLOAT, [0.0, 0.0]))
                 graph.output.append(_info(inner[name][mark]))
         return outer
 
@@ -286,11 +283,11 @@ class _Marker:
         for mark, value in self.body(graph, f"{key}.body").items():
             carried, total, result, zero = (self._name() for _ in range(4))
             graph.node.append(helper.make_node("Add", [carried, value], [total]))
-            _insert(graph.input, given + states, _info(carried))
-            _insert(graph.output, leading + states, _info(total))
-            before.append(_zeros(zero))
-            _insert(node.input, given + states, zero)
-            _insert(node.output, states, result)
+            graph.input.insert(given + states, _info(carried))
+            graph.output.insert(leading + states, _info(total))
+            before.append(_constant(zero, TensorProto.FLOAT, [0.0, 0.0]))
+            node.input.insert(given + states, zero)
+            node.output.insert(states, result)
             states += 1
             outer[mark] = result
         return outer
@@ -329,15 +326,5 @@ def _info(name: str) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
 
 
-def _zeros(name: str) -> NodeProto:
-    return _constant(name, TensorProto.FLOAT, [0.0, 0.0])
-
-
 def _constant(name: str, code: int, values: list[float]) -> NodeProto:
     return helper.make_node("Constant", [], [name], value=helper.make_tensor("", code, [len(values)], values))
-
-
-def _insert(items: Any, index: int, item: Any) -> None:
-    rest = list(items)
-    del items[:]
-    items.extend([*rest[:index], item, *rest[index:]])

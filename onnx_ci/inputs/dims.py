@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from onnx_ci.inputs.graph import Dim, Input, Op, Shape, UseDef
 from onnx_ci.inputs.names import DimKind, dim_kind
-from onnx_ci.inputs.operators import BROADCAST, EQUAL_SIZES, KEEPS_AXES, operator, transposed, unsqueezed
+from onnx_ci.inputs.operators import (
+    EQUAL_SIZES,
+    KEEPS_AXES,
+    broadcast_shape,
+    operator,
+    transposed,
+    unsqueezed,
+)
 from onnx_ci.inputs.shapes import constant_shape
 
 Axis = tuple[str, int]  # an axis of an input
@@ -22,14 +29,14 @@ Axes = tuple[int | None, ...]  # for each axis of a value, the axis of the input
 
 @dataclass(frozen=True, kw_only=True)
 class SizeChoice:
-    """One set of choices for the open sizes. `step` picks from the lists below."""
+    """The inputs of one sample, and choices for their open sizes. `step` picks from the lists below."""
 
-    step: int = 0
-    batch: int = 1
-    stretch: int = 1  # sequences of later samples are longer, to show that the length is free
-    past: int = 0
-    fixed: Mapping[str, int] = field(default_factory=dict)  # the user's `inputs.dims`
-    required: Mapping[Axis, int] = field(default_factory=dict)  # by the weights
+    inputs: Sequence[Input]  # each with a rank, guessed where the model does not say
+    step: int
+    past: int
+    scale: int  # of batches and sequences: later samples are larger, to show that the size is free
+    fixed: Mapping[str, int]  # the user's `inputs.dims`
+    required: Mapping[Axis, int]  # by the weights
 
 
 _SEQUENCE = (16, 8, 64, 128, 1, 512)
@@ -53,36 +60,27 @@ _TERM = re.compile(r"\s*([+*-])\s*")
 _TRACKING_STEPS = 50_000  # for all inputs together
 
 
-def shapes_for(inputs: Sequence[Input], choice: SizeChoice) -> dict[str, Shape]:
+def with_ranks(inputs: Sequence[Input], step: int) -> list[Input]:
+    """Return the inputs with a guess where not even the rank is known."""
+    guess = _UNKNOWN_RANK[min(step, len(_UNKNOWN_RANK) - 1)]
+    return [i if i.ranked else replace(i, dims=guess) for i in inputs]
+
+
+def shapes_for(choice: SizeChoice) -> dict[str, Shape]:
     """Return a shape for every input; a symbol stands for the same size wherever it appears."""
     sizes: dict[str, int] = dict(choice.fixed)
-    symbols = []
-    for model_input in inputs:
-        for axis, dim in enumerate(ranked(model_input, choice)):
-            if isinstance(dim, str):
-                symbols.append((model_input, axis, dim))
-    for model_input, axis, dim in symbols:
-        if (model_input.name, axis) in choice.required:
+    places = [(i, axis, dim) for i in choice.inputs for axis, dim in enumerate(i.dims)]
+    for model_input, axis, dim in places:
+        if isinstance(dim, str) and (model_input.name, axis) in choice.required:
             sizes.setdefault(dim, choice.required[model_input.name, axis])
-    for model_input, axis, dim in symbols:
-        if not _TERM.search(dim):
+    for model_input, axis, dim in places:
+        if isinstance(dim, str) and not _TERM.search(dim):
             sizes.setdefault(dim, _usual_size(model_input, axis, choice))
-    return {model_input.name: _shape(model_input, choice, sizes) for model_input in inputs}
-
-
-def ranked(model_input: Input, choice: SizeChoice) -> tuple[Dim, ...]:
-    """Return the dims of an input, guessed where not even the rank is known."""
-    if model_input.dims is not None:
-        return model_input.dims
-    return _UNKNOWN_RANK[min(choice.step, len(_UNKNOWN_RANK) - 1)]
-
-
-def _shape(model_input: Input, choice: SizeChoice, sizes: Mapping[str, int]) -> Shape:
-    shape = []
-    for axis, dim in enumerate(ranked(model_input, choice)):
+    shapes: dict[str, Shape] = {model_input.name: () for model_input in choice.inputs}
+    for model_input, axis, dim in places:
         size = _evaluate(dim, sizes) if isinstance(dim, str) else dim
-        shape.append(_usual_size(model_input, axis, choice) if size is None else size)
-    return tuple(shape)
+        shapes[model_input.name] += (_usual_size(model_input, axis, choice) if size is None else size,)
+    return shapes
 
 
 def _evaluate(expression: str, sizes: Mapping[str, int]) -> int | None:
@@ -109,17 +107,17 @@ def _usual_size(model_input: Input, axis: int, choice: SizeChoice) -> int:
     required = choice.required.get((model_input.name, axis))
     if required is not None:
         return required
-    kind = dim_kind(model_input, ranked(model_input, choice), axis)
+    kind = dim_kind(model_input, axis)
     if kind == "batch":
-        return choice.batch
+        return choice.scale
     if kind == "past":
         return choice.past
     sizes = _SIZES[kind]
     size = sizes[min(choice.step, len(sizes) - 1)]
     if kind == "sequence":
-        return size * choice.stretch
+        return size * choice.scale
     if kind == "total":
-        return size * choice.stretch + choice.past
+        return size * choice.scale + choice.past
     return size
 
 
@@ -127,19 +125,18 @@ def _usual_size(model_input: Input, axis: int, choice: SizeChoice) -> int:
 
 
 def required_sizes(graph: UseDef, inputs: Sequence[Input]) -> dict[Axis, int]:
-    """Return required sizes for the inputs of known rank that leave something open."""
+    """Return what the weights require of the inputs that leave something open."""
     required: dict[Axis, int] = {}
     for model_input in inputs:
-        dims = model_input.dims
-        if dims is not None and not all(isinstance(dim, int) for dim in dims):
-            required |= sizes_required_of(graph, model_input.name, len(dims), len(inputs))
+        if not all(isinstance(dim, int) for dim in model_input.dims):
+            required |= _sizes_required_of(graph, model_input, len(inputs))
     return required
 
 
-def sizes_required_of(graph: UseDef, name: str, rank: int, among: int) -> dict[Axis, int]:
-    """Return what the weights require of one of several inputs, if it has this rank."""
+def _sizes_required_of(graph: UseDef, model_input: Input, among: int) -> dict[Axis, int]:
     required: dict[Axis, int] = {}
-    for value, axes in _tracked(graph, name, rank, among).items():
+    name = model_input.name
+    for value, axes in _tracked(graph, name, len(model_input.dims), among).items():
         for op, index in graph.uses.get(value, [])[:_TRACKING_STEPS]:
             for axis, size in _required_by(graph, op, index, len(axes)).items():
                 source = axes[axis] if -len(axes) <= axis < len(axes) else None
@@ -164,7 +161,7 @@ def _required_by(graph: UseDef, op: Op, index: int, rank: int) -> Mapping[int, i
 def _arithmetic_constant(graph: UseDef, op: Op, index: int, rank: int) -> Shape | None:
     """Return the shape of what is added, multiplied and so on, where it does not add axes."""
     row = operator(op)
-    if row.shape is not BROADCAST or KEEPS_AXES not in row.traits or len(op.inputs) != 2:
+    if row.shape is not broadcast_shape or KEEPS_AXES not in row.traits or len(op.inputs) != 2:
         return None
     shape = constant_shape(graph, op.inputs[1 - index])
     return shape if shape is not None and len(shape) <= rank else None
@@ -192,7 +189,7 @@ def _tracked(graph: UseDef, name: str, rank: int, among: int) -> dict[str, Axes]
 
 def _axes_after(graph: UseDef, op: Op, index: int, axes: Axes) -> Axes | None:
     row = operator(op)
-    if KEEPS_AXES in row.traits and row.shape is not BROADCAST:
+    if KEEPS_AXES in row.traits and row.shape is not broadcast_shape:
         return axes if index == 0 else None
     if op.type == "Transpose" and index == 0:
         return transposed(op, axes)
@@ -206,7 +203,7 @@ def _axes_after(graph: UseDef, op: Op, index: int, axes: Axes) -> Axes | None:
 
 def with_equal_dims(graph: UseDef, inputs: Sequence[Input], named: Collection[str]) -> list[Input]:
     """Return the inputs with one name for sizes that have to be equal: one of the `named`, if any."""
-    dims_of = {i.name: i.dims for i in inputs if i.dims is not None and not i.wraps}
+    dims_of = {i.name: i.dims for i in inputs if i.ranked and not i.wraps}
     common: dict[Axis, Dim] = {}
     for number, group in enumerate(_groups(_equal_pairs(graph, dims_of))):
         dims = [dims_of[name][axis] for name, axis in group]
@@ -214,11 +211,8 @@ def with_equal_dims(graph: UseDef, inputs: Sequence[Input], named: Collection[st
         common |= {place: chosen for place, dim in zip(group, dims, strict=True) if not isinstance(dim, int)}
     renamed = []
     for model_input in inputs:
-        name, dims_now = model_input.name, dims_of.get(model_input.name)
-        if dims_now is not None:
-            dims_now = tuple(common.get((name, axis), dim) for axis, dim in enumerate(dims_now))
-            model_input = replace(model_input, dims=dims_now)
-        renamed.append(model_input)
+        places = [((model_input.name, axis), dim) for axis, dim in enumerate(model_input.dims)]
+        renamed.append(replace(model_input, dims=tuple(common.get(place, dim) for place, dim in places)))
     return renamed
 
 

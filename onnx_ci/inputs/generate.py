@@ -14,7 +14,7 @@ import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs import dims, names, patterns
-from onnx_ci.inputs.dims import STEPS, Axis, SizeChoice, ranked, shapes_for
+from onnx_ci.inputs.dims import STEPS, Axis, SizeChoice, shapes_for
 from onnx_ci.inputs.goals import Goal, Goals
 from onnx_ci.inputs.graph import (
     GIVE_YOURSELF,
@@ -74,14 +74,11 @@ class Deriver:
 
     def feeds(self, attempt: Attempt) -> list[dict[str, Value]]:
         """Make the samples of one attempt."""
-        return [self._make(attempt, i, choice) for i, choice in enumerate(self._choices(attempt))]
+        return [self._make(attempt, index, choice) for index, choice in enumerate(self._choices(attempt))]
 
     def shapes(self, attempt: Attempt) -> list[dict[str, Shape]]:
         """Return the shapes of the inputs in each sample of one attempt."""
-        return [shapes_for(self.inputs, choice) for choice in self._choices(attempt)]
-
-    def _choices(self, attempt: Attempt) -> list[SizeChoice]:
-        return [self._choice(attempt, index) for index in range(max(1, self.spec.count))]
+        return [shapes_for(choice) for choice in self._choices(attempt)]
 
     def towards(self, goal: Goal, attempt: Attempt, index: int) -> dict[str, Value] | None:
         """Make a sample in which some sizes and values are given; None where they can't be.
@@ -90,12 +87,12 @@ class Deriver:
         """
         choice = self._choice(attempt, index)
         for (name, axis), size in goal.sizes.items():
-            dim = next(ranked(i, choice)[axis] for i in self.inputs if i.name == name)
+            dim = next(i.dims[axis] for i in choice.inputs if i.name == name)
             if isinstance(dim, int) and dim != size:
                 return None
             fixed = {**choice.fixed, dim: size} if isinstance(dim, str) else choice.fixed
             choice = replace(choice, fixed=fixed, required={**choice.required, (name, axis): size})
-        shapes = shapes_for(self.inputs, choice)
+        shapes = shapes_for(choice)
         if _too_large(self.inputs, shapes) is not None or any(n in self.spec.ranges for n in goal.values):
             return None
         sample = self._make(attempt, index, choice)
@@ -114,37 +111,38 @@ class Deriver:
         """Return why the inputs get the values they get."""
         choice = self._choice(attempt, 0)
         sample = self._sample(attempt, 0, choice)
-        return {i.name: draw(i, ranked(i, choice), self.roles[i.name], sample).why for i in self.inputs}
+        return {i.name: draw(i, self.roles[i.name], sample).why for i in choice.inputs}
 
     def _make(self, attempt: Attempt, index: int, choice: SizeChoice) -> dict[str, Value]:
         sample = self._sample(attempt, index, choice)
-        return {i.name: make_value(i, ranked(i, choice), self.roles[i.name], sample) for i in self.inputs}
+        return {i.name: make_value(i, self.roles[i.name], sample) for i in choice.inputs}
+
+    def _choices(self, attempt: Attempt) -> list[SizeChoice]:
+        return [self._choice(attempt, index) for index in range(max(1, self.spec.count))]
 
     def _choice(self, attempt: Attempt, index: int) -> SizeChoice:
-        odd = index % 2 if attempt.varied else 0
-        required = dict(self.required)
-        for model_input in self.inputs:
-            if model_input.dims is None:  # by the rank that this step gives it
-                rank = len(ranked(model_input, SizeChoice(step=attempt.step)))
-                required |= dims.sizes_required_of(self.graph, model_input.name, rank, len(self.inputs))
+        inputs, required = self.inputs, self.required
+        if not all(model_input.ranked for model_input in inputs):
+            inputs = dims.with_ranks(inputs, attempt.step)
+            required = dims.required_sizes(self.graph, inputs)
         return SizeChoice(
+            inputs=inputs,
             step=attempt.step,
-            batch=1 + odd,
-            stretch=1 + odd,
             past=attempt.past,
+            scale=1 + index % 2 if attempt.varied else 1,
             fixed=self.spec.dims,
             required=required,
         )
 
     def _sample(self, attempt: Attempt, index: int, choice: SizeChoice) -> Sample:
-        shapes = shapes_for(self.inputs, choice)
+        shapes = shapes_for(choice)
         return Sample(
             index=index,
             seed=self.spec.seed,
             shapes=shapes,
             flag=index % 2 == 0 if attempt.flag is None else attempt.flag,
-            length=_sequence_length(self.inputs, choice, shapes),
-            shortest=_shortest(self.inputs, choice, shapes),
+            length=_sequence_length(choice.inputs, shapes),
+            shortest=_shortest(choice.inputs, shapes),
             past=attempt.past,
             small=attempt.step > 1,
             wide=attempt.wide,
@@ -235,20 +233,19 @@ def _around_zero(drawn: Value) -> Any:
     return numbers - numbers.mean() if numbers.size else numbers
 
 
-def _sequence_length(inputs: Sequence[Input], choice: SizeChoice, shapes: Mapping[str, Shape]) -> int:
+def _sequence_length(inputs: Sequence[Input], shapes: Mapping[str, Shape]) -> int:
     """Return the first size that is not a batch, of the first input that has one."""
     for model_input in inputs:
-        ranks = ranked(model_input, choice)
-        for axis, dim in enumerate(ranks):
-            if axis and not isinstance(dim, int) and names.dim_kind(model_input, ranks, axis) != "past":
+        for axis, dim in enumerate(model_input.dims):
+            if axis and not isinstance(dim, int) and names.dim_kind(model_input, axis) != "past":
                 return shapes[model_input.name][axis]
     return next((shape[1] for shape in shapes.values() if len(shape) > 1), 1)
 
 
-def _shortest(inputs: Sequence[Input], choice: SizeChoice, shapes: Mapping[str, Shape]) -> int:
+def _shortest(inputs: Sequence[Input], shapes: Mapping[str, Shape]) -> int:
     sizes = []
     for model_input in inputs:
-        for dim, size in zip(ranked(model_input, choice), shapes[model_input.name], strict=True):
+        for dim, size in zip(model_input.dims, shapes[model_input.name], strict=True):
             if not isinstance(dim, int):
                 sizes.append(size)
     return min(sizes, default=1)
@@ -293,7 +290,7 @@ def longest(deriver: Deriver) -> Goal | None:
 
     None where no such table is known, or it is too long.
     """
-    declared = {i.name: i.dims or () for i in deriver.inputs}
+    declared = {i.name: i.dims for i in deriver.inputs}
     bounds: dict[str, tuple[Axis, int]] = {}
     for (name, axis), size in _table_ends(deriver):
         dim = declared[name][axis] if axis < len(declared[name]) else None
@@ -311,7 +308,7 @@ def longest(deriver: Deriver) -> Goal | None:
 def _table_ends(deriver: Deriver) -> Iterator[tuple[Axis, int]]:
     """Yield the sizes of inputs at which the last row of a table is taken."""
     graph = deriver.graph
-    goals = Goals(graph, {i.name: len(i.dims or ()) for i in deriver.inputs})
+    goals = Goals(graph, {i.name: len(i.dims) for i in deriver.inputs})
     for op in {id(op): op for op in graph.producer.values()}.values():
         if op.type == "Slice":
             axis, end = _sliced_rows(graph, op)
@@ -337,9 +334,7 @@ def _sliced_rows(graph: UseDef, op: Op) -> tuple[int, str]:
 
 def _counted_rows(graph: UseDef, op: Op) -> str:
     """Return how many rows a Gather takes that counts them: 0, 1, 2 and so on."""
-    counted = graph.producer.get(graph.source(op.input(1)))
-    for _ in range(_COUNT_DEPTH):
-        if counted is None or KEEPS_COUNT not in operator(counted).traits or not counted.inputs:
-            break
-        counted = graph.producer.get(graph.source(counted.inputs[0]))
-    return counted.input(1) if counted is not None and counted.type == "Range" else ""
+    for counted in graph.back(op.input(1), _COUNT_DEPTH + 1):
+        if KEEPS_COUNT not in operator(counted).traits:
+            return counted.input(1) if counted.type == "Range" else ""
+    return ""

@@ -136,35 +136,30 @@ class Goals:
 
     def _shape_behind(self, op: Op) -> Op | None:
         """Return the Shape node that a number is picked from."""
-        for _ in range(4):
-            inner = self.graph.producer.get(self.graph.source(op.inputs[0])) if op.inputs else None
-            if inner is None or inner.type == "Shape":
+        for inner in self.graph.back(op.input(0), 4):
+            if inner.type == "Shape":
                 return inner
             if inner.type not in ("Cast", "Slice", "Gather", "Squeeze"):
                 return None
-            op = inner
         return None
 
     def _axis(self, op: Op, shape: Op, rank: int) -> list[int]:
         """Return the axis that is picked from a shape."""
         start = int(shape.attribute("start", 0))
-        while op.type == "Squeeze" and op.inputs:
-            inner = self.graph.producer.get(self.graph.source(op.inputs[0]))
-            if inner is None or inner is shape:
-                return [start]
-            op = inner
+        if op.type == "Squeeze":
+            op = next(inner for inner in self.graph.back(op.input(0), 4) if inner.type != "Squeeze")
+        if op is shape:
+            return [start]
         picked = self.graph.integers(op.input(1)) or [0]
         return [picked[0] + (start if picked[0] >= 0 else rank)]
 
     def _with_same_shape(self, name: str) -> str:
         """Return the input, or the first value before this one, that has its shape."""
-        for _ in range(_DEPTH):
-            name = self.graph.source(name)
-            op = self.graph.producer.get(name)
-            if name in self.ranks or op is None or KEEPS_SIZES not in operator(op).traits or not op.inputs:
-                return name
-            name = op.inputs[0]
-        return name
+        for op in self.graph.back(name, _DEPTH):
+            if KEEPS_SIZES not in operator(op).traits:
+                break
+            name = op.input(0)
+        return self.graph.source(name)
 
 
 def _joined(ways: Sequence[Sequence[Goal]]) -> list[Goal]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal, NamedTuple
@@ -39,11 +39,12 @@ _DEEPEST = 32  # calls within calls
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """An input that has to be fed; `dims` is None where not even the rank is known."""
+    """An input that has to be fed."""
 
     name: str
     dtype: np.dtype[Any]
-    dims: tuple[Dim, ...] | None
+    dims: tuple[Dim, ...]
+    ranked: bool = True  # False where the model does not even say how many axes there are
     wraps: tuple[Wrap, ...] = ()  # what the tensor is in, outermost first
     keys: np.dtype[Any] | None = None  # of a map
 
@@ -96,10 +97,11 @@ def read_input(value: ValueInfoProto) -> Input:
     if dtype is None:
         update = "update the packages numpy, onnx and ml_dtypes"
         raise _unfit(value, f"has element type {tensor.elem_type}, unknown to numpy", update)
-    dims = dims_of(tensor)
-    if dims is not None and len(dims) > _MOST_AXES:
+    dims = dims_of(tensor) or ()
+    if len(dims) > _MOST_AXES:
         raise _unfit(value, f"has {len(dims)} axes, more than the {_MOST_AXES} that can be made up")
-    return Input(name=value.name, dtype=dtype, dims=dims, wraps=wraps, keys=keys)
+    ranked = tensor.HasField("shape")
+    return Input(name=value.name, dtype=dtype, dims=dims, ranked=ranked, wraps=wraps, keys=keys)
 
 
 def _unfit(value: ValueInfoProto, what: str, hint: str = GIVE_YOURSELF) -> ModelError:
@@ -233,6 +235,15 @@ class UseDef:
             else:
                 return name
         return name
+
+    def back(self, name: str, steps: int) -> Iterator[Op]:
+        """Yield the node that makes a value, the one that makes its first operand, and so on."""
+        for _ in range(steps):
+            op = self.producer.get(self.source(name))
+            if op is None:
+                return
+            yield op
+            name = op.input(0)
 
     def _alias(self, outer: str, inner: str) -> None:
         if outer and inner:

@@ -54,13 +54,14 @@ def words(name: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _WORD.findall(name))
 
 
-def dim_kind(model_input: Input, dims: tuple[Dim, ...], axis: int) -> DimKind:
+def dim_kind(model_input: Input, axis: int) -> DimKind:
     """Return what a dimension most likely is, by its name or else by its place."""
+    dims = model_input.dims
     kind = _kind_by_name(dims[axis], axis)
     in_a_row = len(dims) <= 2 or (len(dims) == 3 and axis == 2 and dims[1] in (1, 2))
     if kind in ("sequence", "frames") and is_float(model_input.dtype) and in_a_row:
         return "samples"  # floats without a feature axis are a signal
-    return kind or _kind_by_place(model_input, dims, axis)
+    return kind or _kind_by_place(model_input, axis)
 
 
 def _kind_by_name(dim: Dim, axis: int) -> DimKind | None:
@@ -76,7 +77,8 @@ def _kind_by_name(dim: Dim, axis: int) -> DimKind | None:
     return None
 
 
-def _kind_by_place(model_input: Input, dims: tuple[Dim, ...], axis: int) -> DimKind:
+def _kind_by_place(model_input: Input, axis: int) -> DimKind:
+    dims = model_input.dims
     rank, about, floats = len(dims), words(model_input.name), is_float(model_input.dtype)
     if rank == 1:
         if floats:

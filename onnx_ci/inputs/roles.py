@@ -14,7 +14,7 @@ import numpy as np
 
 from onnx_ci.inputs.graph import Op, UseDef, element_count
 from onnx_ci.inputs.normalization import PictureRange
-from onnx_ci.inputs.operators import TAKES_PART, Range, SampleOperand, Wanted, Wants, operator
+from onnx_ci.inputs.operators import TAKES_PART, Range, Wanted, Wants, operator
 from onnx_ci.inputs.shapes import SampleShapes, constant_shape
 from onnx_ci.sandbox.exchange import is_integer
 
@@ -150,7 +150,7 @@ def _note(graph: UseDef, role: Role, use: Use) -> None:
     role.mask |= meaning == "mask" or (op.type == "Sub" and index == 1 and value == _UNCHANGED)
     role.size |= meaning == "size"
     role.indexes |= meaning == "index"
-    if (index in row.wants or index in row.wants_integers) and len(role.uses) < _MOST_USES:
+    if index in row.wants and len(role.uses) < _MOST_USES:
         role.uses.append(use)
     if index == 0 and not role.vocabulary:
         role.vocabulary = _vocabulary(op)
@@ -221,15 +221,11 @@ def wanted_values(role: Role, dtype: np.dtype[Any], count: int, shapes: SampleSh
 
 def _wanted_by(use: Use, dtype: np.dtype[Any], count: int, shapes: SampleShapes) -> WantedInput:
     """Return what one use wants, carried back to the input's own values."""
-    row = operator(use.op)
-    wants: Wants | Wanted = None
-    if is_integer(dtype):
-        wants = row.wants_integers.get(use.operand)
-    if wants is None:
-        wants = row.wants.get(use.operand)
+    integer = is_integer(dtype)
+    wants: Wants | Wanted = operator(use.op).wants.get(use.operand)
     if callable(wants):
-        wants = wants(SampleOperand(op=use.op, count=count, graph=shapes.graph, shape_of=shapes.of))
-    if wants is None or not (use.value.whole or (is_integer(dtype) and isinstance(wants, Range))):
+        wants = wants(shapes.around(use.op, count=count, integer=integer))
+    if wants is None or not (use.value.whole or (integer and isinstance(wants, Range))):
         return None
     if isinstance(wants, Range):
         return Range(*sorted(map(use.value.solve, wants)))

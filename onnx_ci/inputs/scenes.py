@@ -87,8 +87,8 @@ def text_line(rng: np.random.Generator, height: int, width: int) -> Array:
     if rng.random() < 0.25:
         colours = colours[::-1]
     ground = colours[1][:, None, None] * (0.85 + 0.15 * _smooth(rng, (height, width), 3))
-    picture = ground * (1.0 - ink) + colours[0][:, None, None] * ink
-    return np.clip(picture + 0.015 * rng.standard_normal(picture.shape), 0.0, 1.0)
+    line: Array = ground * (1.0 - ink) + colours[0][:, None, None] * ink
+    return np.clip(line + 0.015 * rng.standard_normal(line.shape), 0.0, 1.0)
 
 
 class _Canvas:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import onnx
 
 from onnx_ci.inputs.graph import Dims, Input, Op, Shape, UseDef
-from onnx_ci.inputs.operators import SAME, UNPACKS, ShapeRule, complete, operator
+from onnx_ci.inputs.operators import UNPACKS, NodeShapes, complete, operator, same_shape
 
 _ENCODING_DEPTH = 8  # weight encodings are short chains; a long one is not a weight
 _DEPTH = 64
@@ -21,15 +22,9 @@ def constant_shape(graph: UseDef, name: str, depth: int = _ENCODING_DEPTH) -> Sh
     op = graph.producer.get(name)
     if op is None or depth == 0 or UNPACKS not in operator(op).traits:
         return None
-    rule = operator(op).shape or SAME
-    return complete(_infer(graph, op, rule, lambda operand: constant_shape(graph, operand, depth - 1)))
-
-
-def _infer(graph: UseDef, op: Op, rule: ShapeRule, shape_of: Callable[[str], Dims | None]) -> Dims | None:
-    shapes = [shape_of(name) for name in op.inputs[: rule.operands]]
-    if rule.operands != 0 and (not shapes or shapes[0] is None):
-        return None
-    return rule.infer(graph, op, shapes)
+    rule = operator(op).shape or same_shape
+    node = NodeShapes(graph=graph, op=op, shape_of=lambda operand: constant_shape(graph, operand, depth - 1))
+    return complete(rule(node))
 
 
 class SampleShapes:
@@ -41,7 +36,7 @@ class SampleShapes:
         self._symbols: dict[str, int] = {}
         self._known: dict[str, Dims | None] = {}
         for model_input in inputs:
-            for dim, size in zip(model_input.dims or (), shapes[model_input.name], strict=False):
+            for dim, size in zip(model_input.dims, shapes[model_input.name], strict=False):
                 if isinstance(dim, str):
                     self._symbols.setdefault(dim, size)
 
@@ -52,6 +47,11 @@ class SampleShapes:
             self._known[name] = None  # what goes round in a circle has no shape
             self._known[name] = self._direct(name) or self._inferred(name, depth)
         return self._known[name]
+
+    def around(self, op: Op, *, count: int = 0, integer: bool = False, depth: int = _DEPTH) -> NodeShapes:
+        """Return a node with its shapes; `count` values of one of its operands are wanted."""
+        shape_of = partial(self.of, depth=depth)
+        return NodeShapes(graph=self.graph, op=op, shape_of=shape_of, count=count, integer=integer)
 
     def _direct(self, name: str) -> Dims | None:
         if name in self._inputs:
@@ -74,4 +74,4 @@ class SampleShapes:
         rule = None if op is None else operator(op).shape
         if op is None or rule is None or depth == 0:
             return None
-        return _infer(self.graph, op, rule, lambda operand: self.of(operand, depth - 1))
+        return rule(self.around(op, depth=depth - 1))

@@ -70,7 +70,8 @@ def _speech(rng: np.random.Generator, seconds: Array) -> Array:
         voice += formants * np.sin(overtone * phase)
     loudness = np.clip(_glide(rng, seconds, -0.2, 1.1), 0.0, 1.0)
     consonants = np.clip(_glide(rng, seconds, -1.0, 0.4), 0.0, 1.0) * rng.standard_normal(len(seconds))
-    return 0.15 * voice * loudness + 0.1 * consonants + 0.005 * rng.standard_normal(len(seconds))
+    speech: Array = 0.15 * voice * loudness + 0.1 * consonants + 0.005 * rng.standard_normal(len(seconds))
+    return speech
 
 
 def _glide(rng: np.random.Generator, seconds: Array, low: float, high: float) -> Array:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnx_ci.inputs import names, patterns, scenes, sounds
-from onnx_ci.inputs.graph import MAP_ENTRIES, Dim, Input, Shape, element_count
+from onnx_ci.inputs.graph import MAP_ENTRIES, Input, Shape, element_count
 from onnx_ci.inputs.normalization import BYTES, SIGNED, UNIT, PictureRange
 from onnx_ci.inputs.operators import Range
 from onnx_ci.inputs.roles import Role, WantedInput, wanted_values
@@ -65,7 +65,6 @@ class ValueRequest:
     """One input of one sample that values are drawn for; `item` counts those of a sequence."""
 
     input: Input
-    dims: tuple[Dim, ...]
     role: Role
     sample: Sample
     rng: np.random.Generator
@@ -88,13 +87,13 @@ class ValueRequest:
         return wanted_values(self.role, self.dtype, element_count(self.shape), self.sample.inferred)
 
 
-def make_value(model_input: Input, dims: tuple[Dim, ...], role: Role, sample: Sample) -> Value:
+def make_value(model_input: Input, role: Role, sample: Sample) -> Value:
     """Make the value to feed: a tensor, or a sequence or map of what is drawn.
 
     An optional is there, since what is absent computes nothing.
     """
     count = _ITEMS if "sequence" in model_input.wraps else 1
-    items: list[Any] = [draw(model_input, dims, role, sample, item=item).values for item in range(count)]
+    items: list[Any] = [draw(model_input, role, sample, item=item).values for item in range(count)]
     if model_input.keys is not None:
         items = [_as_map(model_input.keys, role, item) for item in items]
     return items if "sequence" in model_input.wraps else items[0]
@@ -109,13 +108,13 @@ def _as_map(dtype: np.dtype[Any], role: Role, values: Array) -> dict[Any, Any]:
     return dict(zip(keys, np.resize(values, len(keys)).tolist(), strict=True))
 
 
-def draw(model_input: Input, dims: tuple[Dim, ...], role: Role, sample: Sample, *, item: int = 0) -> Drawn:
+def draw(model_input: Input, role: Role, sample: Sample, *, item: int = 0) -> Drawn:
     """Draw a tensor. The generator depends on the seed, the sample, the name and the item alone."""
     seeds = [sample.seed, sample.index, zlib.crc32(model_input.name.encode())]
     if item:
         seeds.append(item)
     rng = np.random.Generator(np.random.PCG64(seeds))
-    request = ValueRequest(input=model_input, dims=dims, role=role, sample=sample, rng=rng, item=item)
+    request = ValueRequest(input=model_input, role=role, sample=sample, rng=rng, item=item)
     for rule in _RULES:
         drawn = rule(request)
         if drawn is not None:
@@ -345,7 +344,7 @@ def _is_sound(request: ValueRequest) -> bool:
         return True  # samples, and the one channel last
     if len(shape) not in (1, 2, 3) or shape[-1] < _SIGNAL or (len(shape) == 3 and shape[1] > 2):
         return False
-    kind = names.dim_kind(request.input, request.dims, len(request.dims) - 1)
+    kind = names.dim_kind(request.input, len(shape) - 1)
     return bool(request.words & names.SAMPLES) or kind == "samples" or shape[-1] >= _LONG
 
 
@@ -364,7 +363,7 @@ def _bands(request: ValueRequest) -> int | None:
     if len(shape) not in (3, 4) or len(axes) != 2 or min(shape[axis] for axis in axes) < _FEWEST_BANDS:
         return None
     for axis in reversed(axes):
-        if shape[axis] in _BANDS and isinstance(request.dims[axis], int):
+        if shape[axis] in _BANDS and isinstance(request.input.dims[axis], int):
             return axis
     return min(axes, key=lambda axis: shape[axis]) if request.words & names.SPECTRA else None
 

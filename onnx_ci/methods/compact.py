@@ -56,7 +56,7 @@ def compact(model: Model, _: NoOptions) -> Applied:
         form = smaller_form(values, opset=version)
         if form is None:
             return None
-        _Rebuild(encoder, version).add(form, values, encoder.output)
+        _rebuild(encoder, form, values, encoder.output, version)
         return encoder.nodes
 
     def wanted(site: Site) -> bool:
@@ -87,39 +87,32 @@ def _forms(values: Array, opset: int) -> Iterator[SmallerForm | None]:
     yield table(values)
 
 
-class _Rebuild:
-    """Adds the nodes that rebuild one tensor, with the parts they read."""
+def _rebuild(encoder: Encoder, form: SmallerForm, values: Array, output: str, opset: int) -> None:
+    """Add the nodes that rebuild a tensor, with the parts they read."""
 
-    def __init__(self, encoder: Encoder, opset: int) -> None:
-        self.encoder = encoder
-        self.opset = opset
-
-    def add(self, form: SmallerForm, values: Array, output: str) -> None:
-        encoder = self.encoder
-        if isinstance(form, Narrow):
-            stored = self._part("narrow", form.values, form.data_type)
-            encoder.cast(stored, "cast", _type_of(values), output=output)
-            return
-        flat = encoder.name("flat") if form.reshapes else output
-        if isinstance(form, Repeat):
-            shape = encoder.store("expanded", np.array(form.expanded, np.int64))
-            encoder.node("Expand", [self._part("block", form.block), shape], output=flat)
-        else:
-            codes, indices = self._part("codes", form.codes), encoder.name("indices")
-            encoder.cast(codes, "cast", TensorProto.INT32, output=indices)
-            encoder.node("Gather", [self._part("table", form.entries), indices], output=flat)
-        if form.reshapes:
-            shape = encoder.store("shape", np.array(values.shape, np.int64))
-            encoder.node("Reshape", [flat, shape], output=output)
-
-    def _part(self, suffix: str, values: Array, data_type: int = 0) -> str:
+    def part(suffix: str, stored: Array, data_type: int = 0) -> str:
         """The name of a part: stored, or rebuilt from something smaller still."""
-        form = None if data_type else smaller_form(values, opset=self.opset)
-        if form is None:
-            return self.encoder.store(suffix, values, data_type)
-        name = self.encoder.name(suffix)
-        self.add(form, values, name)
+        smaller = None if data_type else smaller_form(stored, opset=opset)
+        if smaller is None:
+            return encoder.store(suffix, stored, data_type)
+        name = encoder.name(suffix)
+        _rebuild(encoder, smaller, stored, name, opset)
         return name
+
+    if isinstance(form, Narrow):
+        encoder.cast(part("narrow", form.values, form.data_type), "cast", _type_of(values), output=output)
+        return
+    flat = encoder.name("flat") if form.reshapes else output
+    if isinstance(form, Repeat):
+        shape = encoder.store("expanded", np.array(form.expanded, np.int64))
+        encoder.node("Expand", [part("block", form.block), shape], output=flat)
+    else:
+        codes, indices = part("codes", form.codes), encoder.name("indices")
+        encoder.cast(codes, "cast", TensorProto.INT32, output=indices)
+        encoder.node("Gather", [part("table", form.entries), indices], output=flat)
+    if form.reshapes:
+        shape = encoder.store("shape", np.array(values.shape, np.int64))
+        encoder.node("Reshape", [flat, shape], output=output)
 
 
 def _type_of(values: Array) -> int:
@@ -333,7 +326,8 @@ def _ranked(keys: Array, space: int, *, length: int) -> _Level | None:
         seen = np.zeros(space, bool)
         seen[keys] = True
         distinct = int(np.count_nonzero(seen))
-        return _Level(length, distinct, _ranks(seen)[keys]) if distinct <= most else None
+        ranks = (np.cumsum(seen) - 1).astype(np.uint16)
+        return _Level(length, distinct, ranks[keys]) if distinct <= most else None
     some = keys[:: max(1, keys.size // (2 * MOST_ENTRIES))]
     if _distinct(some).size > most:
         return None
@@ -344,11 +338,6 @@ def _ranked(keys: Array, space: int, *, length: int) -> _Level | None:
     for start in range(0, keys.size, BLOCK):
         codes[start : start + BLOCK] = np.searchsorted(found, keys[start : start + BLOCK])
     return _Level(length, found.size, codes)
-
-
-def _ranks(seen: Array) -> Array:
-    ranks: Array = np.cumsum(seen) - 1
-    return ranks.astype(np.uint16)
 
 
 def _distinct(keys: Array) -> Array:

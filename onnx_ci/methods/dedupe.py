@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import Edits, list_node
+from onnx_ci.methods.edit import Edits, make_node
 from onnx_ci.methods.options import Dedupe
 from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
 from onnx_ci.model.dtypes import NUMPY_TYPES
@@ -86,8 +86,9 @@ def _merge_transposed(model: Model, root: Scope, fixed: set[str], taken: set[str
             edits.move_to_front(keeper)
         # A node may not give its result a name that another graph uses too; an initializer may.
         name = edits.name_for(site, taken)
-        node_name = fresh_name(f"{name}.transpose", taken)
-        edits.front[site.scope].append(list_node("Transpose", [keeper.name], name, node_name, perm=order))
+        node = make_node("Transpose", [keeper.name], name, perm=order)
+        node.name = fresh_name(f"{name}.transpose", taken)
+        edits.front[site.scope].append(node)
         edits.replace(site, name)
     edits.make()
     return len(found)

@@ -7,31 +7,20 @@ narrow and wide values meet, at inputs and outputs of the model too, a Cast stan
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import cast_node, declare_input, replace_nodes
+from onnx_ci.methods.edit import declare_input, make_node, replace_nodes
 from onnx_ci.methods.options import Downcast
 from onnx_ci.methods.rounding import Array
 from onnx_ci.methods.selection import encoding_parts
-from onnx_ci.model.graph import (
-    STANDARD_DOMAINS,
-    Scope,
-    Site,
-    all_names,
-    captured,
-    fixed_names,
-    fresh_name,
-    keep_items,
-    opset,
-    output_names,
-    sites,
-)
+from onnx_ci.model import graph as graphs
+from onnx_ci.model.graph import Scope, Site
 from onnx_ci.model.model import LARGE, Model, stored_size
 from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, full_onnx
 
@@ -90,37 +79,24 @@ def downcast(model: Model, options: Downcast) -> Applied:
     return Applied(count, "; ".join(notes))
 
 
-@dataclass(frozen=True)
-class KnownTypes:
-    """What is known of the main graph: types of its values, and the stored tensors of the wide type.
-
-    Those that `fit` may be narrowed, the `large` ones among them are.
-    """
-
-    pair: TypePair
-    types: dict[str, int]
-    fit: dict[str, Site]
-    unfit: set[str]
-    large: set[str]
-
-
-Chosen = dict[int, set[str]]  # the type variables that become narrow, by the position of their node
-
-
 def _downcast(model: Model, pair: TypePair) -> int:
     """On a copy, which takes the model's place only if onnx finds its types in order."""
     tried = model.copy()
-    fixed = fixed_names(tried.proto) | encoding_parts(tried.proto)
-    found = [s for s in sites(Scope(tried.proto.graph), fixed) if s.tensor.data_type == pair.wide]
+    fixed = graphs.fixed_names(tried.proto) | encoding_parts(tried.proto)
+    found = [s for s in graphs.sites(Scope(tried.proto.graph), fixed) if s.tensor.data_type == pair.wide]
     if not any(map(_is_large, found)):
         return 0
     fit = {site.name: site for site in found if pair.fits(tried.array(site.tensor))}
     large = {name for name, site in fit.items() if _is_large(site)}
-    known = KnownTypes(pair, inferred(tried.proto), fit, {site.name for site in found} - fit.keys(), large)
+    types = inferred(tried.proto)
     if not large:
         return 0
-    chosen = _floats(tried, known) if pair is FLOAT else _integers(tried, known)
-    count = _narrow_graph(tried, known, chosen)
+    groups = list(_type_groups(tried.proto, pair))
+    if pair is FLOAT:
+        chosen = _floats(groups, types, unfit={site.name for site in found} - fit.keys())
+    else:
+        chosen = _integers(groups, set(fit), set(large))
+    count = _narrow_graph(tried, pair, fit, large, chosen)
     inferred(tried.proto)
     model.proto.CopyFrom(tried.proto)
     return count
@@ -130,82 +106,92 @@ def _is_large(site: Site) -> bool:
     return stored_size(site.tensor) >= LARGE
 
 
-def _floats(model: Model, known: KnownTypes) -> Chosen:
+@dataclass(frozen=True)
+class TypeGroup:
+    """The inputs and outputs of a node that share a type variable, by position."""
+
+    node: NodeProto
+    inputs: list[int]
+    outputs: list[int]
+    may_be_narrow: bool
+
+    @property
+    def read(self) -> list[str]:
+        return [self.node.input[at] for at in self.inputs]
+
+    @property
+    def made(self) -> list[str]:
+        return [self.node.output[at] for at in self.outputs]
+
+
+def _type_groups(model: ModelProto, pair: TypePair) -> Iterator[TypeGroup]:
+    """Those of all standard operators in the main graph."""
+    version = graphs.opset(model)
+    local = {(function.domain, function.name) for function in model.functions}
+    for node in model.graph.node:
+        if node.domain not in graphs.STANDARD_DOMAINS or (node.domain, node.op_type) in local:
+            continue
+        for variable in type_variables(node.op_type, version, len(node.input), len(node.output)):
+            inputs = [at for at in variable.inputs if node.input[at]]
+            outputs = [at for at in variable.outputs if node.output[at]]
+            yield TypeGroup(node, inputs, outputs, pair.narrow_name in variable.allowed)
+
+
+def _floats(groups: Sequence[TypeGroup], types: dict[str, int], unfit: set[str]) -> list[TypeGroup]:
     """What can be float32 instead of float64."""
-    pair = known.pair
-    chosen: Chosen = defaultdict(set)
-    for position, node, rules in _standard_nodes(model):
-        for variable in rules.allowed:
-            read, made = rules.names(node, variable)
-            names = {*read, *made}
-            wide = all(known.types.get(name) == pair.wide for name in names) and not names & known.unfit
-            decided = bool(read) or (bool(made) and type_attribute(node) is not None)
-            if wide and decided and pair.narrow_name in rules.allowed[variable]:
-                chosen[position].add(variable)
+    chosen: list[TypeGroup] = []
+    for group in groups:
+        names = {*group.read, *group.made}
+        wide = all(types.get(name) == FLOAT.wide for name in names) and not names & unfit
+        decided = group.inputs or (group.outputs and type_attribute(group.node) is not None)
+        if wide and decided and group.may_be_narrow:
+            chosen.append(group)
     return chosen
 
 
-def _integers(model: Model, known: KnownTypes) -> Chosen:
+def _integers(groups: Sequence[TypeGroup], fit: set[str], reached: set[str]) -> list[TypeGroup]:
     """What can be int32: only values that are known to fit, as far as large tensors reach."""
-    fit, reached = set(known.fit), set(known.large)
-    chosen: Chosen = defaultdict(set)
-    for position, node, rules in _standard_nodes(model):
-        for variable in rules.allowed:
-            read, made = rules.names(node, variable)
-            able = node.op_type in MOVING or (node.op_type in READING and not made)
-            if not able or not fit.issuperset(read):
-                continue
-            fit.update(made if read else ())
-            if reached.intersection(read) and known.pair.narrow_name in rules.allowed[variable]:
-                reached.update(made)
-                chosen[position].add(variable)
+    chosen: list[TypeGroup] = []
+    for group in groups:
+        op = group.node.op_type
+        able = op in MOVING or (op in READING and not group.outputs)
+        if not able or not fit.issuperset(group.read):
+            continue
+        if group.inputs:
+            fit.update(group.made)
+        if reached.intersection(group.read) and group.may_be_narrow:
+            reached.update(group.made)
+            chosen.append(group)
     return chosen
 
 
-def _standard_nodes(model: Model) -> Iterator[tuple[int, NodeProto, Signature]]:
-    for position, node in enumerate(model.proto.graph.node):
-        rules = signature(model.proto, node)
-        if rules is not None:
-            yield position, node, rules
-
-
-@dataclass
-class NarrowUses:
-    """Who makes and who reads each value, in its narrow form or in its wide one."""
-
-    made_narrow: set[str] = field(default_factory=set)
-    read_narrow: set[str] = field(default_factory=set)
-    read_wide: set[str] = field(default_factory=set)
-
-
-Places = dict[int, tuple[list[int], list[int]]]  # inputs and outputs that are narrow, by the node's position
-
-
-def _narrow_graph(model: Model, known: KnownTypes, chosen: Chosen) -> int:
+def _narrow_graph(
+    model: Model, pair: TypePair, fit: dict[str, Site], large: set[str], chosen: Sequence[TypeGroup]
+) -> int:
     """Give chosen values a narrower type, with a Cast wherever narrow and wide meet.
 
     Return how many stored tensors are narrow now.
     """
-    graph, pair = model.proto.graph, known.pair
-    places = _places(model, chosen)
-    uses = _uses(graph, places)
-    stored = {name for name in known.fit if name in known.large or name in uses.read_narrow}
-    uses.made_narrow |= stored
-    taken = all_names(model.proto)
+    graph = model.proto.graph
+    read = {name for group in chosen for name in group.read}
+    stored = {name for name in fit if name in large or name in read}
+    made = stored.union(*(group.made for group in chosen))
+    read_wide = _read_wide(graph, chosen)
+    taken = graphs.all_names(model.proto)
     names: dict[str, str] = {}
     casts: dict[str, NodeProto] = {}  # by the value that they are made from
-    for name in sorted(uses.made_narrow | uses.read_narrow):
+    for name in sorted(made | read):
         names[name] = name
-        if name not in uses.made_narrow:
-            names[name] = fresh_name(f"{name}.{pair.suffix}", taken)
-            casts[name] = cast_node(name, names[name], pair.narrow)
-        elif name in uses.read_wide:
-            names[name] = fresh_name(f"{name}.{pair.suffix}", taken)
-            casts[names[name]] = cast_node(names[name], name, pair.wide)
+        if name not in made:
+            names[name] = graphs.fresh_name(f"{name}.{pair.suffix}", taken)
+            casts[name] = make_node("Cast", [name], names[name], to=pair.narrow)
+        elif name in read_wide:
+            names[name] = graphs.fresh_name(f"{name}.{pair.suffix}", taken)
+            casts[names[name]] = make_node("Cast", [names[name]], name, to=pair.wide)
     for name in sorted(stored):
-        _narrow_stored(model, known.fit[name], names[name], pair)
-    for position, (inputs, outputs) in places.items():
-        _rename(graph.node[position], inputs, outputs, names, pair)
+        _narrow_stored(model, fit[name], names[name], pair)
+    for group in chosen:
+        _narrow_node(model, group, names, pair)
     _place(graph, casts)
     for info in graph.value_info:
         if names.get(info.name) == info.name:
@@ -213,62 +199,49 @@ def _narrow_graph(model: Model, known: KnownTypes, chosen: Chosen) -> int:
     return len(stored)
 
 
-def _places(model: Model, chosen: Chosen) -> Places:
-    places: Places = {}
-    for position, variables in chosen.items():
-        node = model.proto.graph.node[position]
-        rules = signature(model.proto, node)
-        if rules is not None:
-            inputs = [at for at, kind in enumerate(rules.inputs) if kind in variables and node.input[at]]
-            outputs = [at for at, kind in enumerate(rules.outputs) if kind in variables and node.output[at]]
-            places[position] = inputs, outputs
-    return places
-
-
-def _uses(graph: GraphProto, places: Places) -> NarrowUses:
-    uses = NarrowUses(read_wide=set(output_names(graph)))
-    for position, node in enumerate(graph.node):
-        inputs, outputs = places.get(position, ([], []))
-        uses.made_narrow.update(node.output[at] for at in outputs)
-        for at, name in enumerate(node.input):
-            (uses.read_narrow if at in inputs else uses.read_wide).add(name)
-        uses.read_wide |= captured(node)
-    return uses
+def _read_wide(graph: GraphProto, chosen: Sequence[TypeGroup]) -> set[str]:
+    """What some node, inner graph or caller reads as it was."""
+    narrow: dict[int, set[int]] = defaultdict(set)
+    for group in chosen:
+        narrow[id(group.node)].update(group.inputs)
+    names = set(graphs.output_names(graph))
+    for node in graph.node:
+        names |= graphs.captured(node)
+        names.update(name for at, name in enumerate(node.input) if at not in narrow.get(id(node), ()))
+    return names
 
 
 def _narrow_stored(model: Model, site: Site, name: str, pair: TypePair) -> None:
-    model.set_array(site.tensor, model.array(site.tensor).astype(pair.dtype))
+    _narrow_values(model, site.tensor, pair)
     if site.node is not None:
         site.node.output[0] = name
     else:
         site.tensor.name = name
 
 
-def _rename(
-    node: NodeProto, inputs: list[int], outputs: list[int], names: dict[str, str], pair: TypePair
-) -> None:
-    for at in inputs:
+def _narrow_values(model: Model, tensor: TensorProto, pair: TypePair) -> None:
+    model.set_array(tensor, model.array(tensor).astype(pair.dtype))
+
+
+def _narrow_node(model: Model, group: TypeGroup, names: dict[str, str], pair: TypePair) -> None:
+    node = group.node
+    for at in group.inputs:
         node.input[at] = names[node.input[at]]
-    attribute = type_attribute(node)
-    for at in outputs:
+    for at in group.outputs:
         node.output[at] = names[node.output[at]]
-        if attribute is not None and attribute.type == AttributeProto.INT:
-            attribute.i = pair.narrow
-        elif attribute is not None:
-            _narrow_value(attribute, pair)
+    attribute = type_attribute(node) if group.outputs else None
+    if attribute is None:
+        return
+    if attribute.type == AttributeProto.INT:
+        attribute.i = pair.narrow
+    else:
+        _narrow_values(model, attribute.t, pair)
 
 
 def type_attribute(node: NodeProto) -> AttributeProto | None:
     """The attribute that says of which type an output is, for the operators where one does."""
     name = {"Cast": "to", "ConstantOfShape": "value"}.get(node.op_type)
     return next((attribute for attribute in node.attribute if attribute.name == name), None)
-
-
-def _narrow_value(attribute: AttributeProto, pair: TypePair) -> None:
-    from onnx import numpy_helper
-
-    value = numpy_helper.to_array(attribute.t).astype(pair.dtype)
-    attribute.t.CopyFrom(numpy_helper.from_array(value, attribute.t.name))
 
 
 def _place(graph: GraphProto, casts: dict[str, NodeProto]) -> None:
@@ -310,53 +283,42 @@ def _without_values(proto: ModelProto) -> ModelProto:
     for tensor in copy.graph.initializer:
         if tensor.data_location == TensorProto.EXTERNAL and tensor.name not in known:
             declare_input(copy.graph, tensor)
-    keep_items(copy.graph, "initializer", lambda tensor: tensor.data_location != TensorProto.EXTERNAL)
+    graphs.keep_items(copy.graph, "initializer", lambda tensor: tensor.data_location != TensorProto.EXTERNAL)
     return copy
 
 
-@dataclass(frozen=True)
-class Signature:
-    """The type, or type variable, of each input and output; the types that each variable may stand for."""
+class TypeVariable(NamedTuple):
+    """The inputs and outputs of an operator that have the same type, and the types it may be."""
 
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    allowed: dict[str, frozenset[str]]
-
-    def names(self, node: NodeProto, variable: str) -> tuple[list[str], list[str]]:
-        """The inputs and the outputs of a node that share a type variable."""
-        read = [name for name, kind in zip(node.input, self.inputs, strict=True) if kind == variable]
-        made = [name for name, kind in zip(node.output, self.outputs, strict=True) if kind == variable]
-        return list(filter(None, read)), list(filter(None, made))
-
-
-def signature(model: ModelProto, node: NodeProto) -> Signature | None:
-    """The signature of a standard operator; None for all others, and where inputs may differ in type."""
-    local = any((f.domain, f.name) == (node.domain, node.op_type) for f in model.functions)
-    if node.domain not in STANDARD_DOMAINS or local:
-        return None
-    return _signature(node.op_type, opset(model), len(node.input), len(node.output))
+    inputs: list[int]
+    outputs: list[int]
+    allowed: Sequence[str]
 
 
 @lru_cache(maxsize=4096)
-def _signature(op: str, version: int, inputs: int, outputs: int) -> Signature | None:
+def type_variables(op: str, version: int, inputs: int, outputs: int) -> list[TypeVariable]:
+    """Those of a standard operator; none where it is not known, or where inputs may differ in type."""
     from onnx import defs
 
     try:
         schema = defs.get_schema(op, max_inclusive_version=version, domain="")
     except defs.SchemaError:
-        return None
-    read, made = _kinds(schema.inputs, inputs), _kinds(schema.outputs, outputs)
+        return []
+    read, made = _by_type(schema.inputs, inputs), _by_type(schema.outputs, outputs)
     if read is None or made is None:
-        return None
-    allowed = {item.type_param_str: frozenset(item.allowed_type_strs) for item in schema.type_constraints}
-    return Signature(read, made, allowed)
+        return []
+    allowed = {item.type_param_str: item.allowed_type_strs for item in schema.type_constraints}
+    return [TypeVariable(read[name], made[name], types) for name, types in allowed.items()]
 
 
-def _kinds(formal: Any, count: int) -> tuple[str, ...] | None:
-    """Types by position; the last parameter may stand for any number of values."""
+def _by_type(formal: Any, count: int) -> dict[str, list[int]] | None:
+    """Positions by type, or type variable; the last parameter may stand for any number of values."""
     if count > len(formal) and not (formal and formal[-1].option.name == "Variadic"):
         return None
-    used = [formal[min(position, len(formal) - 1)] for position in range(count)]
-    if any(parameter.option.name == "Variadic" and not parameter.is_homogeneous for parameter in used):
-        return None
-    return tuple(parameter.type_str for parameter in used)
+    positions: dict[str, list[int]] = defaultdict(list)
+    for position in range(count):
+        parameter = formal[min(position, len(formal) - 1)]
+        if parameter.option.name == "Variadic" and not parameter.is_homogeneous:
+            return None
+        positions[parameter.type_str].append(position)
+    return positions

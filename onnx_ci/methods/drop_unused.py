@@ -5,45 +5,35 @@ Bytes of external data that no tensor points at are dropped by any rewrite, this
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import drop_named, replace_nodes
 from onnx_ci.methods.options import NoOptions
-from onnx_ci.model.graph import (
-    STANDARD_DOMAINS,
-    Body,
-    bodies,
-    captured,
-    fixed_names,
-    keep_items,
-    nested,
-    output_names,
-    subgraphs,
-    tensors,
-)
+from onnx_ci.model import graph as graphs
+from onnx_ci.model.graph import Body
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto
 
 
 def drop_unused(model: Model, _: NoOptions) -> Applied:
-    before = sum(1 for _ in tensors(model.proto))
-    fixed = fixed_names(model.proto)
+    before = sum(1 for _ in graphs.tensors(model.proto))
+    fixed = graphs.fixed_names(model.proto)
     _clean(model.proto.graph, fixed)
     for function in model.proto.functions:
         _clean(function, fixed)
     _drop_functions(model.proto)
     _drop_imports(model.proto)
-    return Applied(before - sum(1 for _ in tensors(model.proto)))
+    return Applied(before - sum(1 for _ in graphs.tensors(model.proto)))
 
 
 def _clean(body: Body, fixed: set[str]) -> None:
     """Inner graphs first: what they no longer read, the outer ones need not keep."""
     for node in body.node:
-        for graph in subgraphs(node):
+        for graph in graphs.subgraphs(node):
             _clean(graph, fixed)
-    kept, needed = _alive(body, {*fixed, *output_names(body)})
+    kept, needed = _alive(body, {*fixed, *graphs.output_names(body)})
     if len(kept) < len(body.node):
         positions = iter(range(len(body.node)))
         replace_nodes(body, lambda node: [node] if next(positions) in kept else [])
@@ -62,7 +52,7 @@ def _alive(body: Body, wanted: set[str]) -> tuple[set[int], set[str]]:
     while pending:
         kept |= pending
         nodes = [body.node[position] for position in pending]
-        read = {name for node in nodes for name in (*node.input, *captured(node))}
+        read = {name for node in nodes for name in (*node.input, *graphs.captured(node))}
         needed |= read
         pending = {makers[name] for name in read if name in makers} - kept
     return kept, needed
@@ -74,31 +64,30 @@ def _drop_stored(graph: GraphProto, needed: set[str]) -> None:
     alive = inputs | needed | {name for node in graph.node for name in node.output}
     drop_named(graph, unused, {info.name for info in graph.value_info} - (alive - unused))
     used = needed | inputs
-    keep_items(graph, "sparse_initializer", lambda sparse: sparse.values.name in used)
+    graphs.keep_items(graph, "sparse_initializer", lambda sparse: sparse.values.name in used)
 
 
 def _drop_functions(model: ModelProto) -> None:
     """Keep the functions that nodes call, and those that these call."""
     by_key = {(f.domain, f.name): f for f in model.functions}
     called: set[tuple[str, str]] = set()
-    graphs = [*nested(model.graph), *(body for t in model.training_info for body in nested(t.algorithm))]
-    pending = _calls(graphs) & by_key.keys()
+    pending = _calls(model.graph, *(training.algorithm for training in model.training_info)) & by_key.keys()
     while pending:
         called |= pending
-        reached = (nested(by_key[key]) for key in pending)
-        pending = (_calls(body for inner in reached for body in inner) & by_key.keys()) - called
-    keep_items(model, "functions", lambda function: (function.domain, function.name) in called)
+        pending = (_calls(*(by_key[key] for key in pending)) & by_key.keys()) - called
+    graphs.keep_items(model, "functions", lambda function: (function.domain, function.name) in called)
 
 
-def _calls(found: Iterable[Body]) -> set[tuple[str, str]]:
-    return {(node.domain, node.op_type) for body in found for node in body.node}
+def _calls(*outer: Body) -> set[tuple[str, str]]:
+    nested = (body for root in outer for body in graphs.nested(root))
+    return {(node.domain, node.op_type) for body in nested for node in body.node}
 
 
 def _drop_imports(model: ModelProto) -> None:
     """Drop imports of domains that nothing belongs to; the standard one always stays."""
-    used = {*STANDARD_DOMAINS, *(node.domain for body in bodies(model) for node in body.node)}
+    used = {*graphs.STANDARD_DOMAINS, *(node.domain for body in graphs.bodies(model) for node in body.node)}
     used.update(domain for f in model.functions for domain in (f.domain, *(e.domain for e in f.opset_import)))
-    keep_items(model, "opset_import", lambda entry: entry.domain in used)
+    graphs.keep_items(model, "opset_import", lambda entry: entry.domain in used)
 
 
 def strip_docs(model: Model, _: NoOptions) -> Applied:
@@ -112,8 +101,8 @@ def strip_docs(model: Model, _: NoOptions) -> Applied:
 
 def _documented(model: ModelProto) -> Iterator[Any]:
     """Everything that can carry notes, but for the model itself."""
-    yield from tensors(model)
-    for body in bodies(model):
+    yield from graphs.tensors(model)
+    for body in graphs.bodies(model):
         yield body
         yield from body.value_info
         if isinstance(body, GraphProto):

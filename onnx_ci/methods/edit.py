@@ -6,22 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 
-from onnx_ci.model.graph import (
-    Body,
-    Scope,
-    Site,
-    all_names,
-    captured,
-    defined_twice,
-    fixed_names,
-    fresh_name,
-    keep_items,
-    rename_uses,
-    subgraphs,
-)
+from onnx_ci.model import graph as graphs
+from onnx_ci.model.graph import Body, Scope, Site
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
+Attribute = int | Sequence[int] | None
 OVERRIDABLE = 4  # the IR version from which an initializer may be a default
 
 
@@ -44,11 +34,11 @@ class Edits:
     @cached_property
     def shadowed(self) -> set[str]:
         """Names that mean one thing here and another there."""
-        return defined_twice(self.root)
+        return graphs.defined_twice(self.root)
 
     def name_for(self, site: Site, taken: set[str]) -> str:
         """What takes a site's place is called as it was, unless another graph uses that name too."""
-        return fresh_name(site.name, taken) if site.name in self.shadowed else site.name
+        return graphs.fresh_name(site.name, taken) if site.name in self.shadowed else site.name
 
     def remove(self, site: Site) -> None:
         self.removed[site.scope].append(site)
@@ -66,7 +56,7 @@ class Edits:
         self.remove(site)
 
     def make(self) -> None:
-        rename_uses(self.root, self._renames)
+        graphs.rename_uses(self.root, self._renames)
         # Innermost first: rebuilding a list of nodes copies the graphs inside them.
         for scope in sorted({**self.removed, **self.front}, key=lambda scope: -len(scope.chain())):
             self._make_in(scope)
@@ -90,8 +80,8 @@ def takes_initializers(body: Body, ir_version: int) -> bool:
 
 def drop_named(graph: GraphProto, initializers: Collection[str], infos: Collection[str]) -> None:
     """Remove initializers and value infos by name."""
-    keep_items(graph, "initializer", lambda tensor: tensor.name not in initializers)
-    keep_items(graph, "value_info", lambda info: info.name not in infos)
+    graphs.keep_items(graph, "initializer", lambda tensor: tensor.name not in initializers)
+    graphs.keep_items(graph, "value_info", lambda info: info.name not in infos)
 
 
 def replace_nodes(
@@ -113,17 +103,14 @@ def constant_node(name: str, tensor: TensorProto) -> NodeProto:
     return node
 
 
-def cast_node(source: str, output: str, to: int, name: str | None = None) -> NodeProto:
-    node = NodeProto(op_type="Cast", input=[source], output=[output], name=name)
-    node.attribute.add(name="to", type=AttributeProto.INT, i=to)
-    return node
-
-
-def list_node(op: str, inputs: Sequence[str], output: str, name: str, **lists: Sequence[int]) -> NodeProto:
-    """Return a node whose attributes are lists of whole numbers."""
-    node = NodeProto(op_type=op, input=inputs, output=[output], name=name)
-    for key, values in lists.items():
-        node.attribute.add(name=key, type=AttributeProto.INTS, ints=values)
+def make_node(op: str, inputs: Sequence[str], output: str, **attributes: Attribute) -> NodeProto:
+    """Return a node whose attributes are whole numbers or lists of them; those that are None are left out."""
+    node = NodeProto(op_type=op, input=inputs, output=[output])
+    for key, value in attributes.items():
+        if isinstance(value, int):
+            node.attribute.add(name=key, type=AttributeProto.INT, i=value)
+        elif value is not None:
+            node.attribute.add(name=key, type=AttributeProto.INTS, ints=value)
     return node
 
 
@@ -150,7 +137,7 @@ def sort_nodes(body: Body) -> None:
     Inner graphs too. Nodes that stand right stay where they are.
     """
     for node in body.node:
-        for graph in subgraphs(node):
+        for graph in graphs.subgraphs(node):
             sort_nodes(graph)
     order = list(_running_order(body))
     if order != list(range(len(body.node))):
@@ -168,7 +155,7 @@ def _running_order(body: Body) -> Iterator[int]:
         waiting: set[int] = set()
         while pending:
             position = pending[-1]
-            needed = {*body.node[position].input, *captured(body.node[position])}
+            needed = {*body.node[position].input, *graphs.captured(body.node[position])}
             missing = {makers[name] for name in needed if name in makers} - done - {position}
             if position in done:
                 pending.pop()
@@ -190,10 +177,10 @@ def probe(model: Model, names: Collection[str]) -> tuple[Model, dict[str, list[s
     """
     copy = model.copy()
     root = Scope(copy.proto.graph)
-    edits, taken = Edits(root), all_names(copy.proto)
+    edits, taken = Edits(root), graphs.all_names(copy.proto)
     inputs: dict[str, list[str]] = defaultdict(list)
     defaults: list[TensorProto] = []
-    for site in root.nested_sites(fixed_names(copy.proto)):
+    for site in root.nested_sites(graphs.fixed_names(copy.proto)):
         if site.name in names:
             name = edits.name_for(site, taken)
             edits.replace(site, name)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from onnx_ci.methods.rounding import Array
 from onnx_ci.model.dtypes import NUMPY_TYPES
 from onnx_ci.model.model import Model
-from onnx_ci.model.proto import AttributeProto, NodeProto, TensorProto, full_onnx
+from onnx_ci.model.proto import NodeProto, TensorProto, full_onnx
 
 Shape = tuple[int, ...]
 INT64 = np.dtype(np.int64)
@@ -36,7 +37,7 @@ class NotEvaluated(Exception):
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor that a node reads; its values are read when they are asked for."""
+    """A tensor that a node reads or gives; its values are read or computed when they are asked for."""
 
     shape: Shape
     dtype: np.dtype[Any]
@@ -64,17 +65,10 @@ class Operand:
         check(self.integer and len(self.shape) <= 1 and math.prod(self.shape) <= MOST_NUMBERS)
         return [int(number) for number in self.read().reshape(-1)]
 
-
-@dataclass(frozen=True)
-class Result:
-    """The shapes and the type of what a node gives, and how to compute it."""
-
-    shapes: Sequence[Shape]
-    dtype: np.dtype[Any]
-    compute: Callable[[], Sequence[Array]]
-
-    def nbytes(self, position: int) -> int:
-        return math.prod(self.shapes[position]) * self.dtype.itemsize
+    def viewed(self, view: Callable[[Array], Array]) -> Operand:
+        """Return a numpy view of the operand; its shape is worked out on an array that takes no memory."""
+        stand_in = np.broadcast_to(np.zeros((), self.dtype), self.shape)
+        return Operand(view(stand_in).shape, self.dtype, lambda: view(self.read()))
 
 
 class Call:
@@ -83,17 +77,18 @@ class Call:
     def __init__(
         self, node: NodeProto, operands: Sequence[Operand | None], opset: int, *, exact: bool = True
     ) -> None:
+        self.op = node.op_type
         self.outputs = len(node.output)
         self.opset = opset
         self.exact = exact
+        self.attributes = {entry.name: entry for entry in node.attribute}
         self._operands = operands
-        self._attributes = {entry.name: entry for entry in node.attribute}
 
     def operand(self, position: int) -> Operand:
-        found = self.optional(position)
-        if found is None:
+        operand = self.optional(position)
+        if operand is None:
             raise NotEvaluated
-        return found
+        return operand
 
     def optional(self, position: int) -> Operand | None:
         return self._operands[position] if position < len(self._operands) else None
@@ -101,31 +96,32 @@ class Call:
     def operands(self) -> list[Operand]:
         return [self.operand(position) for position in range(len(self._operands))]
 
-    def attribute(self, name: str) -> AttributeProto | None:
-        return self._attributes.get(name)
-
     def number(self, name: str, default: int) -> int:
-        found = self.attribute(name)
-        return default if found is None else int(found.i)
+        return int(self.attributes[name].i) if name in self.attributes else default
 
     def numbers(self, name: str, position: int) -> list[int] | None:
         """A list that is an attribute in old opsets and an input in newer ones; None where it is left out."""
-        found = self.attribute(name)
-        if found is not None:
-            return [int(number) for number in found.ints]
+        if name in self.attributes:
+            return [int(number) for number in self.attributes[name].ints]
         operand = self.optional(position)
         return None if operand is None else operand.numbers()
 
-    def one(self, shape: Shape, compute: Callable[[], Array], dtype: np.dtype[Any] | None = None) -> Result:
-        """A single result, of the type of the first operand unless told otherwise."""
-        return Result([shape], dtype or self.operand(0).dtype, lambda: [compute()])
+    def required(self, name: str, position: int) -> list[int]:
+        numbers = self.numbers(name, position)
+        if numbers is None:
+            raise NotEvaluated
+        return numbers
 
 
-def plan(call: Call, op: str) -> Result:
+def plan(call: Call) -> list[Operand]:
     """What a node gives, before anything is computed; NotEvaluated where that can't be said."""
-    if op not in OPERATORS:
+    if call.op not in OPERATORS:
         raise NotEvaluated
-    return OPERATORS[op](call)
+    try:
+        results = OPERATORS[call.op](call)
+    except (IndexError, OverflowError, ValueError):  # numpy does not take such an axis or shape
+        raise NotEvaluated from None
+    return results if isinstance(results, list) else [results]
 
 
 def evaluate(nodes: Iterable[NodeProto], stored: Mapping[str, Array], *, opset: int) -> dict[str, Array]:
@@ -133,8 +129,8 @@ def evaluate(nodes: Iterable[NodeProto], stored: Mapping[str, Array], *, opset: 
     values = dict(stored)
     for node in nodes:
         operands = [Operand.computed(values[name]) if name else None for name in node.input]
-        result = plan(Call(node, operands, opset, exact=False), node.op_type)
-        values.update(zip(node.output, result.compute(), strict=True))
+        results = plan(Call(node, operands, opset, exact=False))
+        values.update(zip(node.output, [result.read() for result in results], strict=True))
     return values
 
 
@@ -153,105 +149,66 @@ def axis_of(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def broadcast(*shapes: Shape) -> Shape:
-    """The shape that all of these broadcast to, without making anything of that size."""
-    rank = max(map(len, shapes))
-    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    result = []
-    for sizes in zip(*padded, strict=True):
-        wide = {size for size in sizes if size != 1}
-        check(len(wide) <= 1)
-        result.append(wide.pop() if wide else 1)
-    return tuple(result)
-
-
-def identity(call: Call) -> Result:
-    return call.one(call.operand(0).shape, call.operand(0).read)
-
-
-def _reshaped(call: Call, shape: Shape) -> Result:
-    operand = call.operand(0)
-    check(math.prod(shape) == math.prod(operand.shape) and min(shape, default=0) >= 0)
-    return call.one(shape, lambda: operand.read().reshape(shape))
-
-
-def reshape(call: Call) -> Result:
+def reshape(call: Call) -> Operand:
     old, wanted = call.operand(0).shape, call.operand(1).numbers()
-    check(call.opset >= 5 and wanted.count(-1) <= 1)
+    check(call.opset >= 5 and min(wanted, default=0) >= -1)
     if not call.number("allowzero", 0):
-        check(all(size or position < len(old) for position, size in enumerate(wanted)))
         wanted = [size or old[position] for position, size in enumerate(wanted)]
-    if -1 in wanted:
-        rest = -math.prod(wanted)
-        check(rest > 0)
-        wanted[wanted.index(-1)] = math.prod(old) // rest
-    return _reshaped(call, tuple(wanted))
+    return call.operand(0).viewed(lambda values: values.reshape(wanted))
 
 
-def flatten(call: Call) -> Result:
-    shape = call.operand(0).shape
-    axis = call.number("axis", 1)
+def flatten(call: Call) -> Operand:
+    shape, axis = call.operand(0).shape, call.number("axis", 1)
     check(-len(shape) <= axis <= len(shape))
-    axis = axis + len(shape) if axis < 0 else axis
-    return _reshaped(call, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+    flat = math.prod(shape[:axis]), math.prod(shape[axis:])
+    return call.operand(0).viewed(lambda values: values.reshape(flat))
 
 
-def squeeze(call: Call) -> Result:
-    shape = call.operand(0).shape
+def squeeze(call: Call) -> Operand:
     axes = call.numbers("axes", 1)
     if axes is None:
-        return _reshaped(call, tuple(size for size in shape if size != 1))
-    dropped = {axis_of(axis, len(shape)) for axis in axes}
-    check(all(shape[axis] == 1 for axis in dropped))
-    return _reshaped(call, tuple(size for axis, size in enumerate(shape) if axis not in dropped))
+        return call.operand(0).viewed(np.squeeze)
+    dropped = {axis_of(axis, len(call.operand(0).shape)) for axis in axes}
+    return call.operand(0).viewed(lambda values: np.squeeze(values, tuple(dropped)))
 
 
-def unsqueeze(call: Call) -> Result:
-    shape, axes = list(call.operand(0).shape), call.numbers("axes", 1)
-    check(axes is not None)
-    rank = len(shape) + len(axes or ())
-    added = {axis_of(axis, rank) for axis in axes or ()}
-    check(len(added) == len(axes or ()))
-    old = iter(shape)
-    return _reshaped(call, tuple(1 if axis in added else next(old) for axis in range(rank)))
+def unsqueeze(call: Call) -> Operand:
+    axes = tuple(call.required("axes", 1))
+    return call.operand(0).viewed(lambda values: np.expand_dims(values, axes))
 
 
-def transpose(call: Call) -> Result:
-    operand = call.operand(0)
-    rank = len(operand.shape)
-    given = call.attribute("perm")
-    order = [int(axis) for axis in given.ints] if given is not None else list(reversed(range(rank)))
-    check(sorted(order) == list(range(rank)))
-    shape = tuple(operand.shape[axis] for axis in order)
-    return call.one(shape, lambda: np.ascontiguousarray(operand.read().transpose(order)))
+def transpose(call: Call) -> Operand:
+    if "perm" not in call.attributes:
+        return call.operand(0).viewed(np.transpose)
+    order = list(call.attributes["perm"].ints)
+    check(min(order, default=0) >= 0)
+    return call.operand(0).viewed(lambda values: values.transpose(order))
 
 
-def concat(call: Call) -> Result:
+def concat(call: Call) -> Operand:
     operands = call.operands()
-    first = operands[0]
-    axis = axis_of(call.number("axis", 0), len(first.shape))
+    shape = list(operands[0].shape)
+    axis = axis_of(call.number("axis", 0), len(shape))
     rest = {(item.dtype, item.shape[:axis], item.shape[axis + 1 :]) for item in operands}
-    check(len(rest) == 1 and all(len(item.shape) == len(first.shape) for item in operands))
-    shape = (*first.shape[:axis], sum(item.shape[axis] for item in operands), *first.shape[axis + 1 :])
-    return call.one(shape, lambda: np.concatenate([item.read() for item in operands], axis))
+    check(len(rest) == 1 and all(len(item.shape) == len(shape) for item in operands))
+    shape[axis] = sum(item.shape[axis] for item in operands)
+    return Operand(
+        tuple(shape), operands[0].dtype, lambda: np.concatenate([item.read() for item in operands], axis)
+    )
 
 
-def slices(call: Call) -> Result:
+def slices(call: Call) -> Operand:
     """Python's slices clamp and count from the end just as ONNX's do."""
-    operand = call.operand(0)
-    starts, ends = call.numbers("starts", 1), call.numbers("ends", 2)
-    check(starts is not None and ends is not None)
-    axes = call.numbers("axes", 3) or list(range(len(starts or ())))
+    starts, ends = call.required("starts", 1), call.required("ends", 2)
+    axes = call.numbers("axes", 3) or list(range(len(starts)))
     steps = call.numbers("steps", 4) or [1] * len(axes)
-    check(len(starts or ()) == len(ends or ()) == len(axes) == len(steps) and 0 not in steps)
-    wanted = [slice(None)] * len(operand.shape)
-    for axis, start, end, step in zip(axes, starts or (), ends or (), steps, strict=True):
-        wanted[axis_of(axis, len(wanted))] = slice(start, end, step)
-    sizes = (len(range(*part.indices(size))) for part, size in zip(wanted, operand.shape, strict=True))
-    return call.one(tuple(sizes), lambda: np.ascontiguousarray(operand.read()[tuple(wanted)]))
+    wanted = [slice(None)] * len(call.operand(0).shape)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        wanted[axis] = slice(start, end, step)
+    return call.operand(0).viewed(lambda values: values[tuple(wanted)])
 
 
-def gather(call: Call) -> Result:
+def gather(call: Call) -> Operand:
     operand, indices = call.operand(0), call.operand(1)
     check(indices.dtype.name in ("int32", "int64"))
     axis = axis_of(call.number("axis", 0), len(operand.shape))
@@ -262,10 +219,11 @@ def gather(call: Call) -> Result:
         except IndexError:  # beyond the end
             raise NotEvaluated from None
 
-    return call.one((*operand.shape[:axis], *indices.shape, *operand.shape[axis + 1 :]), compute)
+    shape = (*operand.shape[:axis], *indices.shape, *operand.shape[axis + 1 :])
+    return Operand(shape, operand.dtype, compute)
 
 
-def split(call: Call) -> Result:
+def split(call: Call) -> list[Operand]:
     operand = call.operand(0)
     axis = axis_of(call.number("axis", 0), len(operand.shape))
     size = operand.shape[axis]
@@ -274,59 +232,57 @@ def split(call: Call) -> Result:
         check(size % call.outputs == 0)
         sizes = [size // call.outputs] * call.outputs
     check(len(sizes) == call.outputs and sum(sizes) == size and min(sizes) >= 0)
-    ends = list(itertools.accumulate(sizes))[:-1]
-    shapes = [(*operand.shape[:axis], part, *operand.shape[axis + 1 :]) for part in sizes]
-    return Result(shapes, operand.dtype, lambda: np.split(operand.read(), ends, axis))
+    ends = itertools.accumulate(sizes)
+    whole = Operand(operand.shape, operand.dtype, cache(operand.read))
+    parts = [(*[slice(None)] * axis, slice(end - part, end)) for part, end in zip(sizes, ends, strict=True)]
+    return [whole.viewed(operator.itemgetter(part)) for part in parts]
 
 
-def expand(call: Call) -> Result:
-    operand, wanted = call.operand(0), call.operand(1).numbers()
-    check(min(wanted, default=0) >= 0)
-    shape = broadcast(operand.shape, tuple(wanted))
-    return call.one(shape, lambda: np.array(np.broadcast_to(operand.read(), shape)))
+def expand(call: Call) -> Operand:
+    shape = np.broadcast_shapes(call.operand(0).shape, tuple(call.operand(1).numbers()))
+    return call.operand(0).viewed(lambda values: np.broadcast_to(values, shape))
 
 
-def tile(call: Call) -> Result:
+def tile(call: Call) -> Operand:
     operand, times = call.operand(0), call.operand(1).numbers()
-    check(call.opset >= 6 and len(times) == len(operand.shape) and min(times, default=0) >= 0)
+    check(call.opset >= 6 and min(times, default=0) >= 0)
     shape = tuple(size * count for size, count in zip(operand.shape, times, strict=True))
-    return call.one(shape, lambda: np.tile(operand.read(), times))
+    return Operand(shape, operand.dtype, lambda: np.tile(operand.read(), times))
 
 
-def shape_of(call: Call) -> Result:
+def shape_of(call: Call) -> Operand:
     shape = call.operand(0).shape
-    end = call.number("end", len(shape))
-    found = np.array(shape[call.number("start", 0) : end], np.int64)
-    return call.one(found.shape, lambda: found, INT64)
+    part = shape[call.number("start", 0) : call.number("end", len(shape))]
+    return Operand.computed(np.array(part, np.int64))
 
 
-def size_of(call: Call) -> Result:
-    return call.one((), lambda: np.array(math.prod(call.operand(0).shape), np.int64), INT64)
+def size_of(call: Call) -> Operand:
+    return Operand.computed(np.array(math.prod(call.operand(0).shape), np.int64))
 
 
-def filled(call: Call) -> Result:
+def filled(call: Call) -> Operand:
     shape = tuple(call.operand(0).numbers())
-    check(min(shape, default=0) >= 0)
-    given = call.attribute("value")
-    if given is None:
-        return call.one(shape, lambda: np.zeros(shape, np.float32), np.dtype(np.float32))
-    check(given.t.data_type in NUMPY_TYPES and math.prod(given.t.dims) == 1 and not given.t.external_data)
-    value = full_onnx().numpy_helper.to_array(given.t).reshape(())
-    return call.one(shape, lambda: np.full(shape, value), value.dtype)
+    value = np.zeros((), np.float32)
+    if "value" in call.attributes:
+        tensor = call.attributes["value"].t
+        check(tensor.data_type in NUMPY_TYPES and not tensor.external_data)
+        value = full_onnx().numpy_helper.to_array(tensor).reshape(())
+    return Operand.computed(np.broadcast_to(value, shape))
 
 
-def counted(call: Call) -> Result:
+def counted(call: Call) -> Operand:
     """Range, of whole numbers."""
-    first = call.operand(0)
-    check(len(call.operands()) == 3 and len({item.dtype for item in call.operands()}) == 1)
-    check(all(item.shape in ((), (1,)) for item in call.operands()))
-    start, limit, step = (number for item in call.operands() for number in item.numbers())
+    operands = call.operands()
+    check(len(operands) == 3 and len({item.dtype for item in operands}) == 1)
+    check(all(item.shape in ((), (1,)) for item in operands))
+    start, limit, step = (number for item in operands for number in item.numbers())
     check(step != 0)
     count = max(0, -((start - limit) // step))
-    return call.one((count,), lambda: np.array(range(start, limit, step), first.dtype))
+    dtype = operands[0].dtype
+    return Operand((count,), dtype, lambda: np.array(range(start, limit, step), dtype))
 
 
-def cast(call: Call) -> Result:
+def cast(call: Call) -> Operand:
     """Exact only where every value stays what it is: what else becomes of it differs between machines."""
     operand, to = call.operand(0), call.number("to", 0)
     check(call.opset >= 6 and to in NUMPY_TYPES)
@@ -341,61 +297,57 @@ def cast(call: Call) -> Result:
                 check(bool(((made == values) & (made.astype(values.dtype) == values)).all()))
         return made
 
-    return call.one(operand.shape, compute, dtype)
+    return Operand(operand.shape, dtype, compute)
 
 
-def _shared(call: Call) -> Shape:
-    check(call.opset >= MIN_OPSET and len({item.dtype for item in call.operands()}) == 1)
-    return broadcast(*(item.shape for item in call.operands()))
-
-
-def arithmetic(name: str, call: Call) -> Result:
+def arithmetic(function: Callable[..., Array], call: Call) -> Operand:
     """Exact for whole numbers that are small enough for any result; a division by zero is left alone."""
     operands = call.operands()
+    dtype = operands[0].dtype
     check(len(operands) == 2)
     if not call.exact:
-        check(name != "floor_divide")
-        return _elementwise(name, call)
+        check(function is not np.floor_divide)
+        return _elementwise(function, call, dtype)
     check(all(item.integer for item in operands))
-    most = 1 << (4 * operands[0].dtype.itemsize - 1)
+    most = 1 << (4 * dtype.itemsize - 1)
 
-    def compute() -> Array:
-        one, other = (item.read() for item in operands)
+    def compute(one: Array, other: Array) -> Array:
         check(all(bool(((part < most) & (part > -most)).all()) for part in (one, other)))
-        if name == "floor_divide":  # ONNX rounds towards zero, numpy down
+        if function is np.floor_divide:  # ONNX rounds towards zero, numpy down
             check(bool((one >= 0).all() and (other > 0).all()))
-        made: Array = getattr(np, name)(one.astype(INT64), other.astype(INT64))
-        info = np.iinfo(operands[0].dtype)
+        made = function(one.astype(INT64), other.astype(INT64))
+        info = np.iinfo(dtype)
         check(bool(((made >= info.min) & (made <= info.max)).all()))
-        return made.astype(operands[0].dtype)
+        return made.astype(dtype)
 
-    return call.one(_shared(call), compute)
-
-
-def comparison(name: str, call: Call) -> Result:
-    check(len(call.operands()) == 2 and all(item.dtype.kind in "iub" for item in call.operands()))
-    return _elementwise(name, call, BOOL)
+    return _elementwise(compute, call, dtype)
 
 
-def logic(name: str, call: Call) -> Result:
-    check(all(item.dtype == BOOL for item in call.operands()))
-    return _elementwise(name, call, BOOL)
+def logic(function: np.ufunc, kinds: str, call: Call) -> Operand:
+    """Comparisons and logic, of numpy's kinds of types for which they are exact."""
+    operands = call.operands()
+    check(len(operands) == function.nin and all(item.dtype.kind in kinds for item in operands))
+    return _elementwise(function, call, BOOL)
 
 
-def _elementwise(name: str, call: Call, dtype: np.dtype[Any] | None = None) -> Result:
-    return call.one(
-        _shared(call), lambda: getattr(np, name)(*(item.read() for item in call.operands())), dtype
-    )
+def _elementwise(function: Callable[..., Array], call: Call, dtype: np.dtype[Any]) -> Operand:
+    operands = call.operands()
+    check(call.opset >= MIN_OPSET and len({item.dtype for item in operands}) == 1)
+    return _broadcast(function, operands, dtype)
 
 
-def where(call: Call) -> Result:
-    condition, one, other = (call.operand(position) for position in range(3))
+def _broadcast(function: Callable[..., Array], operands: Sequence[Operand], dtype: np.dtype[Any]) -> Operand:
+    shape = np.broadcast_shapes(*(item.shape for item in operands))
+    return Operand(shape, dtype, lambda: function(*(item.read() for item in operands)))
+
+
+def where(call: Call) -> Operand:
+    condition, one, other = operands = [call.operand(position) for position in range(3)]
     check(condition.dtype == BOOL and one.dtype == other.dtype)
-    shape = broadcast(condition.shape, one.shape, other.shape)
-    return call.one(shape, lambda: np.where(condition.read(), one.read(), other.read()), one.dtype)
+    return _broadcast(np.where, operands, one.dtype)
 
 
-def dequantize(call: Call) -> Result:
+def dequantize(call: Call) -> Operand:
     """Codes less their zero point, times the scale: for all, along an axis, or for each block of it."""
     check(not call.exact)
     operands = call.operands()
@@ -417,11 +369,11 @@ def dequantize(call: Call) -> Result:
         values *= aligned(operands[1])
         return values
 
-    return call.one(codes.shape, compute, np.dtype(np.float32))
+    return Operand(codes.shape, np.dtype(np.float32), compute)
 
 
-OPERATORS: dict[str, Callable[[Call], Result]] = {
-    "Identity": identity,
+OPERATORS: dict[str, Callable[[Call], Operand | list[Operand]]] = {
+    "Identity": lambda call: call.operand(0),
     "Reshape": reshape,
     "Flatten": flatten,
     "Squeeze": squeeze,
@@ -439,15 +391,18 @@ OPERATORS: dict[str, Callable[[Call], Result]] = {
     "Range": counted,
     "Cast": cast,
     "Where": where,
-    "Add": partial(arithmetic, "add"),
-    "Sub": partial(arithmetic, "subtract"),
-    "Mul": partial(arithmetic, "multiply"),
-    "Div": partial(arithmetic, "floor_divide"),
-    "Equal": partial(comparison, "equal"),
-    "Less": partial(comparison, "less"),
-    "Greater": partial(comparison, "greater"),
-    "LessOrEqual": partial(comparison, "less_equal"),
-    "GreaterOrEqual": partial(comparison, "greater_equal"),
-    **{op: partial(logic, f"logical_{op.lower()}") for op in ("And", "Or", "Xor", "Not")},
+    "Add": partial(arithmetic, np.add),
+    "Sub": partial(arithmetic, np.subtract),
+    "Mul": partial(arithmetic, np.multiply),
+    "Div": partial(arithmetic, np.floor_divide),
+    "Equal": partial(logic, np.equal, "iub"),
+    "Less": partial(logic, np.less, "iub"),
+    "Greater": partial(logic, np.greater, "iub"),
+    "LessOrEqual": partial(logic, np.less_equal, "iub"),
+    "GreaterOrEqual": partial(logic, np.greater_equal, "iub"),
+    "And": partial(logic, np.logical_and, "b"),
+    "Or": partial(logic, np.logical_or, "b"),
+    "Xor": partial(logic, np.logical_xor, "b"),
+    "Not": partial(logic, np.logical_not, "b"),
     "DequantizeLinear": dequantize,
 }

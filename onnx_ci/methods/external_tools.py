@@ -138,9 +138,7 @@ def _check_values(made: GraphProto, before: GraphProto) -> None:
     added = [value.name for value in made.input if value.name not in given]
     if added:
         raise ModelError(f"its result wants an input that the model had not: {added[0]!r}")
-    known = {name for node in made.node for name in node.output} | given
-    known.update(tensor.name for tensor in made.initializer)
-    known.update(sparse.values.name for sparse in made.sparse_initializer)
+    known = Scope(made).defined.keys() | given
     lost = [value.name for value in before.output if value.name not in known]
     if lost:
         raise ModelError(f"its result has no output {lost[0]!r}")

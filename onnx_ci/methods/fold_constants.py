@@ -12,22 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import constant_node, drop_named, replace_nodes, takes_initializers
-from onnx_ci.methods.evaluator import Call, NotEvaluated, Operand, Result, check, ordinary, plan
+from onnx_ci.methods.evaluator import Call, NotEvaluated, Operand, check, ordinary, plan
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.rounding import Array
+from onnx_ci.model import graph as graphs
 from onnx_ci.model.dtypes import NUMPY_TYPES
-from onnx_ci.model.graph import (
-    STANDARD_DOMAINS,
-    Key,
-    Scope,
-    fixed_names,
-    opset_in,
-    output_names,
-    roots,
-    short_constant,
-    sites,
-    tensors,
-)
+from onnx_ci.model.graph import Key, Scope
 from onnx_ci.model.model import NUMBER_FIELDS, Model, element_count, location
 from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
@@ -42,11 +32,11 @@ Place = tuple[Scope, int]  # a node, by its position
 
 
 def fold_constants(model: Model, _: NoOptions) -> Applied:
-    stored = sum(_taken(model, tensor) for tensor in tensors(model.proto))
+    stored = sum(_taken(model, tensor) for tensor in graphs.tensors(model.proto))
     budget = WORK * stored + MORE_WORK
-    fixed = fixed_names(model.proto)
+    fixed = graphs.fixed_names(model.proto)
     folded = 0
-    for root in roots(model.proto):
+    for root in graphs.roots(model.proto):
         folder = Folder(model, root, fixed, budget)
         folder.run()
         budget = folder.budget
@@ -92,7 +82,7 @@ class Folder:
         self.model = model
         self.root = root
         self.budget = budget  # bytes that may be computed: a model may be made to keep us busy for days
-        self.opset = opset_in(root, model.proto)
+        self.opset = graphs.opset_in(root, model.proto)
         self.left = Counter({key: len(uses) for key, uses in root.readers.items()})  # reads still there
         self.stored: dict[Key, TensorProto] = {}
         self.constants: dict[Key, NodeProto] = {}  # the Constant nodes around stored tensors
@@ -100,24 +90,23 @@ class Folder:
         self.folded: dict[Place, set[Key]] = {}  # with what each one reads and gives
         self.died: set[Key] = set()
         for scope in root.nested():
-            outputs = output_names(scope.body)
+            outputs = graphs.output_names(scope.body)
             self.bound[scope] = fixed.union(outputs)
             self.left.update((scope.home(name), name) for name in outputs)
-            for site in sites(scope, fixed):
+            for site in graphs.sites(scope, fixed):
                 if _readable(site.tensor):
-                    self.stored[scope, site.name] = site.tensor
-            self._find_constants(scope)
+                    self._keep(scope, site.tensor, site.name, site.node)
+            for node in scope.body.node:
+                values = graphs.short_constant(node)
+                if values is not None and scope.defined[node.output[0]] == 1:
+                    tensor = TensorProto(name=node.output[0])
+                    model.set_array(tensor, values)
+                    self._keep(scope, tensor, tensor.name, node)
 
-    def _find_constants(self, scope: Scope) -> None:
-        for node in scope.body.node:
-            if node.op_type != "Constant" or len(node.output) != 1:
-                continue
-            name = node.output[0]
+    def _keep(self, scope: Scope, tensor: TensorProto, name: str, node: NodeProto | None) -> None:
+        self.stored[scope, name] = tensor
+        if node is not None:
             self.constants[scope, name] = node
-            values = short_constant(node)
-            if values is not None and scope.defined[name] == 1:
-                self.stored[scope, name] = tensor = TensorProto(name=name)
-                self.model.set_array(tensor, values)
 
     def run(self) -> None:
         """A node is looked at again when something that it reads has changed."""
@@ -167,11 +156,11 @@ class Folder:
         dying = {key for key, count in Counter(read).items() if self.left[key] == count}
         try:
             given = [operands[scope.home(name), name] if name else None for name in node.input]
-            result = plan(Call(node, given, self.opset), node.op_type)
-            self._check_cost(scope, node, result, dying)
+            results = plan(Call(node, given, self.opset))
+            self._check_cost(scope, node, results, dying)
             kept = [operand for key, operand in operands.items() if key not in dying]
             check(node.op_type in UNREAD or all(operand.nbytes <= SMALL for operand in kept))
-            values = result.compute()
+            values = [result.read() for result in results]
         except NotEvaluated:
             return False
         self.folded[place] = {*operands, *_given(place)}
@@ -180,18 +169,19 @@ class Folder:
         return True
 
     def _foldable(self, scope: Scope, node: NodeProto) -> bool:
-        if node.domain not in STANDARD_DOMAINS:
+        if node.domain not in graphs.STANDARD_DOMAINS:
             return False
-        own = all(name and scope.defined[name] == 1 for name in node.output)
+        own = len(node.output) > 0 and all(name and scope.defined[name] == 1 for name in node.output)
         given = any(entry.ref_attr_name for entry in node.attribute)
         return own and not given and not self.bound[scope].intersection(node.output)
 
-    def _check_cost(self, scope: Scope, node: NodeProto, result: Result, dying: set[Key]) -> None:
+    def _check_cost(self, scope: Scope, node: NodeProto, results: Sequence[Operand], dying: set[Key]) -> None:
         """What is stored must not be larger than what goes; nothing is computed before that is clear."""
-        check(len(result.shapes) == len(node.output) and all(map(ordinary, result.shapes)))
-        used = [number for number, name in enumerate(node.output) if self.left[scope, name]]
-        needed = sum(result.nbytes(number) + OVERHEAD + len(node.output[number]) for number in used)
-        work = sum(result.nbytes(number) for number in range(len(node.output)))
+        check(len(results) == len(node.output) and all(ordinary(result.shape) for result in results))
+        named = zip(node.output, results, strict=True)
+        used = [(name, result) for name, result in named if self.left[scope, name]]
+        needed = sum(result.nbytes + OVERHEAD + len(name) for name, result in used)
+        work = sum(result.nbytes for result in results)
         freed = max(node.ByteSize() + sum(map(self._freed, dying)), SLACK)
         check(bool(used) and needed <= freed and work <= min(freed, self.budget))
         self.budget -= work

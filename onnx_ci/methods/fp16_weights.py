@@ -5,22 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import cast_node
 from onnx_ci.methods.options import Fp16Weights
 from onnx_ci.methods.rounding import Array
 from onnx_ci.methods.weights import Encode, Encoder, encode_weights, plain_weight
 from onnx_ci.model.graph import opset
 from onnx_ci.model.model import Model
-from onnx_ci.model.proto import NodeProto, TensorProto
+from onnx_ci.model.proto import NodeProto
 
 MIN_OPSET = 6  # Cast takes its type as a number from here on
 MIN_SQNR = 40.0  # dB; fp16 gives 70 and more unless values fall below its range
-KEPT = "masks, indices or out of range"
 
 
 def fp16_weights(model: Model, options: Fp16Weights) -> Applied:
-    encode = encoding(model, options)
-    return encode_weights(model, options, encode, kept=KEPT) if encode else Applied(0)
+    return encode_weights(model, options, encoding(model, options), kept="masks, indices or out of range")
 
 
 def encoding(model: Model, _options: Fp16Weights) -> Encode | None:
@@ -32,8 +29,8 @@ def _as_half(encoder: Encoder, values: Array) -> list[NodeProto] | None:
     half = _to_half(values)
     if half is None:
         return None
-    stored = encoder.store("f16", half)
-    return [cast_node(stored, encoder.output, TensorProto.FLOAT, encoder.name("cast"))]
+    encoder.cast(encoder.store("f16", half), "cast")
+    return encoder.done()
 
 
 def _to_half(values: Array) -> Array | None:

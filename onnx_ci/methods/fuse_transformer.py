@@ -50,40 +50,25 @@ def _nested(proto: ModelProto) -> str:
 
 def _heads(view: Model, options: FuseTransformer) -> Heads:
     """The heads that the graph has, or that the options give where it does not tell."""
-    given = _given(options)
+    number, hidden = options.num_heads, options.hidden_size
+    if number and hidden % number:
+        raise Unsure(f"hidden_size {hidden} is no multiple of num_heads {number}")
     try:
         found = find_heads(view)
     except Unsure as unsure:
-        if given is None:
-            raise Unsure(f"{unsure}; if you know, give num_heads and hidden_size") from None
-        return given
-    heads = _only(found)
-    _check_given("num_heads", options.num_heads, heads.number)
-    _check_given("hidden_size", options.hidden_size, heads.hidden)
-    return heads
-
-
-def _only(found: set[Heads]) -> Heads:
+        if number and hidden:
+            return Heads(number, hidden // number)
+        raise Unsure(f"{unsure}; if you know, give num_heads and hidden_size") from None
     if not found:
         raise Unsure("it has no attention")
     if len(found) > 1:
         kinds = ", ".join(sorted(f"{heads.number} of {heads.size}" for heads in found))
         raise Unsure(f"its attention has heads of different kinds: {kinds}")
-    return next(iter(found))
-
-
-def _given(options: FuseTransformer) -> Heads | None:
-    number, hidden = options.num_heads, options.hidden_size
-    if not number or not hidden:
-        return None
-    if hidden % number:
-        raise Unsure(f"hidden_size {hidden} is no multiple of num_heads {number}")
-    return Heads(number, hidden // number)
-
-
-def _check_given(name: str, given: int, found: int) -> None:
-    if given and given != found:
-        raise Unsure(f"{name} is given as {given}, and the graph has {found}")
+    heads = found.pop()
+    for name, given, actual in (("num_heads", number, heads.number), ("hidden_size", hidden, heads.hidden)):
+        if given not in (0, actual):
+            raise Unsure(f"{name} is given as {given}, and the graph has {actual}")
+    return heads
 
 
 def _fused(model: Model, view: Model, heads: Heads, options: FuseTransformer) -> Applied:
@@ -107,12 +92,12 @@ def _fused(model: Model, view: Model, heads: Heads, options: FuseTransformer) ->
 
 def _other_heads(made: ModelProto, before: ModelProto, heads: Heads) -> str:
     """Operators with heads that the model had not, and that are not those which were found."""
-    new = _numbers(made) - _numbers(before) - {heads.number}
+    after, known = (
+        {item.i for node in proto.graph.node for item in node.attribute if item.name == "num_heads"}
+        for proto in (made, before)
+    )
+    new = after - known - {heads.number}
     return f"onnxruntime's tool took {min(new)} heads for {heads.number}" if new else ""
-
-
-def _numbers(proto: ModelProto) -> set[int]:
-    return {item.i for node in proto.graph.node for item in node.attribute if item.name == "num_heads"}
 
 
 @dataclass(frozen=True)

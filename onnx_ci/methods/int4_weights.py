@@ -27,10 +27,8 @@ CHANGED = {"GroupNormalization", "RoiAlign", "AveragePool", "Upsample", "Resize"
 
 def int4_weights(model: Model, options: Int4Weights) -> Applied:
     reason = _not_possible(model, options) if options.encoding == "dq" else ""
-    encode = encoding(model, options)
-    if reason or encode is None:
-        return Applied(0, reason)
-    return weights.encode_weights(model, options, encode, kept="masks, indices or out of range")
+    encode = None if reason else encoding(model, options)
+    return weights.encode_weights(model, options, encode, kept="masks, indices or out of range", note=reason)
 
 
 def encoding(model: Model, options: Int4Weights) -> Encode | None:
@@ -53,11 +51,16 @@ def _not_possible(model: Model, options: Int4Weights) -> str:
     version, ir = opset(model.proto), model.proto.ir_version
     if version >= DQ_OPSET and ir >= DQ_IR:
         return ""
-    if options.raise_opset:
-        return raise_opset(model.proto, DQ_OPSET, DQ_IR)
-    return (
-        f"DequantizeLinear of 4 bits needs opset {DQ_OPSET} (this is {version}) and IR {DQ_IR} (this is {ir})"
-    )
+    if not options.raise_opset:
+        needed = f"opset {DQ_OPSET} (this is {version}) and IR {DQ_IR} (this is {ir})"
+        return f"DequantizeLinear of 4 bits needs {needed}"
+    reason = "" if version >= DQ_OPSET else _obstacle(model.proto, version)
+    if not reason:
+        for entry in model.proto.opset_import:
+            if entry.domain in STANDARD_DOMAINS:
+                entry.version = max(entry.version, DQ_OPSET)
+        model.proto.ir_version = max(ir, DQ_IR)
+    return reason
 
 
 def _as_fold(encoder: Encoder, values: Array, block: int, bits: int) -> list[NodeProto]:
@@ -71,9 +74,10 @@ def _as_fold(encoder: Encoder, values: Array, block: int, bits: int) -> list[Nod
 def _in_pairs(encoder: Encoder, grid: Array, block: int) -> str:
     """Two codes a byte, looked up as a pair: a table of 256 pairs serves all weights."""
     levels, scale = rounding.nearest_levels(grid)
-    stored = encoder.store("q", packed(levels).reshape(-1, block // 2))
+    stored = encoder.store("q", weights.packed(levels).reshape(-1, block // 2))
     index = encoder.cast(stored, "index", TensorProto.INT32)
-    value = encoder.node("Gather", [encoder.table("int4_pairs", rounding.pair_table()), index])
+    pairs = encoder.table("int4_pairs", rounding.SIXTEEN[_plane_table(PAIRS, 0)])
+    value = encoder.node("Gather", [pairs, index])
     return encoder.scaled(value, scale.reshape(-1, 1, 1))
 
 
@@ -87,7 +91,7 @@ def _in_planes(encoder: Encoder, grid: Array, block: int, bits: int) -> str:
     shape = encoder.store("blocks", np.array([-1, block], np.int64))
     total = ""
     for width, shift in planes(bits):
-        stored = encoder.store(f"q{width}", _plane(levels.reshape(-1), width, shift))
+        stored = encoder.store(f"q{width}", weights.packed(levels, width, shift))
         index = encoder.cast(stored, f"index{width}", TensorProto.INT32)
         table = encoder.table(f"bits{width}_{shift}", _plane_table(width, shift))
         part = encoder.node("Reshape", [encoder.node("Gather", [table, index]), shape])
@@ -101,21 +105,7 @@ def _as_dq(encoder: Encoder, values: Array, block: int) -> list[NodeProto]:
     grid = rounding.by_block(np.moveaxis(values, axis, -1), block)
     levels = rounding.clipped(grid, rounding.asymmetric(*rounding.bounds(grid), 15), RATIOS)
     parts = weights.along_axis(grid, levels, values.shape, axis)
-    zero = np.zeros(0, np.uint8) if parts.zero is None else parts.zero
-    stored = [
-        encoder.store_packed("q", TensorProto.UINT4, values.shape, packed(parts.codes).tobytes()),
-        encoder.store("scale", parts.scale),
-        encoder.store_packed("zero", TensorProto.UINT4, parts.scale.shape, packed(zero).tobytes()),
-    ]
-    return weights.dequantize_node(encoder, stored, axis, block)
-
-
-def packed(codes: Array) -> Array:
-    """Two codes a byte, the first in the low bits, as ONNX packs 4-bit types."""
-    flat = codes.reshape(-1)
-    flat = np.append(flat, np.uint8(0)) if flat.size % 2 else flat
-    joined: Array = flat[0::2] | (flat[1::2] << np.uint8(4))
-    return joined
+    return weights.dequantize(encoder, parts, axis, block, TensorProto.UINT4)
 
 
 def planes(bits: int) -> list[tuple[int, int]]:
@@ -128,15 +118,6 @@ def planes(bits: int) -> list[tuple[int, int]]:
     return found
 
 
-def _plane(codes: Array, width: int, shift: int) -> Array:
-    """The bits of a plane, packed into bytes; the length of codes is a multiple of eight."""
-    rows = ((codes >> np.uint8(shift)) & np.uint8((1 << width) - 1)).reshape(-1, 8 // width)
-    out = np.zeros(len(rows), np.uint8)
-    for position in range(8 // width):
-        out |= rows[:, position] << np.uint8(width * position)
-    return out
-
-
 def _plane_table(width: int, shift: int) -> Array:
     """What a byte of a plane adds to each of its codes."""
     byte = np.arange(256, dtype=np.int32)
@@ -144,31 +125,20 @@ def _plane_table(width: int, shift: int) -> Array:
     return np.stack(columns, axis=1)
 
 
-def raise_opset(model: ModelProto, target: int, ir: int) -> str:
-    """Raise opset and IR version to at least these, or change nothing and say why not."""
-    version = opset(model)
-    reason = "" if version >= target else _obstacle(model, version, target)
-    if not reason:
-        for entry in model.opset_import:
-            if entry.domain in STANDARD_DOMAINS:
-                entry.version = max(entry.version, target)
-        model.ir_version = max(model.ir_version, ir)
-    return reason
-
-
-def _obstacle(model: ModelProto, version: int, target: int) -> str:
+def _obstacle(model: ModelProto, version: int) -> str:
+    """Why raising the opset might change what the model computes."""
     imports = [entry for entry in model.opset_import if entry.domain in STANDARD_DOMAINS]
     if version < OLDEST or model.functions or len(imports) != 1:
         return f"opset {version} can't be raised: it is below {OLDEST}, or the model has functions of its own"
     nodes = [node for body in bodies(model) for node in body.node if node.domain in STANDARD_DOMAINS]
-    changed = sorted({node.op_type for node in nodes if not _means_the_same(node, version, target)})
+    changed = sorted({node.op_type for node in nodes if not _means_the_same(node, version)})
     return f"opset {version} can't be raised: {', '.join(changed[:3])} changed since" if changed else ""
 
 
-def _means_the_same(node: NodeProto, version: int, target: int) -> bool:
+def _means_the_same(node: NodeProto, version: int) -> bool:
     defs = full_onnx().defs
     try:
-        old, new = (defs.get_schema(node.op_type, at, "") for at in (version, target))
+        old, new = (defs.get_schema(node.op_type, at, "") for at in (version, DQ_OPSET))
     except defs.SchemaError:
         return False
     if old.since_version == new.since_version:

@@ -48,10 +48,7 @@ class Scaling:
 def int8_weights(model: Model, options: Int8Weights) -> Applied:
     _, note = _possible(options, opset(model.proto))
     encode = encoding(model, options)
-    if encode is None:
-        return Applied(0, note)
-    applied = weights.encode_weights(model, options, encode, kept="masks, indices or not finite")
-    return Applied(applied.tensors, "; ".join(filter(None, [note, applied.note])))
+    return weights.encode_weights(model, options, encode, kept="masks, indices or not finite", note=note)
 
 
 def encoding(model: Model, options: Int8Weights) -> Encode | None:
@@ -92,9 +89,12 @@ def _as_fold(encoder: Encoder, values: Array, granularity: str, block: int) -> l
     choice = best_scaling(choices)
     if choice.axis == RUNS:
         parts = weights.rounded(choice.grid, choice.levels, (-1, 1), (-1, block))
-        return weights.fold_blocks(encoder, parts, values.shape, axis)
-    parts = weights.rounded(choice.grid, choice.levels, _along(choice.axis, values.ndim), values.shape)
-    return weights.fold(encoder, parts)
+        value = weights.decoded(encoder, parts)
+        encoder.from_blocks(value, values.shape, axis, stored=parts.codes.size)
+    else:
+        along = _along(choice.axis, values.ndim)
+        weights.decoded(encoder, weights.rounded(choice.grid, choice.levels, along, values.shape))
+    return encoder.done()
 
 
 def _along(axis: int | None, ndim: int) -> tuple[int, ...]:

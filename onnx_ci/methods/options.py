@@ -8,33 +8,20 @@ from typing import Any, Literal, TypeVar
 
 from onnx_ci.errors import OptionError
 from onnx_ci.util import scalars
-from onnx_ci.util.scalars import Scalar
+from onnx_ci.util.scalars import FLAG, NAMES, Scalar, whole
+from onnx_ci.util.text import nearest
 
 Options = TypeVar("Options")
 
 
-def _option(default: object, scalar: Scalar) -> Any:
+def option(default: object, scalar: Scalar) -> Any:
+    """A field of options, with what it may be."""
     return field(default=default, metadata={"scalar": scalar})
 
 
 def choice(default: str, *others: str) -> Any:
     """One of a few words."""
-    return _option(default, scalars.choice((default, *others)))
-
-
-def count(default: int, *, least: int, most: int | None = None) -> Any:
-    """A whole number within bounds."""
-    return _option(default, scalars.whole(least, most))
-
-
-def flag(default: bool = False) -> Any:
-    """true or false."""
-    return _option(default, scalars.FLAG)
-
-
-def texts() -> Any:
-    """A list of texts."""
-    return _option((), scalars.NAMES)
+    return option(default, scalars.choice((default, *others)))
 
 
 def kinds(options: type[Any]) -> dict[str, Scalar]:
@@ -57,10 +44,8 @@ def read_options(method: str, options: type[Options], given: Mapping[str, object
 def _unknown_option(method: str, name: str, known: list[str]) -> str:
     if not known:
         return f"{method} takes no options, found {name!r}"
-    import difflib
-
-    near = difflib.get_close_matches(name, known, 1)
-    guess = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(name, known)
+    guess = f"did you mean {near!r}? " if near else ""
     return f"{method} has no option {name!r}; {guess}it takes {', '.join(known)}"
 
 
@@ -106,7 +91,7 @@ class Simplify:
 class Optimize:
     """Passes of onnxoptimizer by name; none means its own set that fuses and eliminates."""
 
-    passes: tuple[str, ...] = texts()
+    passes: tuple[str, ...] = option((), NAMES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +106,8 @@ class FuseTransformer:
     """Whose patterns are looked for, and the heads where the graph does not tell; 0 is not given."""
 
     model_type: str = choice("auto", *TRANSFORMERS)
-    num_heads: int = count(0, least=0, most=1024)
-    hidden_size: int = count(0, least=0, most=1 << 20)
+    num_heads: int = option(0, whole(0, 1024))
+    hidden_size: int = option(0, whole(0, 1 << 20))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +115,10 @@ class DynamicInt8:
     """Unsigned weights give the same outputs on every x86 processor; signed ones are faster on new ones."""
 
     weight_type: str = choice("uint8", "int8")
-    per_channel: bool = flag(True)
-    reduce_range: bool = flag()
-    ops: tuple[str, ...] = texts()
-    skip: tuple[str, ...] = texts()
+    per_channel: bool = option(True, FLAG)
+    reduce_range: bool = option(False, FLAG)
+    ops: tuple[str, ...] = option((), NAMES)
+    skip: tuple[str, ...] = option((), NAMES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,17 +128,17 @@ class StaticInt8:
     calibration: str = choice("minmax", "entropy", "percentile")
     activation_type: str = choice("uint8", "int8")
     weight_type: str = choice("int8", "uint8")
-    reduce_range: bool = flag(True)
-    per_channel: bool = flag(True)
-    ops: tuple[str, ...] = texts()
-    skip: tuple[str, ...] = texts()
+    reduce_range: bool = option(True, FLAG)
+    per_channel: bool = option(True, FLAG)
+    ops: tuple[str, ...] = option((), NAMES)
+    skip: tuple[str, ...] = option((), NAMES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dedupe:
     """`transposed` also stores a tensor once that is there as its own transpose."""
 
-    transposed: bool = flag()
+    transposed: bool = option(False, FLAG)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,9 +148,9 @@ class WeightOptions:
     Small tensors stay as they are: their bytes don't matter, their values might.
     """
 
-    min_elements: int = count(1024, least=1)
-    only: tuple[str, ...] = texts()
-    skip: tuple[str, ...] = texts()
+    min_elements: int = option(1024, whole(1))
+    only: tuple[str, ...] = option((), NAMES)
+    skip: tuple[str, ...] = option((), NAMES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +164,7 @@ class Int8Weights(WeightOptions):
     each run of `block_size`. `fold` is decoded when a session starts, `dq` by DequantizeLinear."""
 
     granularity: Literal["channel", "tensor", "block"] = choice("channel", "tensor", "block")
-    block_size: int = count(64, least=16, most=4096)
+    block_size: int = option(64, whole(16, 4096))
     encoding: Literal["fold", "dq"] = choice("fold", "dq")
 
 
@@ -187,14 +172,14 @@ class Int8Weights(WeightOptions):
 class FloatLevels(WeightOptions):
     """How many different values a weight may have."""
 
-    levels: int = count(256, least=2, most=65536)
+    levels: int = option(256, whole(2, 65536))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundMantissa(WeightOptions):
     """How many of the 23 bits of a float32's mantissa are kept."""
 
-    bits: int = count(8, least=1, most=22)
+    bits: int = option(8, whole(1, 22))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,11 +187,11 @@ class Int4Weights(WeightOptions):
     """Codes of `bits`; each run of `block_size` has a scale. `fold` is decoded when a session starts, `dq` by
     DequantizeLinear, for which an older opset is raised to 21 if `raise_opset` allows it."""
 
-    min_elements: int = count(4096, least=1)
-    bits: int = count(4, least=2, most=7)
-    block_size: int = count(32, least=16, most=256)
+    min_elements: int = option(4096, whole(1))
+    bits: int = option(4, whole(2, 7))
+    block_size: int = option(32, whole(16, 256))
     encoding: Literal["fold", "dq"] = choice("fold", "dq")
-    raise_opset: bool = flag()
+    raise_opset: bool = option(False, FLAG)
 
     def __post_init__(self) -> None:
         if self.encoding == "dq" and self.bits != 4:
@@ -218,25 +203,25 @@ class Int4Weights(WeightOptions):
 class ExternalData:
     """What goes out: tensors from `threshold` on, or those that `tensors` and `ops` name instead."""
 
-    threshold: str = _option("1 MB", scalars.SIZE)
-    file: str = _option("", scalars.FILE_NAME)
-    tensors: tuple[str, ...] = texts()
-    ops: tuple[str, ...] = texts()
-    embed: bool = flag()
+    threshold: str = option("1 MB", scalars.SIZE)
+    file: str = option("", scalars.FILE_NAME)
+    tensors: tuple[str, ...] = option((), NAMES)
+    ops: tuple[str, ...] = option((), NAMES)
+    embed: bool = option(False, FLAG)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractNpy:
     """What `tensors` and `ops` name is taken out; repeated constants if asked, or if nothing is named."""
 
-    tensors: tuple[str, ...] = texts()
-    ops: tuple[str, ...] = texts()
-    repeated: bool = flag()
+    tensors: tuple[str, ...] = option((), NAMES)
+    ops: tuple[str, ...] = option((), NAMES)
+    repeated: bool = option(False, FLAG)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Downcast:
     """Which types are narrowed: float64 to float32, int64 to int32."""
 
-    float64: bool = flag(default=True)
-    int64: bool = flag(default=True)
+    float64: bool = option(True, FLAG)
+    int64: bool = option(True, FLAG)

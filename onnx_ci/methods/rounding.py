@@ -185,12 +185,6 @@ def _codes(grid: Array, tile: Tile, levels: Levels) -> Array:
     return np.clip(part, levels.low, levels.high, out=part)
 
 
-def pair_table() -> Array:
-    """Both levels of a byte: the low four bits come first."""
-    byte = np.arange(256)
-    return np.stack([SIXTEEN[byte & 15], SIXTEEN[byte >> 4]], axis=1)
-
-
 @cache
 def levels_of(bits: int) -> Array:
     """The levels that codes of so many bits stand for, from the least to 1."""

@@ -107,21 +107,17 @@ def encoding_parts(model: ModelProto) -> set[str]:
                 names.update(node.output)
                 stored.update(node.output)
                 indices.update(node.output if _to_int32(node) else ())
-            elif _decodes(node, names, stored) or _compacted(node, stored, indices):
+            elif stored.issuperset(node.input) and _decodes(node, names, indices):
                 names.update([*node.input, *node.output])
                 stored.update(node.output)
     return names
 
 
-def _decodes(node: NodeProto, encoded: set[str], stored: set[str]) -> bool:
-    """Whether a node only turns stored tensors into another, and one of them is part of an encoding."""
-    return node.op_type in DECODERS and stored.issuperset(node.input) and not encoded.isdisjoint(node.input)
-
-
-def _compacted(node: NodeProto, stored: set[str], indices: set[str]) -> bool:
-    """Whether a node rebuilds what `compact` stored: a block, or a table with small indices."""
-    if not stored.issuperset(node.input):
-        return False
+def _decodes(node: NodeProto, encoded: set[str], indices: set[str]) -> bool:
+    """Whether a node of stored tensors reads a part of an encoding, or rebuilds what `compact` stored: a
+    block, or a table with small indices."""
+    if node.op_type in DECODERS and not encoded.isdisjoint(node.input):
+        return True
     return node.op_type == "Expand" or (node.op_type == "Gather" and node.input[1] in indices)
 
 

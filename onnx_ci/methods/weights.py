@@ -13,19 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.edit import Edits, cast_node, constant_node, list_node
+from onnx_ci.methods.edit import Attribute, Edits, constant_node, make_node
 from onnx_ci.methods.options import WeightOptions
 from onnx_ci.methods.rounding import BLOCK, Array, Levels, codes
 from onnx_ci.methods.selection import encoding_parts, matches
 from onnx_ci.model.graph import Site, all_names, fixed_names, fresh_name, opset, roots
 from onnx_ci.model.model import Model, element_count
-from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
+from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
 FLT_MIN = np.finfo(np.float32).tiny
 SLICE_TAKES_INPUTS = 10  # the opset from which what to cut is an input, not an attribute
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
 Encode = Callable[["Encoder", Array], list[NodeProto] | None]
+Shape = tuple[int, ...]
 Tables = dict[str, TensorProto]  # what the weights of one graph share, by what it is for
 
 
@@ -48,25 +49,15 @@ class Encoder:
     def store(self, suffix: str, values: Array, data_type: int = 0) -> str:
         """A stored part; it goes where the weight was, into the same external file if it had one.
 
-        `data_type` is given where the values are the bits of a type that numpy does not have.
+        `data_type` is given where the values are codes, or the bits, of a type that numpy does not have.
         """
-        tensor = self._part(suffix)
-        self.model.set_array(tensor, values)
-        tensor.data_type = data_type or tensor.data_type
-        return tensor.name
-
-    def store_packed(self, suffix: str, data_type: int, shape: tuple[int, ...], data: bytes) -> str:
-        """A stored part of a type that numpy has not."""
-        tensor = self._part(suffix)
-        tensor.data_type, tensor.dims[:] = data_type, shape
-        self.model.set_raw(tensor, data)
-        return tensor.name
-
-    def _part(self, suffix: str) -> TensorProto:
         tensor = TensorProto(name=self.name(suffix))
         tensor.external_data.extend(self.site.tensor.external_data)
         self.parts.append(tensor)
-        return tensor
+        self.model.set_array(tensor, packed(values) if data_type == TensorProto.UINT4 else values)
+        tensor.data_type = data_type or tensor.data_type
+        tensor.dims[:] = values.shape
+        return tensor.name
 
     def table(self, name: str, values: Array) -> str:
         """A tensor that many weights are decoded with: stored once, where all of them see it."""
@@ -79,14 +70,15 @@ class Encoder:
         return fresh_name(f"{self.site.name}.{suffix}", self.taken)
 
     def cast(self, stored: str, suffix: str, to: int = TensorProto.FLOAT, *, output: str = "") -> str:
-        name = self.name(suffix)
-        self.nodes.append(cast_node(stored, output or name, to, name))
-        return output or name
+        return self.node("Cast", [stored], suffix=suffix, output=output, to=to)
 
-    def node(self, op: str, inputs: Sequence[str], *, output: str = "", **lists: Sequence[int]) -> str:
-        """Add a node; `lists` are attributes. Its output is called like the node unless told otherwise."""
-        name = self.name(op.lower())
-        self.nodes.append(list_node(op, inputs, output or name, name, **lists))
+    def node(
+        self, op: str, inputs: Sequence[str], *, suffix: str = "", output: str = "", **attributes: Attribute
+    ) -> str:
+        """Add a node. Its output is called like the node unless told otherwise."""
+        name = self.name(suffix or op.lower())
+        self.nodes.append(make_node(op, inputs, output or name, **attributes))
+        self.nodes[-1].name = name
         return output or name
 
     def scaled(self, value: str, scale: Array) -> str:
@@ -96,14 +88,14 @@ class Encoder:
             factor = self.cast(factor, "scale_cast")
         return self.node("Mul", [value, factor])
 
-    def from_blocks(self, value: str, shape: tuple[int, ...], axis: int, *, stored: int) -> None:
+    def from_blocks(self, value: str, shape: Shape, axis: int, *, stored: int) -> None:
         """Put blocks that were taken with an axis moved to the end back in shape."""
         value = self._shaped(value, (*shape[:axis], *shape[axis + 1 :], *shape[axis : axis + 1]), stored)
         last = len(shape) - 1
         if axis < last:
             self.node("Transpose", [value], perm=[*range(axis), last, *range(axis, last)])
 
-    def _shaped(self, value: str, shape: tuple[int, ...], stored: int) -> str:
+    def _shaped(self, value: str, shape: Shape, stored: int) -> str:
         """In this shape; of more elements than it has, which filled up the last block, only the first."""
         length = math.prod(shape)
         if stored != length:
@@ -126,11 +118,15 @@ class Encoder:
         return self.nodes
 
 
-def encode_weights(model: Model, options: WeightOptions, encode: Encode, *, kept: str) -> Applied:
+def encode_weights(
+    model: Model, options: WeightOptions, encode: Encode | None, *, kept: str, note: str = ""
+) -> Applied:
     """Encode every float32 weight that the options choose; `kept` says why some are left as they are."""
+    if encode is None:
+        return Applied(0, note)
     left_alone = fixed_names(model.proto) | encoding_parts(model.proto)
     encoded, left = encode_tensors(model, left_alone, lambda site: is_chosen(site, options), encode)
-    return Applied(len(encoded), kept_note(left, kept))
+    return Applied(len(encoded), "; ".join(filter(None, [note, kept_note(left, kept)])))
 
 
 def encode_named(model: Model, encodings: Mapping[str, Encode]) -> set[str]:
@@ -219,56 +215,49 @@ class Rounded:
     zero: Array | None
 
 
-def rounded(grid: Array, levels: Levels, shape: tuple[int, ...], stored: tuple[int, ...]) -> Rounded:
+def rounded(grid: Array, levels: Levels, shape: Shape, stored: Shape) -> Rounded:
     """`stored` is the shape of the codes, `shape` that of the scales."""
     found = codes(grid, levels)
     zero = None if levels.zero is None else levels.zero.astype(found.dtype).reshape(shape)
     return Rounded(found.reshape(stored), levels.scale.reshape(shape), zero)
 
 
-def fold(encoder: Encoder, parts: Rounded) -> list[NodeProto]:
-    """The nodes that rebuild a weight from codes of the same shape: Cast, Sub and Mul of stored tensors,
-    which onnxruntime runs once, when a session starts."""
-    encoder.scaled(_unrounded(encoder, parts), parts.scale)
-    return encoder.done()
-
-
-def fold_blocks(encoder: Encoder, parts: Rounded, shape: tuple[int, ...], axis: int) -> list[NodeProto]:
-    """The nodes that rebuild a weight of that shape from blocks along an axis."""
-    value = encoder.scaled(_unrounded(encoder, parts), parts.scale)
-    encoder.from_blocks(value, shape, axis, stored=parts.codes.size)
-    return encoder.done()
-
-
-def _unrounded(encoder: Encoder, parts: Rounded) -> str:
+def decoded(encoder: Encoder, parts: Rounded) -> str:
+    """What codes stand for: Cast, Sub and Mul of stored tensors, which onnxruntime runs once, when a session
+    starts."""
     value = encoder.cast(encoder.store("q", parts.codes), "cast")
-    if parts.zero is None:
-        return value
-    return encoder.node("Sub", [value, encoder.cast(encoder.store("zero", parts.zero), "zero_cast")])
+    if parts.zero is not None:
+        zero = encoder.cast(encoder.store("zero", parts.zero), "zero_cast")
+        value = encoder.node("Sub", [value, zero])
+    return encoder.scaled(value, parts.scale)
 
 
-def dequantize(encoder: Encoder, parts: Rounded, axis: int | None, block: int = 0) -> list[NodeProto]:
+def dequantize(
+    encoder: Encoder, parts: Rounded, axis: int | None, block: int | None = None, data_type: int = 0
+) -> list[NodeProto]:
     """One DequantizeLinear, which onnxruntime keeps and runs (or fuses) at every inference.
 
     With a zero point always: some runtimes take its type from there.
     """
     zero = np.zeros(parts.scale.shape, parts.codes.dtype) if parts.zero is None else parts.zero
-    codes = encoder.store("q", parts.codes)
+    codes = encoder.store("q", parts.codes, data_type)
     scale = encoder.store("scale", parts.scale.astype(np.float32))
-    return dequantize_node(encoder, [codes, scale, encoder.store("zero", zero)], axis, block)
+    inputs = [codes, scale, encoder.store("zero", zero, data_type)]
+    encoder.node("DequantizeLinear", inputs, suffix="dq", axis=axis, block_size=block)
+    return encoder.done()
 
 
-def dequantize_node(encoder: Encoder, stored: list[str], axis: int | None, block: int) -> list[NodeProto]:
-    made = NodeProto(
-        op_type="DequantizeLinear", input=stored, output=[encoder.output], name=encoder.name("dq")
-    )
-    for key, value in (("axis", axis), ("block_size", block or None)):
-        if value is not None:
-            made.attribute.add(name=key, type=AttributeProto.INT, i=value)
-    return [made]
+def packed(codes: Array, width: int = 4, shift: int = 0) -> Array:
+    """Some bits of each code, as many codes a byte as fit, the first in the low bits as ONNX packs them."""
+    bits = (codes.reshape(-1) >> np.uint8(shift)) & np.uint8((1 << width) - 1)
+    bits = np.pad(bits, (0, -bits.size % (8 // width)))
+    joined: Array = bits[:: 8 // width].copy()
+    for position in range(1, 8 // width):
+        joined |= bits[position :: 8 // width] << np.uint8(width * position)
+    return joined
 
 
-def along_axis(grid: Array, levels: Levels, shape: tuple[int, ...], axis: int) -> Rounded:
+def along_axis(grid: Array, levels: Levels, shape: Shape, axis: int) -> Rounded:
     """Codes in blocks of an axis that was moved to the end, with the axis back in its place."""
     others = (*shape[:axis], *shape[axis + 1 :])
     parts = rounded(grid, levels, (*others, -1), (*others, -1))

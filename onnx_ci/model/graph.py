@@ -59,9 +59,8 @@ def attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
     if attribute.HasField("t"):
         yield attribute.t
     yield from attribute.tensors
-    for sparse in [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []:
-        yield from (sparse.values, sparse.indices)
-    for sparse in attribute.sparse_tensors:
+    first = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+    for sparse in (*first, *attribute.sparse_tensors):
         yield from (sparse.values, sparse.indices)
 
 
@@ -195,13 +194,13 @@ class Scope:
     @cached_property
     def readers(self) -> Mapping[Key, Sequence[Reader]]:
         """Who reads each name, here and in the graphs inside, as it was when this was first asked for."""
-        found: dict[Key, list[Reader]] = defaultdict(list)
+        readers: dict[Key, list[Reader]] = defaultdict(list)
         for scope in self.nested():
             for position, node in enumerate(scope.body.node):
                 for operand, name in enumerate(node.input):
                     if name:
-                        found[scope.home(name), name].append(Reader(scope, position, operand))
-        return dict(found)
+                        readers[scope.home(name), name].append(Reader(scope, position, operand))
+        return dict(readers)
 
 
 Key = tuple[Scope, str]  # a name, in the scope that defines it
@@ -318,19 +317,17 @@ def fixed_names(model: ModelProto) -> set[str]:
     return names
 
 
-def rename_uses(scope: Scope, renames: Mapping[Scope, Mapping[str, str]]) -> None:
-    """Give node inputs their new names, wherever the old name means what it meant in its own scope."""
-    _rename_within(scope, renames, {})
-
-
-def _rename_within(
-    scope: Scope, renames: Mapping[Scope, Mapping[str, str]], inherited: Mapping[str, str]
+def rename_uses(
+    scope: Scope, renames: Mapping[Scope, Mapping[str, str]], outer: Mapping[str, str] | None = None
 ) -> None:
-    seen = {old: new for old, new in inherited.items() if old not in scope.defined}
-    active = {**seen, **renames.get(scope, {})}
+    """Give node inputs their new names, wherever the old name means what it meant in its own scope.
+
+    `outer` are the new names of the scopes around this one."""
+    active = {old: new for old, new in (outer or {}).items() if old not in scope.defined}
+    active.update(renames.get(scope, {}))
     for node in scope.body.node:
         for position, name in enumerate(node.input):
             if name in active:
                 node.input[position] = active[name]
     for child in scope.children:
-        _rename_within(child, renames, active)
+        rename_uses(child, renames, active)

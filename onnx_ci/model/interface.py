@@ -7,12 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 import onnx
 from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
+from onnx_ci.model import npy, receipt
 from onnx_ci.model.graph import bodies
-from onnx_ci.model.npy import INNER
-from onnx_ci.model.npy import KEY as EXTRACTED
-from onnx_ci.model.receipt import KEY as RECEIPT
 
-OWN = (RECEIPT, EXTRACTED, INNER)  # entries of the metadata that this program writes
+OWN = (receipt.KEY, npy.KEY, npy.INNER)  # entries of the metadata that this program writes
 # "dims" are names of open sizes, and what is said of outputs' sizes: no input is taken less for those.
 TOPICS = ("inputs", "outputs", "dims", "opset", "ir", "metadata", "producer", "functions")
 
@@ -21,10 +19,12 @@ def contract_breaks(
     before: onnx.ModelProto, after: onnx.ModelProto, *, allow: Collection[str] = ()
 ) -> list[str]:
     """Return one sentence for each break; `allow` names the topics that may change."""
+    inputs, input_dims = _values("input", before.graph.input, after.graph.input)
+    outputs, output_dims = _values("output", before.graph.output, after.graph.output)
     breaks = {
-        "inputs": _values("input", before.graph.input, after.graph.input),
-        "outputs": _values("output", before.graph.output, after.graph.output),
-        "dims": _dims(before, after),
+        "inputs": inputs,
+        "outputs": outputs,
+        "dims": [*input_dims, *output_dims],
         "opset": _opsets(before, after),
         "ir": _plain("IR version", before.ir_version, after.ir_version),
         "metadata": _metadata(before, after),
@@ -34,14 +34,22 @@ def contract_breaks(
     return [sentence for topic in TOPICS if topic not in allow for sentence in breaks[topic]]
 
 
-def _values(kind: str, before: Sequence[ValueInfoProto], after: Sequence[ValueInfoProto]) -> Iterator[str]:
+def _values(
+    kind: str, before: Sequence[ValueInfoProto], after: Sequence[ValueInfoProto]
+) -> tuple[list[str], list[str]]:
+    """The breaks of inputs or outputs, and those that concern only names of open sizes."""
     old, new = [value.name for value in before], [value.name for value in after]
-    yield from _gone_or_new(kind, old, new)
+    breaks = list(_gone_or_new(kind, old, new))
+    dims: list[str] = []
     if old != new and set(old) == set(new):
-        yield f"the order of the {kind}s changed: {', '.join(old)} became {', '.join(new)}"
-    for sentence, sizes_too in _retyped(kind, before, after):
-        if sizes_too:
-            yield sentence
+        breaks.append(f"the order of the {kind}s changed: {', '.join(old)} became {', '.join(new)}")
+    types = {value.name: value.type for value in after}
+    for value in before:
+        was, now = show_type(value.type), show_type(types.get(value.name, value.type))
+        if was != now:
+            agree = _agree(value.type, types[value.name], said_later=kind == "output")
+            (dims if agree else breaks).append(f"{kind} {value.name!r} was {was} and is now {now}")
+    return breaks, dims
 
 
 def _gone_or_new(kind: str, old: Collection[str], new: Collection[str]) -> Iterator[str]:
@@ -51,27 +59,6 @@ def _gone_or_new(kind: str, old: Collection[str], new: Collection[str]) -> Itera
     for name in new:
         if name not in old:
             yield f"{kind} {name!r} is new"
-
-
-def _dims(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
-    inputs = _retyped("input", before.graph.input, after.graph.input)
-    outputs = _retyped("output", before.graph.output, after.graph.output)
-    for sentence, sizes_too in (*inputs, *outputs):
-        if not sizes_too:
-            yield sentence
-
-
-def _retyped(
-    kind: str, before: Sequence[ValueInfoProto], after: Sequence[ValueInfoProto]
-) -> Iterator[tuple[str, bool]]:
-    """Values whose type is written otherwise, and whether more than names of open sizes are concerned."""
-    new = {v.name: v for v in after}
-    for value in before:
-        if value.name in new:
-            was, now = show_type(value.type), show_type(new[value.name].type)
-            if was != now:
-                agree = _agree(value.type, new[value.name].type, said_later=kind == "output")
-                yield f"{kind} {value.name!r} was {was} and is now {now}", not agree
 
 
 def _agree(before: TypeProto, after: TypeProto, *, said_later: bool) -> bool:

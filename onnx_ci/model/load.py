@@ -17,7 +17,7 @@ from onnx_ci.model.model import LARGE, Model, display_path, location
 from onnx_ci.model.npy import open_beside, recorded
 from onnx_ci.model.proto import ModelProto, StrictModelProto, TensorProto
 from onnx_ci.model.store import Store, file_state
-from onnx_ci.model.wire import WireError, strip
+from onnx_ci.model.wire import Span, WireError, strip
 from onnx_ci.util.advice import fetch_from_lfs
 
 KNOWN_TYPES = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
@@ -55,38 +55,43 @@ def read_skeleton(path: Path) -> ModelProto:
 
 
 def _read(path: Path, store: Store, root: Path) -> Model:
-    proto = _parse(path, store.key, store.add_file(path))
-    _resolve_external_data(proto, store, path, root)
-    files = [path, *(path.parent / name for name in data_files(proto))]
-    beside = open_beside(proto, store, path, root)
-    model = Model(path, proto, store, {file: file_state(file) for file in files}, beside)
-    for tensor in tensors(proto):
-        _check_tensor(model, tensor)
+    model = Model(path, _parse(path, store.key, store.add_file(path)), store)
+    _resolve_external_data(model, root)
+    files = [path, *(path.parent / name for name in data_files(model.proto))]
+    model.seen = {file: file_state(file) for file in files}
+    model.beside = open_beside(model, root)
+    for tensor in tensors(model.proto):
+        problem = _problem(model, tensor)
+        if problem:
+            raise _not_a_model(path, f"tensor {tensor.name!r} {problem}")
         _settle(model, tensor)
     return model
 
 
 def _refuse_other_files(path: Path) -> None:
-    name = display_path(path)
-    try:
-        info = path.stat()
-    except OSError as error:
-        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check the path") from None
-    if not stat.S_ISREG(info.st_mode):
-        raise ModelError(f"{name}: is not a regular file", hint="name the .onnx file itself")
-    if info.st_size == 0:
+    head = _start_of(path)
+    if isinstance(head, str):
+        hint = "check the path and its permissions; name the .onnx file itself"
+        raise ModelError(f"{display_path(path)}: {head}", hint=hint)
+    if path.stat().st_size == 0:
         raise _not_a_model(path, "is empty (0 bytes), not an ONNX model")
-    try:
-        with path.open("rb") as file:
-            head = file.read(1024)
-    except OSError as error:
-        raise ModelError(f"{name}: can't be read: {error.strerror}", hint="check its permissions") from None
     refuse_pointer(path, head)
     if head[4:8] == b"ORTM":
         raise ModelError(
-            f"{name}: is an onnxruntime .ort file (a flatbuffer), not an ONNX model",
+            f"{display_path(path)}: is an onnxruntime .ort file (a flatbuffer), not an ONNX model",
             hint="keep the .onnx it was made from, or exclude this path with `ignore: true`",
         )
+
+
+def _start_of(path: Path) -> bytes | str:
+    """The first bytes of a regular file, or why there are none, in words."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return "is not a regular file"
+        with path.open("rb") as file:
+            return file.read(1024)
+    except OSError as error:
+        return f"can't be read: {error.strerror}"
 
 
 def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
@@ -130,14 +135,8 @@ def _not_a_model(path: Path, what: str) -> ModelError:
     return ModelError(f"{display_path(path)}: {what}", hint=hint)
 
 
-def _check_tensor(model: Model, tensor: TensorProto) -> None:
-    """A tensor must hold as many bytes as its type and shape say; others would be read past the end."""
-    problem = _problem(model, tensor)
-    if problem:
-        raise _not_a_model(model.path, f"tensor {tensor.name!r} {problem}")
-
-
 def _problem(model: Model, tensor: TensorProto) -> str:
+    """Why a tensor does not hold as many bytes as its type and shape say: it would be read past the end."""
     if any(dim < 0 for dim in tensor.dims):
         return f"has a negative dimension: {list(tensor.dims)}"
     if tensor.data_type not in KNOWN_TYPES:
@@ -162,24 +161,19 @@ def _settle(model: Model, tensor: TensorProto) -> None:
         model.set_array(tensor, model.array(tensor))
 
 
-def _resolve_external_data(proto: ModelProto, store: Store, path: Path, root: Path) -> None:
+def _resolve_external_data(model: Model, root: Path) -> None:
     """Give every external tensor its span in the file it names, after all checks."""
     opened: dict[str, tuple[int, int]] = {}
-    for tensor in tensors(proto):
-        if tensor.data_location != TensorProto.EXTERNAL or _has_mark(tensor, store):
+    for tensor in tensors(model.proto):
+        if tensor.data_location != TensorProto.EXTERNAL or model.span(tensor) is not None:
             continue
-        where = f"{display_path(path)}: tensor {tensor.name!r}"
+        where = f"{display_path(model.path)}: tensor {tensor.name!r}"
         name = location(tensor)
         if name not in opened:
-            file = _data_file(path, name, root, where)
-            opened[name] = (store.add_file(file), file.stat().st_size)
+            file = _data_file(model.path, name, root, where)
+            opened[name] = (model.store.add_file(file), file.stat().st_size)
         source, size = opened[name]
-        offset, length = _extent(tensor, size, where)
-        tensor.external_data.add(key=store.key, value=f"{source} {offset} {length}")
-
-
-def _has_mark(tensor: TensorProto, store: Store) -> bool:
-    return any(entry.key == store.key for entry in tensor.external_data)
+        model.set_span(tensor, Span(source, *_extent(tensor, size, where)))
 
 
 def _data_file(model: Path, name: str, root: Path, where: str) -> Path:
@@ -191,47 +185,34 @@ def _data_file(model: Path, name: str, root: Path, where: str) -> Path:
             "external data must lie beside the model or below it, not in a hidden folder or file",
         )
     file = model.parent / name
-    _refuse_missing(file, name, where)
+    head = _start_of(file)
+    if isinstance(head, str):
+        raise _data_fault(
+            f"{where} is stored in {name!r}, which {head}",
+            f"add {name!r} beside the model, or export the model with its weights inside",
+        )
     if not any(file.resolve().is_relative_to(folder.resolve()) for folder in (root, model.parent)):
         raise _data_fault(
             f"{where} names external data at {name!r}, a link that leads outside the repository",
             "replace the link by the file itself",
         )
-    try:
-        with file.open("rb") as opened:
-            refuse_pointer(file, opened.read(1024), f"{where}: ")
-    except OSError as error:
-        raise _data_fault(f"{where} is stored in {name!r}, which can't be read: {error.strerror}") from None
+    refuse_pointer(file, head, f"{where}: ")
     return file
-
-
-def _refuse_missing(file: Path, name: str, where: str) -> None:
-    try:
-        info = file.stat()
-    except OSError as error:
-        raise _data_fault(
-            f"{where} is stored in {name!r}, which can't be read: {error.strerror}",
-            f"add {name!r} beside the model, or export the model with its weights inside",
-        ) from None
-    if not stat.S_ISREG(info.st_mode):
-        raise _data_fault(f"{where} is stored in {name!r}, which is not a regular file")
 
 
 def _extent(tensor: TensorProto, size: int, where: str) -> tuple[int, int]:
     """Offset and length as the tensor gives them; a missing length follows from type and shape."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
-    try:
-        offset, length = (_number(entries.get(key)) for key in ("offset", "length"))
-    except ValueError:
+    numbers = {key: entries[key] for key in ("offset", "length") if key in entries}
+    if not all(re.fullmatch(r"[0-9]{1,19}", number) for number in numbers.values()):
         raise _data_fault(
             f"{where} has external data at offset {entries.get('offset')!r}, length {entries.get('length')!r}"
             " where whole numbers from 0 are expected",
             "export the model again",
-        ) from None
-    offset = offset or 0
-    if length is None:
-        expected = stored_bytes(tensor.data_type, tensor.dims)
-        length = size - offset if expected is None else expected
+        )
+    offset = int(numbers.get("offset", 0))
+    expected = stored_bytes(tensor.data_type, tensor.dims)
+    length = int(numbers.get("length", size - offset if expected is None else expected))
     if length < 0 or offset + length > size:
         raise _data_fault(
             f"{where} needs bytes {offset:,} to {offset + length:,} of {entries['location']!r},"
@@ -241,15 +222,7 @@ def _extent(tensor: TensorProto, size: int, where: str) -> tuple[int, int]:
     return offset, length
 
 
-def _number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not re.fullmatch(r"[0-9]{1,19}", text):
-        raise ValueError(text)
-    return int(text)
-
-
-def _data_fault(message: str, hint: str = "") -> ModelError:
+def _data_fault(message: str, hint: str) -> ModelError:
     return ModelError(message, hint=hint, code="OCI012")
 
 
@@ -265,8 +238,7 @@ def weight_files(proto: ModelProto) -> list[str]:
 
 def opened_files(model: Model) -> list[str]:
     """The same, without .npy files that are missing: a model can be used without them."""
-    homes = map(location, [*tensors(model.proto), *model.beside])
-    return list(dict.fromkeys(filter(None, homes)))
+    return list(dict.fromkeys([*weight_files(model.proto), *map(location, model.beside)]))
 
 
 def own_data(path: Path) -> str:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graph import bodies, opset, tensors
 from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
-from onnx_ci.model.model import Model, element_count
+from onnx_ci.model.model import Model, element_count, stored_size
 from onnx_ci.model.npy import recorded
 from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.receipt import read_receipt, tensor_key
-from onnx_ci.model.store import CHUNK, BackgroundHash, combined_sha256, file_sha256
+from onnx_ci.model.store import BackgroundHash, combined_sha256, file_chunks, file_sha256
 from onnx_ci.results import Measure, ModelInfo, TensorInfo
 
 LEVEL = 9  # of each compressor: what a careful server or packager would use
@@ -34,18 +33,12 @@ def measure(
     """Measure a model where it stands: its sha256 and compressed sizes only where they are asked for."""
     files = files_of(path, proto)
     sizes: dict[str, Any] = {name: compressed_size(name, files) for name in compressed}
-    return Measure(
-        size=sum(file.stat().st_size for file in files),
-        sha256=_sha256(files, hashing) if hashing else "",
-        params=parameters(proto),
-        **sizes,
-    )
-
-
-def _sha256(files: Sequence[Path], hashing: BackgroundHash) -> str:
-    """Of the file, or of all files where there is external data: other data is another content."""
-    others = {name: file_sha256(file) for name, file in by_name(files).items() if file != files[0]}
-    return combined_sha256({files[0].name: hashing.result(), **others})
+    sha256 = ""
+    if hashing:  # of all files where there is external data: other data is another content
+        data = {name: file_sha256(file) for name, file in by_name(files).items() if file != path}
+        sha256 = combined_sha256({path.name: hashing.result(), **data})
+    size = sum(file.stat().st_size for file in files)
+    return Measure(size=size, sha256=sha256, params=parameters(proto), **sizes)
 
 
 def by_name(files: Sequence[Path]) -> dict[str, Path]:
@@ -78,19 +71,11 @@ def parameters(proto: ModelProto) -> int:
 
 def compressed_size(name: str, files: Iterable[Path]) -> int:
     """Bytes after compression, file by file, without keeping any of them."""
-    return sum(_compressed_size(name, file) for file in files)
-
-
-def _compressed_size(name: str, file: Path) -> int:
-    compress, finish = COMPRESSORS[name]()
-    return sum(len(compress(chunk)) for chunk in _chunks(file)) + len(finish())
-
-
-def _chunks(file: Path) -> Iterator[memoryview]:
-    buffer = memoryview(bytearray(CHUNK))
-    with file.open("rb", buffering=0) as opened:
-        while count := opened.readinto(buffer):
-            yield buffer[:count]
+    size = 0
+    for file in files:
+        compress, finish = COMPRESSORS[name]()
+        size += sum(len(compress(chunk)) for chunk in file_chunks(file)) + len(finish())
+    return size
 
 
 # A stream of each compressor: what compresses a piece, and what gives the rest at the end.
@@ -148,16 +133,19 @@ def inspect_model(path: Path, name: str) -> ModelInfo:
             types=dict(types.most_common()),
             tensor_bytes=stored,
             other_bytes=max(found.size - stored, 0),
-            duplicate_bytes=_duplicates(infos),
+            # What storing each content once would save.
+            duplicate_bytes=round(sum(info.size * (1 - 1 / info.copies) for info in infos)),
             tensors=tuple(sorted(infos, key=lambda info: -info.size)),
-            shrunk_by=tuple(entry["name"] for entry in receipt.methods) if receipt else (),
+            shrunk_by=receipt.names if receipt else (),
         )
 
 
 def _tensors(model: Model, total: int) -> list[TensorInfo]:
     groups: dict[object, list[TensorProto]] = defaultdict(list)
     for tensor in tensors(model.proto):
-        groups[_identity(model, tensor)].append(tensor)
+        plain = tensor.data_type != TensorProto.STRING and element_count(tensor)
+        content = (tensor.data_type, tuple(tensor.dims), tensor_key(model, tensor)) if plain else id(tensor)
+        groups[content].append(tensor)
     return [
         TensorInfo(
             name=tensor.name,
@@ -172,20 +160,6 @@ def _tensors(model: Model, total: int) -> list[TensorInfo]:
     ]
 
 
-def _identity(model: Model, tensor: TensorProto) -> object:
-    if tensor.data_type == TensorProto.STRING or not element_count(tensor):
-        return id(tensor)
-    return tensor.data_type, tuple(tensor.dims), tensor_key(model, tensor)
-
-
 def _size(model: Model, tensor: TensorProto) -> int:
     span = model.span(tensor)
-    if span is not None:
-        return span.length
-    expected = stored_bytes(tensor.data_type, tensor.dims)
-    return sum(map(len, tensor.string_data)) if expected is None else expected
-
-
-def _duplicates(infos: list[TensorInfo]) -> int:
-    """Bytes that storing each content once would save."""
-    return round(sum(info.size * (1 - 1 / info.copies) for info in infos))
+    return span.length if span else stored_size(tensor) or sum(map(len, tensor.string_data))

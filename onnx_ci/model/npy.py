@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graph import metadata_entry, set_metadata_entry
 from onnx_ci.model.locations import is_inside
+from onnx_ci.model.model import Model, stored_size
 from onnx_ci.model.proto import ModelProto, TensorProto
-from onnx_ci.model.store import Store
 from onnx_ci.model.wire import Span
 from onnx_ci.util.text import TEMPORARY_SUFFIX
 
@@ -90,23 +89,22 @@ def header(tensor: TensorProto) -> bytes:
     return MAGIC + len(line).to_bytes(2, "little") + line
 
 
-def open_beside(proto: ModelProto, store: Store, path: Path, root: Path) -> list[TensorProto]:
+def open_beside(model: Model, root: Path) -> list[TensorProto]:
     """The recorded tensors whose files are there and hold what the model's inputs say."""
-    record = recorded(proto)
-    found = []
-    for value in proto.graph.input:
-        file = path.parent / record.get(value.name, "")
-        kind = value.type.tensor_type
-        tensor = TensorProto(name=value.name, data_type=kind.elem_type)
-        tensor.dims.extend(dim.dim_value for dim in kind.shape.dim)
-        offset = _values_offset(file, tensor, root) if value.name in record else None
+    record = recorded(model.proto)
+    beside = []
+    for value in model.proto.graph.input:
+        if value.name not in record:
+            continue
+        file = model.path.parent / record[value.name]
+        dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        tensor = TensorProto(name=value.name, data_type=value.type.tensor_type.elem_type, dims=dims)
+        offset = _values_offset(file, tensor, root)
         if offset is not None:
-            span = Span(store.add_file(file), offset, stored_bytes(tensor.data_type, tensor.dims) or 0)
-            tensor.data_location = TensorProto.EXTERNAL
             tensor.external_data.add(key="location", value=file.name)
-            tensor.external_data.add(key=store.key, value=" ".join(map(str, span)))
-            found.append(tensor)
-    return found
+            model.set_span(tensor, Span(model.store.add_file(file), offset, stored_size(tensor)))
+            beside.append(tensor)
+    return beside
 
 
 def _values_offset(file: Path, tensor: TensorProto, root: Path) -> int | None:
@@ -119,7 +117,7 @@ def _values_offset(file: Path, tensor: TensorProto, root: Path) -> int | None:
         length = int.from_bytes(start[len(MAGIC) :], "little")
         words = opened.read(length)
     expected = {"descr": TYPES.get(tensor.data_type), "fortran_order": False, "shape": tuple(tensor.dims)}
-    size = len(start) + length + (stored_bytes(tensor.data_type, tensor.dims) or 0)
+    size = len(start) + length + stored_size(tensor)
     fits = start.startswith(MAGIC) and _parsed(words) == expected and file.stat().st_size == size
     return len(start) + length if fits else None
 

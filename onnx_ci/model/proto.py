@@ -54,28 +54,14 @@ def _strict_class(model_class: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
-
-    StrictModelProto = ModelProto
+    import onnx.onnx_ml_pb2 as _messages
 else:
-    _module = _message_module()
-    AttributeProto = _module.AttributeProto
-    FunctionProto = _module.FunctionProto
-    GraphProto = _module.GraphProto
-    ModelProto = _module.ModelProto
-    NodeProto = _module.NodeProto
-    TensorProto = _module.TensorProto
-    StrictModelProto = _strict_class(ModelProto)
+    _messages = _message_module()
 
-__all__ = [
-    "HANDED_LIMIT",
-    "PROTOBUF_LIMIT",
-    "AttributeProto",
-    "FunctionProto",
-    "GraphProto",
-    "ModelProto",
-    "NodeProto",
-    "StrictModelProto",
-    "TensorProto",
-    "full_onnx",
-]
+AttributeProto = _messages.AttributeProto
+FunctionProto = _messages.FunctionProto
+GraphProto = _messages.GraphProto
+ModelProto = _messages.ModelProto
+NodeProto = _messages.NodeProto
+TensorProto = _messages.TensorProto
+StrictModelProto = _strict_class(ModelProto)

@@ -14,7 +14,7 @@ from onnx_ci.model.load import data_files, opened_files, own_data, read_skeleton
 from onnx_ci.model.locations import DATA_ENDINGS, is_inside
 from onnx_ci.model.model import Model, display_path, location
 from onnx_ci.model.npy import npy_names, own_start
-from onnx_ci.model.save import publish, put_in_place, without_temporary
+from onnx_ci.model.save import publish, put_in_place, refusal, without_temporary
 from onnx_ci.model.store import file_state
 from onnx_ci.util.files import sweep_files
 
@@ -27,14 +27,26 @@ def is_own(name: str, target: Path) -> bool:
     return (data or array) and not (target.parent / name).is_symlink()
 
 
-def other_users(data: Path, model: Path, root: Path) -> list[Path]:
-    """Other models that name this data file, or may: one that can't be read is not to be robbed either.
+def other_users(data: Path, model: Path, root: Path, *, unreadable: bool = True) -> list[Path]:
+    """Other models that name this data file, or may: one that is `unreadable` is not to be robbed either.
 
     They can only be in its folder or above: `..` is refused.
     """
-    return [
-        other for other in _models_above(data, root) if other != model and _names(other, data) is not False
-    ]
+    users: list[Path] = []
+    for folder in data.resolve().parents:
+        if not folder.is_relative_to(root.resolve()):
+            break
+        models = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".onnx")
+        users += [other for other in models if other != model and _names(other, data, unreadable)]
+    return users
+
+
+def _names(model: Path, data: Path, unreadable: bool) -> bool:
+    """Whether a model names a file; `unreadable` where it can't be read."""
+    try:
+        return any((model.parent / name).resolve() == data.resolve() for name in data_of(model))
+    except ModelError:
+        return unreadable
 
 
 def is_needed(file: Path) -> bool:
@@ -45,17 +57,15 @@ def is_needed(file: Path) -> bool:
 def sharers(model: Model, root: Path) -> list[Path]:
     """Models that name any of this one's data files as well; of one that can't be read nobody knows it."""
     target = model.path.resolve()
-    found = (_sure_users(target.parent / name, target, root) for name in data_files(model.proto))
-    return sorted({other for others in found for other in others})
+    files = [target.parent / name for name in data_files(model.proto)]
+    return sorted({other for file in files for other in other_users(file, target, root, unreadable=False)})
 
 
 def shared_data(model: Path, root: Path) -> list[str]:
     """The data files of a model that others name too."""
-    return [name for name in data_of(model) if any(_sure_users(model.parent / name, model, root))]
-
-
-def _sure_users(data: Path, model: Path, root: Path) -> Iterator[Path]:
-    return (other for other in _models_above(data, root) if other != model and _names(other, data))
+    return [
+        name for name in data_of(model) if other_users(model.parent / name, model, root, unreadable=False)
+    ]
 
 
 def data_of(model: Path) -> list[str]:
@@ -63,31 +73,12 @@ def data_of(model: Path) -> list[str]:
     return [name for name in data_files(read_skeleton(model)) if is_inside(name)]
 
 
-def _models_above(data: Path, root: Path) -> Iterator[Path]:
-    top = root.resolve()
-    for folder in data.resolve().parents:
-        if not folder.is_relative_to(top):
-            return
-        yield from sorted(path for path in folder.iterdir() if path.suffix.lower() == ".onnx")
-
-
-def _names(model: Path, data: Path) -> bool | None:
-    """Whether a model names a file; None where it can't be read."""
-    try:
-        names = data_of(model)
-    except ModelError:
-        return None
-    return any((model.parent / name).resolve() == data.resolve() for name in names)
-
-
 def refuse_changed(model: Model) -> None:
     """Whoever wrote to a model's files while it was worked on has the last word."""
     for path, seen in model.seen.items():
         if file_state(path) != seen:
-            raise ModelError(
-                f"{display_path(path)}: changed while it was being worked on, so it was not replaced",
-                hint="run it again",
-                code="OCI017",
+            raise refusal(
+                path, "changed while it was being worked on, so it was not replaced", "run it again"
             )
 
 
@@ -179,10 +170,10 @@ def put_files(files: Mapping[str, Path], target: Path, *, also_ours: Collection[
     for name in data:
         other = target.parent / name
         if other.exists() and name not in ours and not filecmp.cmp(files[name], other, shallow=False):
-            raise ModelError(
-                f"{display_path(other)}: is there already with other content, and is not the model's own",
-                hint="write to another folder, or remove it first",
-                code="OCI017",
+            raise refusal(
+                other,
+                "is there already with other content, and is not the model's own",
+                "write to another folder, or remove it first",
             )
     finals = {target.parent / name: files[name] for name in data} | {target: files[first]}
     put_in_place(finals)
@@ -195,14 +186,16 @@ def put_files(files: Mapping[str, Path], target: Path, *, also_ours: Collection[
 def replaceable_data(target: Path) -> set[str]:
     """The data of the model that is at the target now, if it looks like data and no other model names it."""
     target = target.resolve()
-    names = _readable_data(target)
-    likely = (name for name in names if is_own(name, target) or name.endswith(DATA_ENDINGS))
-    plain = (target.parent / name for name in likely if not (target.parent / name).is_symlink())
     return {
-        path.relative_to(target.parent).as_posix()
-        for path in plain
-        if not other_users(path, target, target.parent)
+        PurePosixPath(name).as_posix()
+        for name in _readable_data(target)
+        if _is_likely(name, target) and not other_users(target.parent / name, target, target.parent)
     }
+
+
+def _is_likely(name: str, target: Path) -> bool:
+    """Whether a file looks like data of a model, and is no link."""
+    return is_own(name, target) or (name.endswith(DATA_ENDINGS) and not (target.parent / name).is_symlink())
 
 
 def _readable_data(model: Path) -> list[str]:
@@ -223,15 +216,10 @@ def orphaned_data(target: Path) -> list[Path]:
 
 def is_orphan(file: Path, target: Path) -> bool:
     """Whether a file looks like a model's data, and no model there names it, that at the target included."""
-    likely = is_own(file.name, target) or file.name.endswith(DATA_ENDINGS)
-    if not likely or file.is_symlink() or not file.is_file():
+    if not _is_likely(file.name, target) or file.is_symlink() or not file.is_file():
         return False
     current = {(target.parent / name).resolve() for name in _readable_data(target)}
     return file.resolve() not in current and not other_users(file, target, target.parent)
-
-
-def _hidden(path: Path) -> set[str]:
-    return {part for part in path.parts if part.startswith(".")}
 
 
 def writable_target(path: Path, root: Path) -> Path:
@@ -239,17 +227,17 @@ def writable_target(path: Path, root: Path) -> Path:
     target = path.resolve()
     name = display_path(path)
     if not target.is_relative_to(root.resolve()):
-        raise ModelError(
-            f"{name}: is a link to a file outside the repository, which is never written",
-            hint="replace the link by the file itself",
-            code="OCI017",
+        raise refusal(
+            path,
+            "is a link to a file outside the repository, which is never written",
+            "replace the link by the file itself",
         )
-    if _hidden(target) - _hidden(path):
-        raise ModelError(
-            f"{name}: is a link into a hidden folder, such as the cache of DVC, which is never written",
-            hint=f"replace the link by the file itself (DVC: dvc unprotect {shlex.quote(name)})",
-            code="OCI017",
+    if any(part.startswith(".") and part not in path.parts for part in target.parts):
+        raise refusal(
+            path,
+            "is a link into a hidden folder, such as the cache of DVC, which is never written",
+            f"replace the link by the file itself (DVC: dvc unprotect {shlex.quote(name)})",
         )
     if target.exists() and not target.stat().st_mode & 0o222:
-        raise ModelError(f"{name}: is read-only", hint=f"run: chmod u+w {name!r}", code="OCI017")
+        raise refusal(path, "is read-only", f"run: chmod u+w {name!r}")
     return target

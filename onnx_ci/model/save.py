@@ -15,8 +15,9 @@ import shutil
 import signal
 import stat
 import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -34,6 +35,12 @@ from onnx_ci.util.files import LOCKS, create, temporary_name
 from onnx_ci.util.text import TEMPORARY_SUFFIX
 
 ALIGNMENT = 64  # external tensors start where every kernel can read them in place
+NOT_AS_WRITTEN = "what was read back is not what was written"
+
+
+def refusal(path: Path, what: str, hint: str) -> ModelError:
+    """A file that is not written, or not replaced, and why."""
+    return ModelError(f"{display_path(path)}: {what}", hint=hint, code="OCI017")
 
 
 @dataclass(frozen=True)
@@ -48,40 +55,28 @@ class Layout:
         return length_of(self.model) + sum(map(length_of, self.data.values()))
 
 
-@dataclass
-class _DataFile:
-    """One external data file while it is being filled."""
-
-    pieces: list[Piece] = field(default_factory=list)
-    end: int = 0
-    placed: dict[Span, int] = field(default_factory=dict)
-
-    def place(self, span: Span) -> int:
-        """The offset of these bytes; bytes that are already there are not stored again."""
-        if span not in self.placed:
-            padding = -self.end % ALIGNMENT
-            self.pieces += [bytes(padding), span]
-            self.placed[span] = self.end + padding
-            self.end += padding + span.length
-        return self.placed[span]
-
-
 def lay_out(model: Model, *, names: Mapping[str, str] | None = None, all_to: str = "") -> Layout:
     """Lay the model out. `names` renames data files; `all_to` moves every large tensor to one data file."""
     proto = ModelProto()
     proto.CopyFrom(model.proto)
-    files: dict[str, _DataFile] = {}
+    data: dict[str, list[Piece]] = defaultdict(list)
+    ends: Counter[str] = Counter()
+    offsets: dict[tuple[str, Span], int] = {}
     for tensor in tensors(proto):
         span = model.span(tensor)
         home = location(tensor) or all_to
-        if span is not None and home:
-            home = (names or {}).get(home, home)
-            offset = files.setdefault(home, _DataFile()).place(span)
-            _refer(tensor, home, offset, span.length)
-    data = {name: file.pieces for name, file in files.items()}
+        if span is None or not home:
+            continue
+        home = (names or {}).get(home, home)
+        if (home, span) not in offsets:  # bytes that are already there are not stored again
+            padding = -ends[home] % ALIGNMENT
+            data[home] += [bytes(padding), span]
+            offsets[home, span] = ends[home] + padding
+            ends[home] += padding + span.length
+        _refer(tensor, home, offsets[home, span], span.length)
     data.update(_beside(model, proto, names or {}))
     skeleton = proto.SerializeToString(deterministic=True)
-    return Layout(splice(skeleton, key=model.store.key), data)
+    return Layout(splice(skeleton, key=model.store.key), dict(data))
 
 
 def _beside(model: Model, proto: ModelProto, names: Mapping[str, str]) -> dict[str, list[Piece]]:
@@ -110,10 +105,11 @@ STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 def write_model(model: Model, path: Path, *, all_to: str = "") -> None:
     """Write a model and its data into a folder where nothing of value is: a scratch copy."""
     layout = lay_out(model, all_to=all_to)
-    for name, pieces in layout.data.items():
-        (path.parent / name).parent.mkdir(parents=True, exist_ok=True)
-        _write(path.parent / name, pieces, model.store)
-    _write(path, layout.model, model.store)
+    for name, pieces in (*layout.data.items(), (path.name, layout.model)):
+        target = path.parent / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb", buffering=0) as file:
+            _write_pieces(pieces, model.store, file)
 
 
 def write_runnable(model: Model, path: Path) -> None:
@@ -136,30 +132,36 @@ def publish(
     files; `ready` is asked first and again at the last moment, and may refuse by raising.
     """
     ready()
-    finals = _final_names(model, names or {})
+    # Data files by their present name. A temporary name left by a killed run gets its real one back.
+    finals = {name: (names or {}).get(name, without_temporary(name)) for name in opened_files(model)}
     layout = lay_out(model, names=finals)
     data = {name: temporary_name(target.parent / name) for name in layout.data}
     copies = {name: temporary_name(target.parent / name) for name in layout.data}
-    bridge_names = {old: _relative(data[new], target) for old, new in finals.items() if new in data}
+    bridge_names = {
+        old: data[new].relative_to(target.parent).as_posix() for old, new in finals.items() if new in data
+    }
     final, bridge = temporary_name(target), temporary_name(target)
     files = [*data.values(), *copies.values(), bridge, final]
-    with contextlib.ExitStack() as locks, _cleaned_up(files) as temporary, _disk_errors(target):
+    with _writing(target, files) as locks:
         for name, pieces in layout.data.items():
             data[name].parent.mkdir(parents=True, exist_ok=True)
             for file in (data[name], copies[name]):
-                _write_aside(file, pieces, model.store, target.parent / name, locks)
-        _write_aside(final, layout.model, model.store, target, locks)
+                _write_aside(file, partial(_write_pieces, pieces, model.store), target.parent / name, locks)
+        _write_aside(final, partial(_write_pieces, layout.model, model.store), target, locks)
         if data:
             layout = lay_out(model, names=bridge_names)
-            _write_aside(bridge, layout.model, model.store, target, locks)
-        _compare(bridge if data else final, digest)
+            _write_aside(bridge, partial(_write_pieces, layout.model, model.store), target, locks)
+        # A full disk or a bad one must not go unseen.
+        with open_model(bridge if data else final) as written:
+            if model_digest(written) != digest:
+                raise refusal(written.path, f"{NOT_AS_WRITTEN}; the model is unchanged", "check the disk")
         model.close()
         # All bytes are on disk: what follows are renames only, and they are not interrupted.
         with _uninterrupted():
             ready()
             if data:
                 # From here to the end the model needs the temporary data: a failure must not remove it.
-                temporary[:] = [final, bridge, *copies.values()]
+                files[:] = [final, bridge, *copies.values()]
                 bridge.replace(target)
                 _flush(target.parent)
                 for name, copy in copies.items():
@@ -167,62 +169,27 @@ def publish(
                     _flush((target.parent / name).parent)
             final.replace(target)
             _flush(target.parent)
-            temporary[:] = data.values()
+            files[:] = data.values()
 
 
 def put_in_place(files: Mapping[Path, Path]) -> None:
     """Put copies of files under the names they are given with: all are on disk and compared before the
     first gets its name, and the last of them should be the model that needs the others."""
     ready = {final: temporary_name(final) for final in files}
-    with (
-        contextlib.ExitStack() as locks,
-        _cleaned_up(list(ready.values())),
-        _disk_errors(list(files)[-1]),
-    ):
+    with _writing(list(files)[-1], list(ready.values())) as locks:
         for final, source in files.items():
             final.parent.mkdir(parents=True, exist_ok=True)
             with source.open("rb") as content:
-                _fill_aside(ready[final], partial(shutil.copyfileobj, content), final, locks)
+                _write_aside(ready[final], partial(shutil.copyfileobj, content), final, locks)
             if file_sha256(ready[final]) != file_sha256(source):
-                raise ModelError(
-                    f"{display_path(final)}: what was read back is not what was written; it is unchanged",
-                    hint="check the disk",
-                    code="OCI017",
-                )
+                raise refusal(final, f"{NOT_AS_WRITTEN}; it is unchanged", "check the disk")
         with _uninterrupted():
             for final, temporary in ready.items():
                 temporary.replace(final)
                 _flush(final.parent)
 
 
-def _final_names(model: Model, names: Mapping[str, str]) -> dict[str, str]:
-    """Data files by their present name. A temporary name left by a killed run gets its real one back."""
-    return {name: names.get(name, without_temporary(name)) for name in opened_files(model)}
-
-
-def _compare(path: Path, digest: str) -> None:
-    """Read back what was written: a full disk or a bad one must not go unseen."""
-    with open_model(path) as written:
-        if model_digest(written) != digest:
-            raise ModelError(
-                f"{display_path(path)}: what was read back is not what was written; the model is unchanged",
-                hint="check the disk",
-                code="OCI017",
-            )
-
-
-def _write(path: Path, pieces: list[Piece], store: Store) -> None:
-    with path.open("wb", buffering=0) as file:
-        _write_pieces(file, pieces, store)
-
-
 def _write_aside(
-    path: Path, pieces: list[Piece], store: Store, final: Path, locks: contextlib.ExitStack
-) -> None:
-    _fill_aside(path, lambda file: _write_pieces(file, pieces, store), final, locks)
-
-
-def _fill_aside(
     path: Path, fill: Callable[[IO[bytes]], None], final: Path, locks: contextlib.ExitStack
 ) -> None:
     """A file on its way to its name: flushed, with the mode of what is there, and held until all is done."""
@@ -236,7 +203,7 @@ def _fill_aside(
         os.fsync(handle)
 
 
-def _write_pieces(file: IO[bytes], pieces: list[Piece], store: Store) -> None:
+def _write_pieces(pieces: list[Piece], store: Store, file: IO[bytes]) -> None:
     small = bytearray()
     for piece in pieces:
         if not isinstance(piece, Span):
@@ -254,10 +221,6 @@ def without_temporary(name: str) -> str:
     if base.endswith(TEMPORARY_SUFFIX):
         base = base[1:].removesuffix(TEMPORARY_SUFFIX).rpartition(".")[0]
     return f"{folder}/{base}" if folder else base
-
-
-def _relative(path: Path, target: Path) -> str:
-    return path.relative_to(target.parent).as_posix()
 
 
 def _flush(path: Path) -> None:
@@ -288,25 +251,21 @@ def _uninterrupted() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _cleaned_up(files: list[Path]) -> Iterator[list[Path]]:
-    """Whatever is still in the list when the work ends, well or not, is removed."""
-    try:
-        yield files
-    finally:
-        for file in files:
-            file.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _disk_errors(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ModelError(
-            f"{display_path(target)}: could not be written: {error.strerror}; the model there still loads",
-            hint="free some disk space or check the folder's permissions, then run it again",
-            code="OCI017",
-        ) from error
+def _writing(target: Path, files: list[Path]) -> Iterator[contextlib.ExitStack]:
+    """Hold the locks of files on their way to their names. Whatever is still in the list when the work
+    ends, well or not, is removed."""
+    with contextlib.ExitStack() as locks:
+        try:
+            yield locks
+        except OSError as error:
+            raise refusal(
+                target,
+                f"could not be written: {error.strerror}; the model there still loads",
+                "free some disk space or check the folder's permissions, then run it again",
+            ) from error
+        finally:
+            for file in files:
+                file.unlink(missing_ok=True)
 
 
 def embedded_size(model: Model) -> int:

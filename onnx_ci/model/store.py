@@ -120,13 +120,22 @@ def write_all(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:
 HASH_CHUNK = 1 << 24
 
 
-def file_sha256(path: Path) -> str:
-    digest = hashlib.sha256()
+def file_chunks(path: Path, most: int = CHUNK) -> Iterator[memoryview]:
+    """The bytes of a file piece by piece, in one buffer that is used again."""
     with path.open("rb", buffering=0) as file:
-        buffer = memoryview(bytearray(min(HASH_CHUNK, os.fstat(file.fileno()).st_size or 1)))
+        buffer = memoryview(bytearray(min(most, os.fstat(file.fileno()).st_size or 1)))
         while count := file.readinto(buffer):
-            digest.update(buffer[:count])
+            yield buffer[:count]
+
+
+def file_digest(path: Path, digest: hashlib._Hash) -> str:
+    for chunk in file_chunks(path, HASH_CHUNK):
+        digest.update(chunk)
     return digest.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    return file_digest(path, hashlib.sha256())
 
 
 def file_state(path: Path) -> tuple[int, int, int]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
@@ -42,23 +41,18 @@ class Field(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True)
-class Message:
-    """Which fields of a message lead to tensors. A message without such fields is the tensor itself."""
+# Which fields of a message lead to tensors. A message without such fields is the tensor itself.
+Message = dict[int, "Message"]
 
-    name: str
-    children: dict[int, Message]
-
-
-TENSOR = Message("TensorProto", {})
-SPARSE = Message("SparseTensorProto", {1: TENSOR, 2: TENSOR})
-ATTRIBUTE = Message("AttributeProto", {5: TENSOR, 10: TENSOR, 22: SPARSE, 23: SPARSE})
-NODE = Message("NodeProto", {5: ATTRIBUTE})
-GRAPH = Message("GraphProto", {1: NODE, 5: TENSOR, 15: SPARSE})
-ATTRIBUTE.children.update({6: GRAPH, 11: GRAPH})
-TRAINING = Message("TrainingInfoProto", {1: GRAPH, 2: GRAPH})
-FUNCTION = Message("FunctionProto", {7: NODE, 11: ATTRIBUTE})
-MODEL = Message("ModelProto", {7: GRAPH, 20: TRAINING, 25: FUNCTION})
+TENSOR: Message = {}
+SPARSE: Message = {1: TENSOR, 2: TENSOR}
+ATTRIBUTE: Message = {5: TENSOR, 10: TENSOR, 22: SPARSE, 23: SPARSE}
+NODE: Message = {5: ATTRIBUTE}
+GRAPH: Message = {1: NODE, 5: TENSOR, 15: SPARSE}
+ATTRIBUTE.update({6: GRAPH, 11: GRAPH})
+TRAINING: Message = {1: GRAPH, 2: GRAPH}
+FUNCTION: Message = {7: NODE, 11: ATTRIBUTE}
+MODEL: Message = {7: GRAPH, 20: TRAINING, 25: FUNCTION}
 
 
 def read_varint(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
@@ -143,37 +137,27 @@ Wanted = Callable[[int, int], bool]
 
 def rewrite(buffer: Buffer, *, wanted: Wanted, visit: Visit) -> list[Piece]:
     """The model with each wanted tensor replaced by what `visit` makes of it (None: leave it)."""
-    return _rewrite(buffer, 0, len(buffer), MODEL.children, wanted, visit, 0)
 
+    def rewritten(start: int, end: int, message: Message, depth: int) -> list[Piece]:
+        if depth > MAX_DEPTH:
+            raise WireError(f"graphs are nested deeper than {MAX_DEPTH} levels")
+        pieces: list[Piece] = []
+        done = start
+        for field in fields(buffer, start, end):
+            child = message.get(field.number) if field.kind == BYTES else None
+            if child is None or not wanted(field.start, field.end):
+                continue
+            if child is TENSOR:
+                inner = visit(field.start, field.end)
+            else:
+                inner = rewritten(field.start, field.end, child, depth + 1)
+            if inner is not None:
+                pieces += [buffer[done : field.tag], tag(field.number) + varint(length_of(inner)), *inner]
+                done = field.end
+        pieces.append(buffer[done:end])
+        return pieces
 
-def _rewrite(
-    buffer: Buffer,
-    start: int,
-    end: int,
-    children: Mapping[int, Message],
-    wanted: Wanted,
-    visit: Visit,
-    depth: int,
-) -> list[Piece]:
-    if depth > MAX_DEPTH:
-        raise WireError(f"graphs are nested deeper than {MAX_DEPTH} levels")
-    pieces: list[Piece] = []
-    done = start
-    for field in fields(buffer, start, end):
-        child = children.get(field.number) if field.kind == BYTES else None
-        if child is None or not wanted(field.start, field.end):
-            continue
-        inner = (
-            _rewrite(buffer, field.start, field.end, child.children, wanted, visit, depth + 1)
-            if child.children
-            else visit(field.start, field.end)
-        )
-        if inner is None:
-            continue
-        pieces += [buffer[done : field.tag], tag(field.number) + varint(length_of(inner)), *inner]
-        done = field.end
-    pieces.append(buffer[done:end])
-    return pieces
+    return rewritten(0, len(buffer), MODEL, 0)
 
 
 # Field numbers of TensorProto.

@@ -13,13 +13,13 @@ from onnx_ci.errors import PolicyError
 from onnx_ci.policy.glob import escape
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.policy.reader import Place, Reading
-from onnx_ci.util.sizes import SIZE_UNITS, format_size, parse_count, parse_size
+from onnx_ci.util.sizes import SIZE_UNITS, format_size, parse_count, parse_size, size_unit
 
 if TYPE_CHECKING:
     from onnx_ci.policy.reader import MethodRegistry
 
 KEYS = ("size", "gzip", "brotli", "zstd", "params")
-_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before the value
+_START = r"^((?:[&!]\S*\s+)*)([\"']?)"  # of a value: anchors and tags before it, and its quote
 
 Holder = tuple[str, int]  # "models" or "groups", and which of them
 
@@ -65,15 +65,13 @@ def lower(
 
 def _written(text: str, spot: Spot, value: int) -> str:
     before = text[spot.start : spot.end]
-    properties = _PROPERTIES.match(before)
-    prefix = properties[0] if properties else ""
-    quote = before[len(prefix)] if before[len(prefix)] in "\"'" else ""
+    prefix, quote = re.findall(_START, before)[0]
     return f"{prefix}{quote}{value if spot.key == 'params' else exact_size(value)}{quote}"
 
 
 def exact_size(size: int) -> str:
     """A size in the unit people would choose, to the last byte."""
-    unit = next((name for name in ("TB", "GB", "MB", "kB") if size >= SIZE_UNITS[name]), "B")
+    unit = size_unit(size)
     digits = len(str(SIZE_UNITS[unit])) - 1
     text = f"{size / SIZE_UNITS[unit]:.{digits}f}"
     text = f"{text.rstrip('0').rstrip('.') if digits else text} {unit}"
@@ -89,8 +87,8 @@ def _spots(text: str, methods: MethodRegistry) -> list[Spot]:
     spots: dict[int, Spot] = {}
     for holder, key, place in _budgets(root.entries("")):
         start, end = place.node.start_mark.index, place.node.end_mark.index
-        parse = parse_count if key == "params" else parse_size
-        spot = Spot(key, start, end, place.line, parse(place.scalar("")))
+        value = (parse_count if key == "params" else parse_size)(place.scalar(""))
+        spot = Spot(key, start, end, place.line, value)
         spots.setdefault(start, spot).holders.append(holder)
     return list(spots.values())
 
@@ -139,19 +137,16 @@ def starter_policy(models: Sequence[tuple[str, int]], *, exact: bool = False) ->
     ordered = sorted(models)
     if exact and ordered:
         return _HEAD + _EXACT + "".join(exact_rule(*model) for model in ordered) + _TAIL
+    largest = max((size for _, size in ordered), default=0)
+    # The first rule, so that every other one wins over it: no model is without a rule.
+    catch_all = f"  - path: {_quoted(EVERY_MODEL)}\n"
+    if ordered:
+        catch_all = _rule(EVERY_MODEL, largest, "any other model: not larger than the largest now")
     if len(ordered) <= FEW:
         rules = [_rule(escape(path), size, f"now {format_size(size)}") for path, size in ordered]
     else:
         rules = [_folder_rule(*folder) for folder in sorted(_folders(ordered).items())]
-    return _HEAD + _catch_all(ordered) + "".join(rules) + _TAIL
-
-
-def _catch_all(models: Sequence[tuple[str, int]]) -> str:
-    """The first rule, so that every other one wins over it: no model is without a rule."""
-    if not models:
-        return f"  - path: {_quoted(EVERY_MODEL)}\n"
-    largest = max(size for _, size in models)
-    return _rule(EVERY_MODEL, largest, "any other model: not larger than the largest now")
+    return _HEAD + catch_all + "".join(rules) + _TAIL
 
 
 def exact_rule(path: str, size: int) -> str:
@@ -187,19 +182,15 @@ def _rounded_up(size: int) -> str:
     size = max(size, 1)
     step = 10 ** max(len(str(size)) - 3, 0)
     size = -(-size // step) * step
-    unit = next((name for name in ("TB", "GB", "MB", "kB") if size >= SIZE_UNITS[name]), "B")
+    unit = size_unit(size)
     return f"{size / SIZE_UNITS[unit]:.10g} {unit}"
 
 
 def _quoted(text: str) -> str:
     """A YAML string in double quotes; what an editor might not show is escaped."""
-    return '"' + "".join(_quoted_letter(letter) for letter in text) + '"'
-
-
-def _quoted_letter(letter: str) -> str:
-    if letter in '"\\':
-        return "\\" + letter
-    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
+    escaped = re.sub(r'["\\]', r"\\\g<0>", text)
+    shown = (letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in escaped)
+    return f'"{"".join(shown)}"'
 
 
 def with_rules(text: str, models: Sequence[tuple[str, int]], methods: MethodRegistry) -> str | None:

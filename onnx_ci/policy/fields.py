@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
-from math import isfinite
+from math import inf, isfinite, nan
 
 import yaml
 
@@ -30,13 +30,44 @@ _ELSEWHERE = ("//", "\\\\", "~/", *(f"/{root}/" for root in _ROOTS))
 
 
 class Kind:
-    """One kind of value."""
+    """One kind of value; `keys` are those of a table."""
 
-    __slots__ = ("read", "schema")
+    __slots__ = ("keys", "read", "schema")
 
-    def __init__(self, read: Callable[[Place], Any], schema: Schema) -> None:
+    def __init__(
+        self, read: Callable[[Place], Any], schema: Schema, keys: Mapping[str, Key] | None = None
+    ) -> None:
         self.read = read
         self.schema = schema
+        self.keys = keys or {}
+
+
+class Key:
+    """What may stand under one key: its kind, an example, and a sentence for the editor."""
+
+    __slots__ = ("about", "example", "kind", "required")
+
+    def __init__(self, kind: Kind, example: str, about: str, *, required: bool = False) -> None:
+        self.kind = kind
+        self.example = example
+        self.about = about
+        self.required = required
+
+
+def _scalar(what: str, parse: Callable[[str, str], Any], schema: Schema) -> Kind:
+    """A single value. `parse` takes its text and YAML's word for its type; None or ValueError refuses it."""
+
+    def read(place: Place) -> Any:
+        text = place.scalar(what)
+        try:
+            value = parse(text, place.tag)
+        except ValueError:
+            value = None
+        if value is None:
+            raise place.expected(what)
+        return value
+
+    return Kind(read, schema)
 
 
 def _text(place: Place) -> str:
@@ -51,11 +82,9 @@ def _text(place: Place) -> str:
     return text
 
 
-def _boolean(place: Place) -> bool:
-    text = place.scalar("true or false").lower()
-    if place.tag != "bool" or text not in ("true", "yes", "on", "false", "no", "off"):
-        raise place.expected("true or false")
-    return text in ("true", "yes", "on")
+def _boolean(text: str, tag: str) -> bool | None:
+    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    return words.get(text.lower()) if tag == "bool" else None
 
 
 def whole(low: int, high: int = _LARGEST) -> Kind:
@@ -63,45 +92,27 @@ def whole(low: int, high: int = _LARGEST) -> Kind:
     what = f"a whole number, at least {low}" + (f" and at most {high}" if high < _LARGEST else "")
     scalar = scalars.whole(low, high)
 
-    def read(place: Place) -> int:
-        value = scalars.number_or_text(place.scalar(what))
-        if place.tag != "int" or not isinstance(value, int) or value < low:
-            raise place.expected(what)
-        if not scalar.fits(value):
-            raise place.expected(what if high < _LARGEST else "a smaller number")
-        return value
+    def parse(text: str, tag: str) -> int | None:
+        value = scalars.number_or_text(text)
+        return int(value) if tag == "int" and scalar.fits(value) else None
 
-    return Kind(read, scalar.schema)
+    return _scalar(what, parse, scalar.schema)
 
 
-def number(low: float | None = None, high: float | None = None, *, above: float | None = None) -> Kind:
+def number(low: float = -inf, high: float = inf, *, above: float = -inf) -> Kind:
     """A finite number. 1e-2 is text to YAML 1.1, and a number to everybody else."""
-    bounds = {"minimum": low, "maximum": high, "exclusiveMinimum": above}
     words = {"from": low, "above": above, "up to": high}
-    what = " ".join(
-        ["a number", *(f"{word} {bound:g}" for word, bound in words.items() if bound is not None)]
-    )
+    what = "a number" + "".join(f" {word} {bound:g}" for word, bound in words.items() if isfinite(bound))
+    bounds = {"minimum": low, "maximum": high, "exclusiveMinimum": above}
 
-    def read(place: Place) -> float:
-        text = place.scalar(what)
-        if place.tag not in ("int", "float") and not (place.tag == "str" and "e" in text.lower()):
-            raise place.expected(what)
-        value = _float(text)
-        too_low = (low is not None and value < low) or (above is not None and value <= above)
-        if not isfinite(value) or too_low or (high is not None and value > high):
-            raise place.expected(what)
-        return value
+    def parse(text: str, tag: str) -> float | None:
+        is_number = tag in ("int", "float") or (tag == "str" and "e" in text.lower())
+        value = float(text.replace("_", "")) if is_number and text.isascii() else nan
+        return value if isfinite(value) and low <= value <= high and value > above else None
 
     scientific = {"type": "string", "pattern": r"^[-+]?[0-9.]+[eE][-+]?[0-9]+$"}
-    plain = {"type": "number", **{name: bound for name, bound in bounds.items() if bound is not None}}
-    return Kind(read, {"anyOf": [plain, scientific]})
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text.replace("_", "")) if text.isascii() else float("nan")
-    except ValueError:
-        return float("nan")
+    plain = {"type": "number", **{name: bound for name, bound in bounds.items() if isfinite(bound)}}
+    return _scalar(what, parse, {"anyOf": [plain, scientific]})
 
 
 def _quantity(parse: Callable[[str], int], what: str, units: str, high: int = _LARGEST) -> Kind:
@@ -120,13 +131,11 @@ def _quantity(parse: Callable[[str], int], what: str, units: str, high: int = _L
     return Kind(read, {"anyOf": [{"type": "integer", "minimum": 1, "maximum": high}, written]})
 
 
-def fraction(high: float | None = None, *, plain: float = 1.0, above_zero: bool = False) -> Kind:
+def fraction(high: float = inf, *, plain: float = 1.0, above_zero: bool = False) -> Kind:
     """A percentage, or the fraction itself up to `plain`: beyond that the % was forgotten."""
-    what = (
-        "a percentage"
-        + (" above 0%" if above_zero else "")
-        + (f" up to {high:.0%}" if high is not None else "")
-    )
+    what = "a percentage" + (" above 0%" if above_zero else "")
+    if isfinite(high):
+        what += f" up to {high:.0%}"
 
     def read(place: Place) -> float:
         text = place.scalar(what).strip()
@@ -136,7 +145,7 @@ def fraction(high: float | None = None, *, plain: float = 1.0, above_zero: bool 
             raise place.error(str(error)) from None
         if "%" not in text and value > plain:
             raise place.error(f"found {text}, expected {what}: did you mean {text}%?")
-        if (high is not None and value > high) or (above_zero and value == 0):
+        if value > high or (above_zero and value == 0):
             raise place.expected(what)
         return value
 
@@ -145,7 +154,7 @@ def fraction(high: float | None = None, *, plain: float = 1.0, above_zero: bool 
     return Kind(read, {"anyOf": [{"type": "number", **least, "maximum": plain}, written]})
 
 
-def word(choices: Sequence[str]) -> Kind:
+def word(*choices: str) -> Kind:
     """One of a few words."""
     scalar = scalars.choice(choices)
 
@@ -193,13 +202,10 @@ def is_release(text: str) -> bool:
 def _text_like(pattern: str, what: str, *, quoted: bool = False) -> Kind:
     """Text that matches a regular expression as a whole."""
 
-    def read(place: Place) -> str:
-        text = place.scalar(what)
-        if not re.fullmatch(pattern, text) or (quoted and place.tag != "str"):
-            raise place.expected(what)
-        return text
+    def parse(text: str, tag: str) -> str | None:
+        return text if re.fullmatch(pattern, text) and not (quoted and tag != "str") else None
 
-    return Kind(read, {"type": "string", "pattern": f"^{pattern}$"})
+    return _scalar(what, parse, {"type": "string", "pattern": f"^{pattern}$"})
 
 
 def _sha256(place: Place) -> str:
@@ -211,15 +217,8 @@ def _sha256(place: Place) -> str:
     return text
 
 
-def _date(place: Place) -> date:
-    what = "a day that exists, as year-month-day"
-    text = place.scalar(what)
-    try:
-        if len(text) != 10 or text[4] + text[7] != "--":
-            raise place.expected(what)
-        return date.fromisoformat(text)
-    except ValueError:
-        raise place.expected(what) from None
+def _date(text: str, _: str) -> date | None:
+    return date.fromisoformat(text) if re.fullmatch("....-..-..", text) else None
 
 
 FILE = Kind(
@@ -234,7 +233,7 @@ FILE = Kind(
 RELEASE = _text_like(_RELEASE, "a version as 1.20 or 1.23.2, in quotes", quoted=True)
 VARIABLE = _text_like("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")
 TEXT = Kind(_text, {"type": "string", "pattern": r"\S"})
-BOOLEAN = Kind(_boolean, scalars.FLAG.schema)
+BOOLEAN = _scalar("true or false", _boolean, scalars.FLAG.schema)
 SIZE = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")
 MEMORY = _quantity(parse_size, "a size up to 1 TiB", "(?:[kKmMgGtT][iI]?)?[bB]", 1 << 40)
 COUNT = _quantity(parse_count, "a count", "[kKmMbBtT]")
@@ -242,23 +241,11 @@ PATTERN = Kind(
     _pattern, {"type": "string", "minLength": 1, "not": {"pattern": r"(^|/)\.\.(/|$)|^//|^[A-Za-z]:[/\\]"}}
 )
 SHA256 = Kind(_sha256, {"type": "string", "pattern": "^[0-9a-fA-F]{64}$"})
-DATE = Kind(_date, {"type": "string", "format": "date", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})
-
-
-class Key:
-    """What may stand under one key: its kind, an example, and a sentence for the editor."""
-
-    __slots__ = ("about", "example", "kind", "required")
-
-    def __init__(self, kind: Kind, example: str, about: str, *, required: bool = False) -> None:
-        self.kind = kind
-        self.example = example
-        self.about = about
-        self.required = required
-
-
-Table = dict[str, Key]
-Check: TypeAlias = "Callable[[Place, dict[str, Any]], None]"
+DATE = _scalar(
+    "a day that exists, as year-month-day",
+    _date,
+    {"type": "string", "format": "date", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"},
+)
 
 
 def list_of(kind: Kind, *, least: int = 0) -> Kind:
@@ -280,72 +267,68 @@ def map_of(kind: Kind) -> Kind:
     return Kind(read, {"type": "object", "additionalProperties": kind.schema})
 
 
-def table_of(
-    table: Table,
+def table(
+    others: Mapping[str, Key] | None = None,
+    /,
     *,
     any_of: Sequence[str] = (),
-    check: Check | None = None,
-    also: Schema | None = None,
+    no_limit: str = "",
     lined: bool = False,
+    **own: Key,
 ) -> Kind:
-    """A mapping with known keys, read as a dict of what was given, with its line where that is wanted.
-
-    One of the keys in `any_of` has to be there. `also` tells editors, as far as a schema can, what `check`
-    makes sure of."""
-    schema = {**table_schema(table), **(also or {})}
+    """A mapping with known keys, its own and others', read as a dict of what was given, with its line where
+    that is wanted. One of `any_of` has to be there, or any where `no_limit` says what is wrong without."""
+    keys = {**own, **(others or {})}
+    schema = _table_schema(keys)
     if any_of:
+        no_limit = f"found no limit, expected {' or '.join(any_of)}"
         schema["anyOf"] = [{"required": [key]} for key in any_of]
+    elif no_limit:
+        schema["minProperties"] = 1
 
     def read(place: Place) -> dict[str, Any]:
-        values = read_table(place, table)
-        if any_of and values.keys().isdisjoint(any_of):
-            raise place.error(f"found no limit, expected {' or '.join(any_of)}")
-        if check:
-            check(place, values)
+        values = _read_keys(place, keys)
+        if no_limit and all(values.get(key, False) is False for key in any_of or keys):
+            raise place.error(no_limit)
         return {**values, "line": place.line} if lined else values
 
-    return Kind(read, schema)
+    return Kind(read, schema, keys)
 
 
-def read_table(place: Place, table: Table) -> dict[str, Any]:
-    entries = place.entries(f"a mapping with the keys {', '.join(table)}")
+def _read_keys(place: Place, keys: Mapping[str, Key]) -> dict[str, Any]:
     values = {}
-    for key, entry in entries.items():
-        if key not in table:
-            raise _unknown_key(place, entry, table)
-        entry.example = f"{key}: {table[key].example}"
-        values[key] = table[key].kind.read(entry)
-    for key, field in table.items():
-        if field.required and key not in values:
-            raise place.error(
-                f"found no {key!r}, expected it here", hint=f"for example: {key}: {field.example}"
-            )
+    for name, entry in place.entries(f"a mapping with the keys {', '.join(keys)}").items():
+        if name not in keys:
+            raise _unknown_key(place, entry, keys)
+        entry.example = f"{name}: {keys[name].example}"
+        values[name] = keys[name].kind.read(entry)
+    for name, key in keys.items():
+        if key.required and name not in values:
+            hint = f"for example: {name}: {key.example}"
+            raise place.error(f"found no {name!r}, expected it here", hint=hint)
     return values
 
 
-def table_schema(table: Table) -> Schema:
-    schema: Schema = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            key: {"description": f"{field.about}, for example: {field.example}", **field.kind.schema}
-            for key, field in table.items()
-        },
+def _table_schema(keys: Mapping[str, Key]) -> Schema:
+    properties = {
+        name: {"description": f"{key.about}, for example: {key.example}", **key.kind.schema}
+        for name, key in keys.items()
     }
-    required = [key for key, field in table.items() if field.required]
+    schema = {"type": "object", "additionalProperties": False, "properties": properties}
+    required = [name for name, key in keys.items() if key.required]
     return {**schema, "required": required} if required else schema
 
 
-def _unknown_key(place: Place, entry: Place, table: Table) -> PolicyError:
-    meant = nearest(entry.name, table) or next(iter(table))
+def _unknown_key(place: Place, entry: Place, keys: Mapping[str, Key]) -> PolicyError:
+    meant = nearest(entry.name, keys) or next(iter(keys))
     return place.error(
-        f"unknown key {entry.name[:60]!r}, {did_you_mean(entry.name, table)}",
-        hint=f"known keys: {', '.join(table)}; for example: {meant}: {table[meant].example}",
+        f"unknown key {entry.name[:60]!r}, {did_you_mean(entry.name, keys)}",
+        hint=f"known keys: {', '.join(keys)}; for example: {meant}: {keys[meant].example}",
         line=entry.key_line,
     )
 
 
-def _read_method(place: Place) -> tuple[str, dict[str, Scalar]]:
+def _read_method(place: Place) -> dict[str, Any]:
     name, entry = _method_name(place)
     names = place.reading.methods.names()
     if name not in names:
@@ -360,7 +343,7 @@ def _read_method(place: Place) -> tuple[str, dict[str, Scalar]]:
         line = places[error.option].key_line if error.option in places else place.line
         hint = "for example: methods: [dedupe, {int8-weights: {min_elements: 4096}}]; see `onnx-ci methods`"
         raise place.error(sentence, hint=hint, line=line) from None
-    return name, options
+    return {"name": name, "options": options}
 
 
 def _method_name(place: Place) -> tuple[str, Place | None]:
@@ -385,14 +368,7 @@ def _method_option(place: Place) -> Scalar:
     return scalars.number_or_text(text) if place.plain else text
 
 
-METHOD = Kind(_read_method, {"$ref": "#/$defs/method"})
-
-
 VERSION = 1
-# What nobody needs more of, and what no run would end with.
-DAY = 86_400
-MOST_INPUTS = 1_000
-MOST_IN_A_DIM = 2**31 - 1
 
 
 def _version(place: Place) -> int:
@@ -415,204 +391,173 @@ def _range(place: Place) -> tuple[float, float]:
 
 
 def _command(place: Place) -> str:
-    text = str(TEXT.read(place))
+    text = _text(place)
     if "{model}" not in text:
-        raise place.error(
-            f"found {place.found}, expected a command that says where the model goes: {{model}}"
-        )
+        raise place.expected("a command that says where the model goes: {model}")
     return text
 
 
-def _check_tolerance(place: Place, values: dict[str, Any]) -> None:
-    if not any(value is not False for value in values.values()):
-        raise place.error("found no limit, expected at least one: without any, every output would pass")
+def _revision(place: Place) -> str:
+    text = _text(place)
+    if text.startswith("-"):
+        raise place.expected("a git revision")
+    return text
 
 
-def _check_history(place: Place, values: dict[str, Any]) -> None:
-    if values.get("since", "").startswith("-"):
-        raise place.error(f"since: found {values['since']!r}, expected a git revision")
+METHODS = list_of(Kind(_read_method, {"$ref": "#/$defs/method"}))
+MODE = word("to-budget", "smallest", "exact-only")
+MISSING = word("error", "warning", "fetch")
+UNMATCHED = word("error", "warning", "ignore")
+SHARE = fraction(1)
+RATIO = fraction(plain=10, above_zero=True)
+LEAST_0 = number(0)
+RANGE = Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})
+COMMAND = Kind(_command, {"type": "string", "pattern": r"\{model\}"})
+REVISION = Kind(_revision, TEXT.schema)
+# What nobody needs more of, and what no run would end with.
+DAY = 86_400
+MOST_INPUTS = 1_000
+MOST_IN_A_DIM = 2**31 - 1
 
+BUDGET = table(
+    size=Key(SIZE, "25 MB", "the .onnx file and its external data together"),
+    gzip=Key(SIZE, "20 MB", "the same, compressed with gzip"),
+    brotli=Key(SIZE, "18 MB", "the same, compressed with brotli"),
+    zstd=Key(SIZE, "19 MB", "the same, compressed with zstd"),
+    growth=Key(fraction(), "5%", "how much larger than the base version in git"),
+    params=Key(COUNT, "12M", "the number of parameters"),
+    latency=Key(RATIO, "110%", "the time of one run against the original's"),
+)
+GROUP_BUDGET = table(
+    {name: key for name, key in BUDGET.keys.items() if name != "latency"},
+    no_limit="found no limit, expected at least one",
+)
 
-def _check_group_budget(place: Place, values: dict[str, Any]) -> None:
-    if not values:
-        raise place.error("found no limit, expected at least one")
+TOLERANCE = table(
+    max_abs=Key(LEAST_0, "1e-2", "the largest absolute difference"),
+    max_rel=Key(LEAST_0, "1e-2", "the largest relative difference"),
+    mean_abs=Key(LEAST_0, "1e-3", "the mean absolute difference"),
+    cosine=Key(number(-1, 1), "0.999", "the least cosine similarity"),
+    sqnr=Key(LEAST_0, "30", "the least signal to noise ratio, in dB"),
+    top1=Key(SHARE, "99%", "how often the largest value must stay the largest"),
+    exact=Key(BOOLEAN, "true", "outputs must be the same to the last bit"),
+    no_limit="found no limit, expected at least one: without any, every output would pass",
+)
 
+INPUTS = table(
+    samples=Key(list_of(TEXT), '["tests/data/*.npz"]', ".npz files, or folders of ONNX test_data_set_*"),
+    dims=Key(map_of(whole(0, MOST_IN_A_DIM)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"),
+    ranges=Key(map_of(RANGE), "{input_ids: [0, 30521]}", "the lowest and highest value of an input"),
+    count=Key(whole(1, MOST_INPUTS), "4", "how many inputs to generate"),
+    seed=Key(whole(0), "0", "where the generated inputs start"),
+)
 
-BUDGET: Table = {
-    "size": Key(SIZE, "25 MB", "the .onnx file and its external data together"),
-    "gzip": Key(SIZE, "20 MB", "the same, compressed with gzip"),
-    "brotli": Key(SIZE, "18 MB", "the same, compressed with brotli"),
-    "zstd": Key(SIZE, "19 MB", "the same, compressed with zstd"),
-    "growth": Key(fraction(), "5%", "how much larger than the base version in git"),
-    "params": Key(COUNT, "12M", "the number of parameters"),
-    "latency": Key(fraction(plain=10, above_zero=True), "110%", "the time of one run against the original's"),
-}
-GROUP_BUDGET = {key: field for key, field in BUDGET.items() if key != "latency"}
+EVALUATE = table(
+    command=Key(COMMAND, '"python eval.py {model}"', "prints the metric of the model", required=True),
+    metric=Key(TEXT, "wer", "the name of the score in what the command prints", required=True),
+    max_increase=Key(LEAST_0, "0.2", "how much the score may rise"),
+    max_decrease=Key(LEAST_0, "0.5", "how much the score may fall"),
+    env=Key(list_of(VARIABLE), "[HF_HOME]", "variables that the command gets beside the usual ones"),
+    any_of=("max_increase", "max_decrease"),
+)
 
-TOLERANCE: Table = {
-    "max_abs": Key(number(0), "1e-2", "the largest absolute difference"),
-    "max_rel": Key(number(0), "1e-2", "the largest relative difference"),
-    "mean_abs": Key(number(0), "1e-3", "the mean absolute difference"),
-    "cosine": Key(number(-1, 1), "0.999", "the least cosine similarity"),
-    "sqnr": Key(number(0), "30", "the least signal to noise ratio, in dB"),
-    "top1": Key(fraction(1), "99%", "how often the largest value must stay the largest"),
-    "exact": Key(BOOLEAN, "true", "outputs must be the same to the last bit"),
-}
+LIMITS = table(
+    seconds=Key(number(high=DAY, above=0), "300", "how long one model may run"),
+    memory=Key(MEMORY, "8 GiB", "how much memory it may take"),
+)
 
-INPUTS: Table = {
-    "samples": Key(list_of(TEXT), '["tests/data/*.npz"]', ".npz files, or folders of ONNX test_data_set_*"),
-    "dims": Key(map_of(whole(0, MOST_IN_A_DIM)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"),
-    "ranges": Key(
-        map_of(Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})),
-        "{input_ids: [0, 30521]}",
-        "the lowest and highest value of an input",
-    ),
-    "count": Key(whole(1, MOST_INPUTS), "4", "how many inputs to generate"),
-    "seed": Key(whole(0), "0", "where the generated inputs start"),
-}
-
-EVALUATE: Table = {
-    "command": Key(
-        Kind(_command, {"type": "string", "pattern": r"\{model\}"}),
-        '"python eval.py {model}"',
-        "prints the metric of the model",
-        required=True,
-    ),
-    "metric": Key(TEXT, "wer", "the name of the score in what the command prints", required=True),
-    "max_increase": Key(number(0), "0.2", "how much the score may rise"),
-    "max_decrease": Key(number(0), "0.5", "how much the score may fall"),
-    "env": Key(list_of(VARIABLE), "[HF_HOME]", "variables that the command gets beside the usual ones"),
-}
-
-LIMITS: Table = {
-    "seconds": Key(number(high=DAY, above=0), "300", "how long one model may run"),
-    "memory": Key(MEMORY, "8 GiB", "how much memory it may take"),
-}
-
-DEFAULTS: Table = {
-    "budget": Key(table_of(BUDGET), "{size: 25 MB, growth: 5%}", "what the model may weigh"),
-    "methods": Key(list_of(METHOD), "[dedupe, drop-unused]", "what may be done to shrink it, mildest first"),
-    "shrink": Key(
-        word(("to-budget", "smallest", "exact-only")), "to-budget", "how far to go with approximate methods"
-    ),
-    "tolerance": Key(
-        table_of(TOLERANCE, check=_check_tolerance, also={"minProperties": 1}),
-        "{cosine: 0.999}",
-        "how far outputs may move; all limits must hold",
-    ),
-    "inputs": Key(table_of(INPUTS), "{dims: {batch: 1}, count: 4}", "what the model is run on to verify it"),
-    "evaluate": Key(
-        table_of(EVALUATE, any_of=("max_increase", "max_decrease")),
+DEFAULTS = table(
+    budget=Key(BUDGET, "{size: 25 MB, growth: 5%}", "what the model may weigh"),
+    methods=Key(METHODS, "[dedupe, drop-unused]", "what may be done to shrink it, mildest first"),
+    shrink=Key(MODE, "to-budget", "how far to go with approximate methods"),
+    tolerance=Key(TOLERANCE, "{cosine: 0.999}", "how far outputs may move; all limits must hold"),
+    inputs=Key(INPUTS, "{dims: {batch: 1}, count: 4}", "what the model is run on to verify it"),
+    evaluate=Key(
+        EVALUATE,
         '{command: "python eval.py {model}", metric: wer, max_increase: 0.2}',
         "your own score, original against candidate",
     ),
-    "limits": Key(table_of(LIMITS), "{seconds: 300, memory: 8 GiB}", "what running the model may cost"),
-    "runtimes": Key(
+    limits=Key(LIMITS, "{seconds: 300, memory: 8 GiB}", "what running the model may cost"),
+    runtimes=Key(
         list_of(RELEASE),
         '["1.20", "1.23.2"]',
         "versions of onnxruntime that it has to hold in, beside the installed one",
     ),
-    "libraries": Key(
-        list_of(FILE), '["ops/libmyops.so"]', "files with custom operators, below the policy file"
-    ),
-    "plan_seconds": Key(
+    libraries=Key(list_of(FILE), '["ops/libmyops.so"]', "files with custom operators, below the policy file"),
+    plan_seconds=Key(
         number(0, DAY), "20", "how long to search for the best mix of forms, tensor by tensor; 0 does not"
     ),
-    "load_check": Key(
+    load_check=Key(
         BOOLEAN, "off", "whether a model that nothing is done to is loaded and run once (on, if not said)"
     ),
-    "minimum_gain": Key(fraction(1), "1%", "smaller savings are left alone"),
-    "severity": Key(word(("error", "warning")), "error", "whether a broken rule fails the run"),
-    "only_new": Key(BOOLEAN, "true", "models that did not change may stay as they are, with a warning"),
-}
+    minimum_gain=Key(SHARE, "1%", "smaller savings are left alone"),
+    severity=Key(word("error", "warning"), "error", "whether a broken rule fails the run"),
+    only_new=Key(BOOLEAN, "true", "models that did not change may stay as they are, with a warning"),
+)
 
-RULE: Table = {
-    "path": Key(
-        PATTERN, '"models/**/*.onnx"', "a gitignore-style pattern; the last match wins", required=True
+RULE = table(
+    DEFAULTS.keys,
+    path=Key(PATTERN, '"models/**/*.onnx"', "a gitignore-style pattern; the last match wins", required=True),
+    ignore=Key(BOOLEAN, "true", "leave these models alone"),
+    lined=True,
+)
+
+GROUP = table(
+    name=Key(TEXT, "app bundle", "how reports call the group", required=True),
+    paths=Key(list_of(PATTERN, least=1), '["app/*.onnx"]', "patterns of its models", required=True),
+    budget=Key(GROUP_BUDGET, "{size: 60 MB}", "what they may weigh together", required=True),
+    lined=True,
+)
+
+OVERRIDE = table(
+    path=Key(PATTERN, "models/big.onnx", "the model", required=True),
+    sha256=Key(SHA256, f'"{"0a" * 32}"', "of exactly the content that is accepted", required=True),
+    reason=Key(TEXT, '"waits for the new tokenizer"', "why", required=True),
+    until=Key(DATE, "2027-01-31", "the last day on which it is accepted", required=True),
+    lined=True,
+)
+
+HISTORY = table(
+    budget=Key(SIZE, "50 MB", "what a branch may add to git, every version of every model counted"),
+    lfs=Key(SIZE, "1 GB", "the same for what it adds to Git LFS"),
+    since=Key(REVISION, "origin/main", "what the branch left, where a run is not told otherwise"),
+    any_of=("budget", "lfs"),
+    lined=True,
+)
+
+LFS = table(missing=Key(MISSING, "fetch", "what to do where content is needed and not here"))
+
+POLICY = table(
+    version=Key(Kind(_version, {"const": VERSION}), "1", "the version of this format", required=True),
+    unmatched=Key(UNMATCHED, "error", "what a model is that no rule matches"),
+    policy_changes=Key(
+        word("warning", "error"), "error", "what a pull request is told of that loosens this policy"
     ),
-    "ignore": Key(BOOLEAN, "true", "leave these models alone"),
-    **DEFAULTS,
-}
-
-GROUP: Table = {
-    "name": Key(TEXT, "app bundle", "how reports call the group", required=True),
-    "paths": Key(list_of(PATTERN, least=1), '["app/*.onnx"]', "patterns of its models", required=True),
-    "budget": Key(
-        table_of(GROUP_BUDGET, check=_check_group_budget, also={"minProperties": 1}),
-        "{size: 60 MB}",
-        "what they may weigh together",
-        required=True,
-    ),
-}
-
-OVERRIDE: Table = {
-    "path": Key(PATTERN, "models/big.onnx", "the model", required=True),
-    "sha256": Key(SHA256, '"' + "0a" * 32 + '"', "of exactly the content that is accepted", required=True),
-    "reason": Key(TEXT, '"waits for the new tokenizer"', "why", required=True),
-    "until": Key(DATE, "2027-01-31", "the last day on which it is accepted", required=True),
-}
-
-HISTORY: Table = {
-    "budget": Key(SIZE, "50 MB", "what a branch may add to git, every version of every model counted"),
-    "lfs": Key(SIZE, "1 GB", "the same for what it adds to Git LFS"),
-    "since": Key(TEXT, "origin/main", "what the branch left, where a run is not told otherwise"),
-}
-
-LFS: Table = {
-    "missing": Key(
-        word(("error", "warning", "fetch")), "fetch", "what to do where content is needed and not here"
-    ),
-}
-
-POLICY: Table = {
-    "version": Key(Kind(_version, {"const": VERSION}), "1", "the version of this format", required=True),
-    "unmatched": Key(word(("error", "warning", "ignore")), "error", "what a model is that no rule matches"),
-    "policy_changes": Key(
-        word(("warning", "error")), "error", "what a pull request is told of that loosens this policy"
-    ),
-    "new_commands": Key(
-        word(("refuse", "run")),
+    new_commands=Key(
+        word("refuse", "run"),
         "refuse",
         "evaluate commands and libraries that a pull request adds or changes",
     ),
-    "defaults": Key(table_of(DEFAULTS), "{tolerance: {cosine: 0.999}}", "what every rule starts from"),
-    "models": Key(
-        list_of(table_of(RULE, lined=True), least=1),
-        '[{path: "models/**/*.onnx"}]',
-        "the rules",
-        required=True,
-    ),
-    "groups": Key(
-        list_of(table_of(GROUP, lined=True)),
+    defaults=Key(DEFAULTS, "{tolerance: {cosine: 0.999}}", "what every rule starts from"),
+    models=Key(list_of(RULE, least=1), '[{path: "models/**/*.onnx"}]', "the rules", required=True),
+    groups=Key(
+        list_of(GROUP),
         '[{name: app bundle, paths: ["app/*.onnx"], budget: {size: 60 MB}}]',
         "budgets over several models together",
     ),
-    "overrides": Key(
-        list_of(table_of(OVERRIDE, lined=True)),
+    overrides=Key(
+        list_of(OVERRIDE),
         '[{path: models/big.onnx, sha256: "…", reason: "…", until: 2027-01-31}]',
         "broken rules that are accepted for a while",
     ),
-    "history": Key(
-        table_of(HISTORY, any_of=("budget", "lfs"), check=_check_history, lined=True),
-        "{budget: 50 MB}",
-        "what a branch may add to the repository for ever",
-    ),
-    "lfs": Key(table_of(LFS), "{missing: fetch}", "models that are kept in Git LFS or DVC"),
-}
+    history=Key(HISTORY, "{budget: 50 MB}", "what a branch may add to the repository for ever"),
+    lfs=Key(LFS, "{missing: fetch}", "models that are kept in Git LFS or DVC"),
+)
 
 
 def json_schema(methods: Iterable[tuple[str, Mapping[str, object]]]) -> Schema:
     """The schema, given each method's name and the schema of its options."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "onnx-ci policy",
-        "description": "What ONNX models may weigh, and how they may be made smaller.",
-        **table_schema(POLICY),
-        "$defs": {"method": _method_schema(dict(methods))},
-    }
-
-
-def _method_schema(options: Mapping[str, Mapping[str, object]]) -> Schema:
+    options = dict(methods)
     with_options = {
         "type": "object",
         "minProperties": 1,
@@ -620,4 +565,10 @@ def _method_schema(options: Mapping[str, Mapping[str, object]]) -> Schema:
         "additionalProperties": False,
         "properties": {name: {"anyOf": [schema, {"type": "null"}]} for name, schema in options.items()},
     }
-    return {"anyOf": [{"enum": list(options)}, with_options]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "onnx-ci policy",
+        "description": "What ONNX models may weigh, and how they may be made smaller.",
+        **POLICY.schema,
+        "$defs": {"method": {"anyOf": [{"enum": list(options)}, with_options]}},
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onnx_ci.errors import PolicyError
-from onnx_ci.policy.fields import POLICY, read_table
+from onnx_ci.policy.fields import POLICY
 from onnx_ci.policy.glob import matches
 from onnx_ci.policy.reader import EXAMPLE, HINT, LARGEST, Place, Reading, compose, decode
 
@@ -78,7 +78,7 @@ def parse_policy(text: str, *, file: str, methods: MethodRegistry) -> Policy:
 def _checked(text: str, reading: Reading) -> CheckedPolicy:
     root = Place(reading, compose(text, reading.file), "", example=f"\n{EXAMPLE}")
     _check_version(root)
-    values = read_table(root, POLICY)
+    values = POLICY.read(root)
     _check_names(values.get("groups", ()), root)
     lines = {key: entry.key_line for key, entry in root.entries("").items()}
     return CheckedPolicy(reading.file, values, lines)
@@ -89,7 +89,7 @@ def _check_version(root: Place) -> None:
     version = root.entries("a mapping with `version` and `models`").get("version")
     if version:
         version.example = "version: 1"
-        POLICY["version"].kind.read(version)
+        POLICY.keys["version"].kind.read(version)
 
 
 def _check_names(groups: tuple[dict[str, Any], ...], root: Place) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
+from operator import gt, lt, ne
+from typing import Any
 
 from onnx_ci.policy.edit import exact_size
 from onnx_ci.policy.schema import (
@@ -14,22 +16,13 @@ from onnx_ci.policy.schema import (
     Evaluate,
     Group,
     History,
-    InputSpec,
     Override,
     Policy,
     Rule,
-    Tolerance,
     Unmatched,
 )
 
 NONE = "none"
-# From the strictest to the loosest.
-_SETTINGS = {
-    "unmatched": ("error", "warning", "ignore"),
-    "policy_changes": ("error", "warning"),
-    "new_commands": ("refuse", "run"),
-}
-_SEVERITIES = {"severity": ("error", "warning")}
 _DEMANDS = ("smallest", "to-budget", "exact-only")
 
 
@@ -56,11 +49,14 @@ def loosenings(base: Rule | None, head: Rule | None, *, unmatched: Unmatched = "
         return [Loosening("rule", repr(base.pattern), NONE)]
     if head.ignore:
         return [Loosening("ignore", "false", "true")]
+    limits = () if head.tolerance.exact else ("exact", *AT_MOST, *AT_LEAST)
+    generated = () if head.inputs.samples else ("count", "seed")
     return [
-        *_limits("budget", base.budget, head.budget, _BUDGETS),
-        *_tolerance(base.tolerance, head.tolerance),
+        *_looser("budget", base.budget, head.budget, _BUDGETS),
+        *_looser("tolerance", base.tolerance, head.tolerance, limits),
         *_evaluate(base.evaluate, head.evaluate),
-        *_inputs(base.inputs, head.inputs),
+        # Other inputs may show less: which do, nobody knows before.
+        *_looser("inputs", base.inputs, head.inputs, ("samples", *generated, "dims", "ranges")),
         *_methods(base, head),
         *_strictness(base, head),
     ]
@@ -68,24 +64,22 @@ def loosenings(base: Rule | None, head: Rule | None, *, unmatched: Unmatched = "
 
 def setting_loosenings(base: Policy, head: Policy) -> list[Loosening]:
     """The same for what a policy says of all its models."""
-    loosened = list(_steps(base, head, _SETTINGS))
-    if head.lfs.missing == "warning" != base.lfs.missing:
-        loosened.append(Loosening("lfs missing", base.lfs.missing, "warning"))
-    return loosened
+    settings = ("unmatched", "policy_changes", "new_commands")
+    return [*_looser("", base, head, settings), *_looser("lfs", base.lfs, head.lfs, ["missing"])]
 
 
 def history_loosenings(base: History | None, head: History | None) -> list[Loosening]:
     """What a branch may add more to the history."""
     if base is None:
         return []
-    return list(_limits("history", base, head, ("budget", "lfs"), head.line if head else 0))
+    return list(_looser("history", base, head, ("budget", "lfs"), head.line if head else 0))
 
 
 def group_loosenings(base: Group, head: Group | None) -> list[Loosening]:
     """What the budget of a group allows more."""
     if head is None:
         return [Loosening(f"group {base.name!r}", "a budget", NONE)]
-    return list(_limits(f"group {base.name!r}, budget", base.budget, head.budget, _BUDGETS, head.line))
+    return list(_looser(f"group {base.name!r}, budget", base.budget, head.budget, _BUDGETS, head.line))
 
 
 def new_overrides(base: Iterable[Override], head: Sequence[Override]) -> Iterator[Loosening]:
@@ -102,41 +96,6 @@ def new_overrides(base: Iterable[Override], head: Sequence[Override]) -> Iterato
             yield Loosening(f"override for {override.path}", before, new, override.line)
 
 
-def _limits(
-    section: str, base: object, head: object, names: Iterable[str], line: int = 0
-) -> Iterator[Loosening]:
-    """Limits that allow more, or are gone."""
-    for name in names:
-        old, new = getattr(base, name), getattr(head, name, None)
-        if _allows_more(name, old, new):
-            words = _WORDS.get(name, _number)
-            yield Loosening(
-                f"{section} {name}".strip(), words(old), NONE if new is None else words(new), line
-            )
-
-
-def _allows_more(name: str, old: float | None, new: float | None) -> bool:
-    if old is None:
-        return False
-    if new is None:
-        return True
-    return new < old if name in AT_LEAST else new > old
-
-
-def _steps(base: object, head: object, orders: Mapping[str, Sequence[str]]) -> Iterator[Loosening]:
-    """Settings with a word that stands further down its list."""
-    for key, order in orders.items():
-        old, new = getattr(base, key), getattr(head, key)
-        if order.index(new) > order.index(old):
-            yield Loosening(key, old, new)
-
-
-def _fewer(key: str, old: Collection[str], new: Collection[str]) -> Iterator[Loosening]:
-    """A list that lacks something."""
-    if not set(old) <= set(new):
-        yield Loosening(key, f"[{', '.join(old)}]", f"[{', '.join(new)}]")
-
-
 def _unasked(head: Rule) -> list[Loosening]:
     """What a rule leaves out for a model that had none, where that is an error."""
     unruled = "no rule, which is an error"
@@ -149,63 +108,58 @@ def _unasked(head: Rule) -> list[Loosening]:
     return []
 
 
-def _tolerance(base: Tolerance, head: Tolerance) -> Iterator[Loosening]:
-    if head.exact:
-        return
-    if base.exact:
-        yield Loosening("tolerance exact", "true", "false")
-    yield from _limits("tolerance", base, head, (*AT_MOST, *AT_LEAST))
+def _looser(
+    section: str, base: object, head: object, names: Iterable[str], line: int = 0
+) -> Iterator[Loosening]:
+    """The fields that ask less, or are gone."""
+    for name in names:
+        asks_less, words = _FIELDS[name]
+        old, new = getattr(base, name), getattr(head, name, None)
+        if asks_less(old, new):
+            after = NONE if new is None else words(new)
+            yield Loosening(f"{section} {name}".strip(), words(old), after, line)
 
 
 def _evaluate(base: Evaluate | None, head: Evaluate | None) -> Iterator[Loosening]:
-    if base is None:
-        return
-    if head is None:
+    if base is not None and head is None:
         yield Loosening("evaluate", repr(base.command), NONE)
-        return
-    if not set(head.env) <= set(base.env):
-        yield Loosening("evaluate env", f"[{', '.join(base.env)}]", f"[{', '.join(head.env)}]")
-    for key in ("command", "metric"):
-        if getattr(base, key) != getattr(head, key):
-            yield Loosening(f"evaluate {key}", repr(getattr(base, key)), repr(getattr(head, key)))
-    yield from _limits("evaluate", base, head, ("max_increase", "max_decrease"))
-
-
-def _inputs(base: InputSpec, head: InputSpec) -> Iterator[Loosening]:
-    """Other inputs may show less: which do, nobody knows before."""
-    yield from _fewer("inputs samples", base.samples, head.samples)
-    if head.count < base.count and not head.samples:
-        yield Loosening("inputs count", str(base.count), str(head.count))
-    if head.seed != base.seed and not head.samples:
-        yield Loosening("inputs seed", str(base.seed), str(head.seed))
-    for key in ("dims", "ranges"):
-        old, new = dict(getattr(base, key)), dict(getattr(head, key))
-        if old != new:
-            yield Loosening(f"inputs {key}", str(old or NONE), str(new or NONE))
+    elif base is not None:
+        names = ("env", "command", "metric", "max_increase", "max_decrease")
+        yield from _looser("evaluate", base, head, names)
 
 
 def _methods(base: Rule, head: Rule) -> Iterator[Loosening]:
     """A method that is gone no longer finds savings; one that is new may be used by `fix`."""
-    old = {choice.name: dict(choice.options) for choice in base.methods}
-    new = {choice.name: dict(choice.options) for choice in head.methods}
-    yield from _fewer("methods", old, new)
+    old = {choice.name: choice.options for choice in base.methods}
+    new = {choice.name: choice.options for choice in head.methods}
+    if _lacks(old, new):
+        yield Loosening("methods", _list(old), _list(new))
     yield from (Loosening("method", NONE, name, permits=True) for name in new if name not in old)
     for name, options in new.items():
         if options != old.get(name, options):
-            yield Loosening(f"method {name}", str(old[name] or NONE), str(options or NONE), permits=True)
+            yield Loosening(f"method {name}", _mapping(old[name]), _mapping(options), permits=True)
 
 
 def _strictness(base: Rule, head: Rule) -> Iterator[Loosening]:
-    yield from _steps(base, head, _SEVERITIES)
-    if base.load_check and not head.load_check:
-        yield Loosening("load_check", "on", "off")
-    if head.only_new and not base.only_new:
-        yield Loosening("only_new", "false", "true")
+    yield from _looser("", base, head, ("severity", "load_check", "only_new"))
     # Without a word of it, a budget that is new changes how far to go, and that is no loosening.
     if head.shrink and _DEMANDS.index(head.shrink) > _DEMANDS.index(base.mode):
         yield Loosening("shrink", base.mode, head.shrink)
-    yield from _limits("", base, head, ["minimum_gain"])
-    yield from _fewer("runtimes", base.runtimes, head.runtimes)
+    yield from _looser("", base, head, ("minimum_gain", "runtimes"))
+
+
+def _gone_or(beyond: Callable[[float, float], bool]) -> Callable[[float | None, float | None], bool]:
+    """A limit that was there is gone, or is beyond what it was."""
+    return lambda old, new: old is not None and (new is None or beyond(new, old))
+
+
+def _lacks(old: Collection[str], new: Collection[str]) -> bool:
+    return not set(old) <= set(new)
+
+
+def _further(*order: str) -> Callable[[str, str], bool]:
+    """Words from the strictest to the loosest."""
+    return lambda old, new: order.index(new) > order.index(old)
 
 
 def _number(value: float) -> str:
@@ -216,9 +170,33 @@ def _percent(value: float) -> str:
     return f"{value * 100:.10g}%"
 
 
+def _list(names: Iterable[str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _mapping(values: Mapping[str, object]) -> str:
+    return str(dict(values) or NONE)
+
+
 _BUDGETS = [item.name for item in fields(Budget)]
-_WORDS = {
-    **dict.fromkeys(("size", "gzip", "brotli", "zstd", "budget", "lfs"), exact_size),
-    **dict.fromkeys(("growth", "latency", "minimum_gain"), _percent),
-    "params": "{:,}".format,
+# When a field asks less than it did, and how its values are shown.
+_FIELDS: dict[str, tuple[Callable[[Any, Any], bool], Callable[[Any], str]]] = {
+    **dict.fromkeys(("size", "gzip", "brotli", "zstd", "budget", "lfs"), (_gone_or(gt), exact_size)),
+    **dict.fromkeys(("growth", "latency", "minimum_gain"), (_gone_or(gt), _percent)),
+    "params": (_gone_or(gt), "{:,}".format),
+    **dict.fromkeys((*AT_MOST, "max_increase", "max_decrease"), (_gone_or(gt), _number)),
+    **dict.fromkeys(AT_LEAST, (_gone_or(lt), _number)),
+    "exact": (gt, {True: "true", False: "false"}.__getitem__),
+    **dict.fromkeys(("command", "metric"), (ne, repr)),
+    "env": (lambda old, new: _lacks(new, old), _list),
+    **dict.fromkeys(("samples", "runtimes"), (_lacks, _list)),
+    "count": (gt, str),
+    "seed": (ne, str),
+    **dict.fromkeys(("dims", "ranges"), (ne, _mapping)),
+    "load_check": (gt, {True: "on", False: "off"}.__getitem__),
+    "only_new": (lt, {True: "true", False: "false"}.__getitem__),
+    **dict.fromkeys(("severity", "policy_changes"), (_further("error", "warning"), str)),
+    "unmatched": (_further("error", "warning", "ignore"), str),
+    "new_commands": (_further("refuse", "run"), str),
+    "missing": (lambda old, new: new == "warning" != old, str),
 }

@@ -98,10 +98,8 @@ def _forbidden_character(text: str, file: str) -> PolicyError:
 
 
 _YAML = "tag:yaml.org,2002:"
-_TAGS = {
-    _YAML + name
-    for name in ("bool", "float", "int", "map", "merge", "null", "seq", "str", "timestamp", "value")
-}
+_TYPES = ("bool", "float", "int", "map", "merge", "null", "seq", "str", "timestamp", "value")
+_TAGS = {_YAML + name for name in _TYPES}
 _DEEPEST_MERGE = 10
 
 
@@ -117,17 +115,15 @@ class Reading:
     def visit(self, node: yaml.Node) -> None:
         """Count: a few aliases of aliases can stand for millions of values."""
         self.visited += 1
-        line = node.start_mark.line + 1
         if self.visited > MOST_NODES:
             message = f"found more than {MOST_NODES:,} values behind aliases, expected a policy"
-            raise PolicyError(
-                self.file, line, message, hint="write out what they stand for; for example: path: m.onnx"
-            )
-        if node.tag not in _TAGS:
+            hint = "write out what they stand for; for example: path: m.onnx"
+        elif node.tag not in _TAGS:
             message = f"found the tag {node.tag.replace(_YAML, '!!')!r}, expected plain YAML"
-            raise PolicyError(
-                self.file, line, message, hint="leave the tag out, for example: path: model.onnx"
-            )
+            hint = "leave the tag out, for example: path: model.onnx"
+        else:
+            return
+        raise PolicyError(self.file, node.start_mark.line + 1, message, hint=hint)
 
 
 class Place:
@@ -200,7 +196,9 @@ class Place:
             key = self.inside(key_node).scalar("a key that is a word")
             line = key_node.start_mark.line + 1
             if key in own:
-                raise self._twice(key, own[key].key_line, line)
+                both = f"on lines {own[key].key_line} and {line}"
+                hint = f"keep one of them, for example: {_shown(key)}: …"
+                raise self.error(f"found {key[:60]!r} twice, {both}, expected it once", hint=hint, line=line)
             own[key] = Place(self.reading, value_node, key, example=self.example, key_line=line)
         return {**merged, **own}
 
@@ -213,10 +211,6 @@ class Place:
         for source in sources:
             merged = {**self.inside(source).entries("a mapping for <<, no deeper", merges=merges), **merged}
         return merged
-
-    def _twice(self, key: str, first: int, second: int) -> PolicyError:
-        message = f"found {key[:60]!r} twice, on lines {first} and {second}, expected it once"
-        return self.error(message, hint=f"keep one of them, for example: {_shown(key)}: …", line=second)
 
 
 def _shown(name: str) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
+from onnx_ci.util.codec import build
+
 TOTAL = 20  # times `limits.seconds`, which one run may take: all work on one model, with every run it needs
 Mode = Literal["to-budget", "smallest", "exact-only"]  # how far to go with approximate methods
 RuleSeverity = Literal["error", "warning"]
@@ -180,38 +182,17 @@ class Policy:
     new_commands: NewCommands = "refuse"  # those that a change adds to this policy
 
 
-_MERGED = ("budget", "inputs", "limits")
-_PARTS: dict[str, Any] = {
-    "budget": Budget,
-    "tolerance": Tolerance,
-    "inputs": InputSpec,
-    "evaluate": Evaluate,
-    "limits": Limits,
-}
-
-
 def build_policy(file: str, values: dict[str, Any]) -> Policy:
+    """The policy from what was read: each rule starts from the defaults."""
     defaults = values.get("defaults", {})
-    groups = [{**group, "budget": Budget(**group["budget"])} for group in values.get("groups", ())]
-    return Policy(
-        file=file,
-        rules=tuple(_rule(rule, defaults) for rule in values["models"]),
-        groups=tuple(Group(**group) for group in groups),
-        overrides=tuple(Override(**override) for override in values.get("overrides", ())),
-        history=History(**values["history"]) if "history" in values else None,
-        lfs=Lfs(**values.get("lfs", {})),
-        **{key: values[key] for key in ("unmatched", "policy_changes", "new_commands") if key in values},
-    )
+    rules = [_with_defaults(rule, defaults) for rule in values["models"]]
+    policy: Policy = build(Policy, {**values, "file": file, "rules": rules})
+    return policy
 
 
-def _rule(values: dict[str, Any], defaults: dict[str, Any]) -> Rule:
-    given = {**defaults, **values}
-    for key in _MERGED:
-        if key in defaults and key in values:
-            given[key] = {**defaults[key], **values[key]}
-    fields = {key: _PARTS[key](**value) if key in _PARTS else value for key, value in given.items()}
-    if "methods" in fields:
-        fields["methods"] = tuple(
-            MethodChoice(name=name, options=options) for name, options in fields["methods"]
-        )
-    return Rule(pattern=fields.pop("path"), **fields)
+def _with_defaults(rule: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    merged = {**defaults, **rule, "pattern": rule["path"]}
+    for key in ("budget", "inputs", "limits"):
+        if key in defaults and key in rule:
+            merged[key] = {**defaults[key], **rule[key]}
+    return merged

@@ -41,9 +41,7 @@ class Baseline:
         if self.repository is None:
             return {}
         tree = self.judged.tree
-        staged = tree is not None and not tree.commit
-        commit = tree.commit if tree else ""
-        return renamed_since(self.repository, self.base, staged=staged, commit=commit)
+        return renamed_since(self.repository, self.base, tree.commit if tree else None)
 
     def look_up(self, models: Sequence[Path]) -> None:
         """Ask git for all models at once."""

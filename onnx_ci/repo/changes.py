@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 
 from onnx_ci.errors import EnvironmentFault, UsageError
-from onnx_ci.model.locations import DATA_ENDINGS, LARGEST, Pointer, read_pointer
-from onnx_ci.repo.git import (
-    LITERAL,
-    Objects,
-    ask_git,
-    ask_in_parts,
-    commit_of,
-    complaint_of,
-    empty_tree,
-    file_names,
-    has_commits,
-    remotes,
-    run_git,
-    split,
-)
+from onnx_ci.model.locations import DATA_ENDINGS
+from onnx_ci.repo import git
+from onnx_ci.repo.git import commit_of, file_names, has_commits, run_git, split
 from onnx_ci.util.text import first_of
 
 _NAME = re.compile(r"[\w./-]+")  # of a branch or commit; never a refspec, which could write elsewhere
@@ -64,7 +53,7 @@ def merge_base(root: Path, ref: str, head: str = "HEAD") -> str:
     if commit is None:
         has_commits(root)  # refuses where it is not the revision that is wrong
         commit = _fetched(root, ref)
-    base = ask_git(root, "merge-base", commit, head) or _deepened(root, commit, ref, head)
+    base = git.ask_git(root, "merge-base", commit, head) or _deepened(root, commit, ref, head)
     return base.strip()
 
 
@@ -80,7 +69,7 @@ def _fetched(root: Path, ref: str) -> str:
     if not (is_shallow(root) and _NAME.fullmatch(branch)):
         raise UsageError(f"git does not know the revision {ref!r}", hint=f"fetch it first: {command}")
     wanted = branch if ref == branch else f"+refs/heads/{branch}:refs/remotes/{remote}/{branch}"
-    complaint = complaint_of(root, "fetch", "--quiet", "--no-tags", "--depth=1", remote, wanted)
+    complaint = git.complaint_of(root, "fetch", "--quiet", "--no-tags", "--depth=1", remote, wanted)
     commit = commit_of(root, ref) or (commit_of(root, "FETCH_HEAD") if complaint is None else None)
     if commit is None:
         raise UsageError(
@@ -98,8 +87,8 @@ def _deepened(root: Path, commit: str, ref: str, head: str) -> str:
     for step in _STEPS if remote else ():
         if not is_shallow(root):
             break
-        complaint = complaint_of(root, "fetch", "--quiet", "--no-tags", step, remote, *tips)
-        base = ask_git(root, "merge-base", commit, head)
+        complaint = git.complaint_of(root, "fetch", "--quiet", "--no-tags", step, remote, *tips)
+        base = git.ask_git(root, "merge-base", commit, head)
         if base is not None:
             return base
     if not is_shallow(root):
@@ -119,7 +108,7 @@ def is_shallow(root: Path) -> bool:
 
 def _remote(root: Path, ref: str) -> tuple[str, str]:
     """The remote to ask and what to ask it for: `origin/main` is `main` of `origin`; `""`: there is none."""
-    names = remotes(root)
+    names = git.remotes(root)
     first, _, branch = ref.partition("/")
     if branch and first in names:
         return first, branch
@@ -152,24 +141,24 @@ def _status_name(line: str) -> str:
 
 def changed_since(root: Path, base: str) -> list[str]:
     """Files of the work tree that differ from a commit, new and deleted ones included."""
-    changed = run_git(root, "diff", "--name-only", "-z", "--no-renames", base, "--")
-    new = run_git(root, "ls-files", "-z", "--others", "--exclude-standard")
-    return sorted({*file_names(changed), *file_names(new)})
+    return sorted({*changed_between(root, base), *_listed(root, "--others")})
 
 
-def changed_between(root: Path, base: str, commit: str) -> list[str]:
-    return file_names(run_git(root, "diff", "--name-only", "-z", "--no-renames", base, commit, "--"))
+def changed_between(root: Path, *sides: str) -> list[str]:
+    return file_names(run_git(root, "diff", "--name-only", "-z", "--no-renames", *sides, "--"))
 
 
 def staged(root: Path) -> list[str]:
-    base = "HEAD" if has_commits(root) else empty_tree(root)
-    return file_names(run_git(root, "diff", "--cached", "--name-only", "-z", "--no-renames", base))
+    return changed_between(root, "--cached", "HEAD" if has_commits(root) else git.empty_tree(root))
 
 
 def known_files(root: Path, patterns: Sequence[str]) -> list[str]:
     """Tracked and new files (ignored ones not) that match git pathspecs."""
-    output = run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns)
-    return sorted(set(file_names(output)))
+    return sorted({*_listed(root, "--cached", "--others", "--", *patterns)})
+
+
+def _listed(root: Path, *arguments: str) -> list[str]:
+    return file_names(run_git(root, "ls-files", "-z", "--exclude-standard", *arguments))
 
 
 def refuse_left_out(root: Path, models: Sequence[Path]) -> None:
@@ -177,7 +166,7 @@ def refuse_left_out(root: Path, models: Sequence[Path]) -> None:
     if not models:
         return
     names = [model.relative_to(root).as_posix() for model in models]
-    listed = ask_in_parts(root, "ls-files", "-z", "-t", names=names)
+    listed = git.ask_in_parts(root, "ls-files", "-z", "-t", names=names)
     left_out = [line[2:] for line in listed if line.startswith("S ")]
     if left_out:
         raise EnvironmentFault(
@@ -186,34 +175,30 @@ def refuse_left_out(root: Path, models: Sequence[Path]) -> None:
         )
 
 
-def renamed_since(root: Path, base: str, *, staged: bool = False, commit: str = "") -> dict[str, str]:
-    """New names of models to the names they had in a commit; work tree, index or commit against it."""
-    if staged or commit:
-        side = [base, commit] if commit else ["--cached", base]
-        return _renames(run_git(root, "diff", *_PAIRED, *side, "--", *MODELS))
-    new = run_git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", *MODELS)
-    return _renames_with_new(root, base, file_names(new))
-
-
-def _renames_with_new(root: Path, base: str, new: Sequence[str]) -> dict[str, str]:
-    """Git pairs only what it knows: new files are made known in a copy of the index."""
+def renamed_since(root: Path, base: str, commit: str | None) -> dict[str, str]:
+    """New names of models to the names they had in `base`: those of a commit, of the index where that is
+    empty, of the work tree where it is None."""
+    if commit is not None:
+        return _renames(root, *([base, commit] if commit else ["--cached", base]))
     import shutil
 
     from onnx_ci.util.files import scratch_folder
 
     place = run_git(root, "rev-parse", "--git-path", "index").rstrip("\n")
     with scratch_folder() as folder:
+        # Git pairs only what it knows: new files are made known in a copy of the index.
         copy = folder / "index"
         if (root / place).is_file():
             shutil.copyfile(root / place, copy)
         index = {"GIT_INDEX_FILE": str(copy)}
+        new = _listed(root, "--others", "--", *MODELS)
         if new:
-            run_git(root, "add", "--intent-to-add", "--", *new, also={**LITERAL, **index})
-        return _renames(run_git(root, "diff", *_PAIRED, base, "--", *MODELS, also=index))
+            run_git(root, "add", "--intent-to-add", "--", *new, also={**git.LITERAL, **index})
+        return _renames(root, base, also=index)
 
 
-def _renames(output: str) -> dict[str, str]:
-    words = iter(split(output))
+def _renames(root: Path, *sides: str, also: Mapping[str, str] | None = None) -> dict[str, str]:
+    words = iter(split(run_git(root, "diff", *_PAIRED, *sides, "--", *MODELS, also=also)))
     renames = {}
     for status in words:
         name = next(words)
@@ -229,10 +214,11 @@ _RAW = ("--raw", "-z", "--no-abbrev", "--no-renames")
 class Version:
     """One content of one file: what it takes in git, or in Git LFS if it is a pointer to there."""
 
-    def __init__(self, name: str, blob: str, size: int, pointer: Pointer | None) -> None:
+    def __init__(self, name: str, blob: str, objects: git.Objects) -> None:
+        pointer = objects.pointer(blob)
         self.name = name
         self.blob = blob
-        self.size = pointer.size if pointer else size
+        self.size = pointer.size if pointer else objects.size(blob)
         self.in_lfs = pointer is not None
 
 
@@ -256,12 +242,9 @@ class CommitRange:
             staged = self._changes("diff", "--cached", self.head)
             names.update({blob: name for blob, name in staged.items() if blob not in names})
         # A branch that goes back to what the base has already adds nothing.
-        old = self._changes("diff", empty_tree(self.repository), self.base)
-        objects = Objects(self.repository)
-        try:
-            return [_version(name, blob, objects) for blob, name in names.items() if blob not in old]
-        finally:
-            objects.close()
+        old = self._changes("diff", git.empty_tree(self.repository), self.base)
+        with closing(git.Objects(self.repository)) as objects:
+            return [Version(name, blob, objects) for blob, name in names.items() if blob not in old]
 
     def last(self) -> set[str]:
         """The contents that would be left if the branch were one commit."""
@@ -285,11 +268,6 @@ class CommitRange:
             if status != "D" and mode.startswith("100"):
                 changes[blob] = name
         return changes
-
-
-def _version(name: str, blob: str, objects: Objects) -> Version:
-    size = objects.size(blob)
-    return Version(name, blob, size, read_pointer(objects.text(blob)) if size <= LARGEST else None)
 
 
 def called_after(data: str, models: Sequence[str]) -> bool:

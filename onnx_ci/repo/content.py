@@ -18,6 +18,7 @@ from onnx_ci.errors import ModelError, PolicyError
 from onnx_ci.model.locations import DATA_ENDINGS, LARGEST, Pointer, read_pointer
 from onnx_ci.model.model import called
 from onnx_ci.model.replace import data_of
+from onnx_ci.model.store import file_digest
 from onnx_ci.policy.reader import compose
 from onnx_ci.repo.git import ask_git, complaint_of, find_root, remotes, run_git, shared_folder, split
 from onnx_ci.repo.tree import LINK, Entry, Tree
@@ -25,10 +26,19 @@ from onnx_ci.util.files import scratch_folder
 from onnx_ci.util.text import relative_name
 
 
-def stored(repository: Path, pointer: Pointer) -> Path | None:
-    """The content in the store of this clone, or None where it was not downloaded."""
-    path = object_path(repository, pointer.digest)
-    return path if path.is_file() and path.stat().st_size == pointer.size else None
+def downloaded(repository: Path | None, pointer: Pointer | None) -> Path | None:
+    """The content in the store of Git LFS or in DVC's cache; None where it is not here, or was moved."""
+    if repository is None or pointer is None:
+        return None
+    digest = pointer.digest
+    if pointer.keeper == "Git LFS":
+        path = object_path(repository, digest)
+        return path if path.is_file() and path.stat().st_size == pointer.size else None
+    if not re.fullmatch("[0-9a-f]{32}", digest):
+        return None
+    caches = (repository / ".dvc/cache/files/md5", repository / ".dvc/cache")
+    files = (cache / digest[:2] / digest[2:] for cache in caches)
+    return next((path for path in files if path.is_file()), None)
 
 
 def object_path(repository: Path, sha256: str) -> Path:
@@ -46,13 +56,11 @@ def tracks(repository: Path, name: str) -> bool:
 
 def fetch(repository: Path, names: Sequence[str], *, commit: str) -> str | None:
     """Download the content of some files of a commit, and leave the work tree alone. What went wrong."""
-    names_of_remotes = remotes(repository)
-    if not names_of_remotes:
+    remote = next(iter(remotes(repository)), "")
+    if not remote:
         return "there is no remote to fetch it from"
-    patterns = ",".join(map(_pattern, names))
-    return complaint_of(
-        repository, "lfs", "fetch", names_of_remotes[0], commit, "--include", patterns, "--exclude", ""
-    )
+    include = ",".join(map(_pattern, names))
+    return complaint_of(repository, "lfs", "fetch", remote, commit, "--include", include, "--exclude", "")
 
 
 def _pattern(name: str) -> str:
@@ -84,16 +92,6 @@ def _child(node: yaml.Node, key: str) -> yaml.Node | None:
 def _text(node: yaml.Node, key: str) -> str:
     child = _child(node, key)
     return str(child.value) if isinstance(child, yaml.ScalarNode) else ""
-
-
-def cached(repository: Path, pointer: Pointer) -> Path | None:
-    """The content in the cache of this repository, where it was not moved elsewhere."""
-    digest = pointer.digest
-    if len(digest) != 32 or not set(digest) <= set("0123456789abcdef"):
-        return None
-    caches = (repository / ".dvc/cache/files/md5", repository / ".dvc/cache")
-    files = (cache / digest[:2] / digest[2:] for cache in caches)
-    return next((path for path in files if path.is_file()), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +205,7 @@ class Sources:
     def close_git(self) -> None:
         """Before a fork: two processes can't ask one git."""
         if self.tree is not None:
-            self.tree.close()
+            self.tree.objects.close()
 
     def _find(self, model: Path) -> Source:
         if self.tree is not None and not self.tree.has(model):
@@ -243,9 +241,7 @@ class Sources:
         folders = {folder for part in data for folder in part.path.parents}
         for other in self.everything():
             if other.parent in folders and not self._aside(other).exists():
-                content = self._part(other).content
-                if content is not None:
-                    _lay(content, self._aside(other))
+                _lay(self._part(other).content, self._aside(other))
 
     def _part(self, path: Path) -> Part:
         tree = self.tree
@@ -253,8 +249,10 @@ class Sources:
             return self._here(path)
         name = self._name(path)
         entry = tree.entry(name)
-        if entry is None:
-            return self._tracked_by_dvc(path, tree)
+        if entry is None:  # DVC may have what git does not
+            tracked = name + ENDING
+            entry = tree.entry(tracked)
+            return self._by_dvc(path, tree.read(entry) if entry else "", tracked if entry else "")
         if tree.is_as_stored(name):
             return self._here(path)
         return replace(self._exported(path, entry, tree), converted=tree.is_in_work_tree(name))
@@ -265,32 +263,24 @@ class Sources:
 
     def _here(self, path: Path) -> Part:
         """A file of the work tree, the pointer in its place, or what DVC says of it."""
+        kept = path.with_name(path.name + ENDING)
+        tracked = self._name(kept) if kept.is_file() else ""
         if not path.is_file():
-            beside = path.with_name(path.name + ENDING)
-            text = _small_text(beside)
-            pointer = read_dvc(text, path.name) if text else None
-            if pointer is None:
-                return self._missing(path, self._name(beside) if beside.is_file() else "")
-            return self._pointed(path, pointer, self._name(beside))
+            return self._by_dvc(path, _small_text(kept), tracked)
         pointer = read_pointer(_small_text(path))
         if pointer is not None:
             return self._pointed(path, pointer, self._name(path))
-        kept = path.with_name(path.name + ENDING)
-        tracked = self._name(kept if kept.is_file() else path)
-        return Part(path=path, size=path.stat().st_size, content=path, tracked=tracked)
+        return Part(path=path, size=path.stat().st_size, content=path, tracked=tracked or self._name(path))
 
     def _pointed(self, path: Path, pointer: Pointer, tracked: str) -> Part:
-        find = stored if pointer.keeper == "Git LFS" else cached
-        content = find(self.repository, pointer) if self.repository else None
+        content = downloaded(self.repository, pointer)
         return Part(path=path, size=pointer.size, content=content, pointer=pointer, tracked=tracked)
 
-    def _tracked_by_dvc(self, path: Path, tree: Tree) -> Part:
-        """A file that git does not have: DVC may; the work tree counts only if it holds what DVC says."""
-        tracked = self._name(path) + ENDING
-        entry = tree.entry(tracked)
-        pointer = read_dvc(tree.read(entry), path.name) if entry else None
+    def _by_dvc(self, path: Path, text: str, tracked: str) -> Part:
+        """A file by the text of its `.dvc` file; the work tree counts only if it holds what that says."""
+        pointer = read_dvc(text, path.name)
         if pointer is None:
-            return self._missing(path, tracked if entry else "")
+            return self._missing(path, tracked)
         if path.is_file() and path.stat().st_size == pointer.size and _md5(path) == pointer.digest:
             return Part(path=path, size=pointer.size, content=path, pointer=pointer, tracked=tracked)
         return self._pointed(path, pointer, tracked)
@@ -299,14 +289,14 @@ class Sources:
         name = self._name(path)
         if entry.mode == LINK:
             return self._linked(path, entry, tree)
-        size = tree.size(entry)
-        pointer = read_pointer(tree.read(entry)) if size <= LARGEST else None
+        pointer = tree.objects.pointer(entry.blob)
         if pointer is not None:
             return self._pointed(path, pointer, name)
         target = self._aside(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        tree.export(entry, target)
-        return Part(path=path, size=size, content=target, tracked=name)
+        with target.open("wb") as file:
+            tree.objects.copy(entry.blob, file)
+        return Part(path=path, size=target.stat().st_size, content=target, tracked=name)
 
     def _linked(self, path: Path, link: Entry, tree: Tree) -> Part:
         """A link is followed once, to a file of the same tree."""
@@ -342,11 +332,7 @@ def _small_text(path: Path) -> str:
 
 def _md5(path: Path) -> str:
     """DVC's name for a content; nothing is trusted because of it."""
-    digest = hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+    return file_digest(path, hashlib.md5(usedforsecurity=False))
 
 
 def _lay(content: Path | None, target: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
+from onnx_ci.model.locations import LARGEST, Pointer, read_pointer
 
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
@@ -255,7 +256,12 @@ class Objects:
         self.copy(blob, content)
         return os.fsdecode(content.getvalue())
 
+    def pointer(self, blob: str) -> Pointer | None:
+        """The pointer of Git LFS that a content is, if it is one."""
+        return read_pointer(self.text(blob)) if self.size(blob) <= LARGEST else None
+
     def close(self) -> None:
+        """Nothing is asked for a while; the next question starts git again."""
         for process in self._running.values():
             with contextlib.suppress(BrokenPipeError):  # one that died has not read all
                 process.communicate()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from onnx_ci.errors import EnvironmentFault, ModelError
@@ -19,7 +19,7 @@ from onnx_ci.model.receipt import Receipt, model_digest, read_receipt
 from onnx_ci.model.replace import data_of, put_files, writable_target
 from onnx_ci.model.store import combined_sha256, file_sha256
 from onnx_ci.repo.changes import is_shallow
-from onnx_ci.repo.content import cached, object_path, read_dvc, tracks
+from onnx_ci.repo.content import downloaded, object_path, read_dvc, tracks
 from onnx_ci.repo.git import git_into, git_or_none, run_git
 from onnx_ci.results import OriginalState, Place
 from onnx_ci.util.files import atomic_write, originals_home, scratch_folder
@@ -35,10 +35,8 @@ KeptAt = tuple[Place, str]  # and what a file is called there
 def _keep(repository: Path | None, files: Mapping[Path, str], sha256: str) -> KeptAt:
     """See to it that the files, each with its sha256, can be had again. An OSError where they can't."""
     if repository is not None:
-        try:
+        with contextlib.suppress(OSError, EnvironmentFault):  # no git, or one that can't be written
             return _in_git(repository, files, sha256)
-        except (OSError, EnvironmentFault):  # no git, or one that can't be written
-            pass
     return "folder", str(_in_folder(files, sha256))
 
 
@@ -64,16 +62,11 @@ def _kept_already(repository: Path, file: Path, sha256: str) -> KeptAt | None:
     pointer = read_pointer(_small(repository, blob)) if blob else None
     if (pointer is not None and pointer.digest == sha256) or tracks(repository, name):
         return "lfs", _in_lfs(repository, file, sha256)
-    by_dvc = dvc_content(repository, _small(repository, _blob_of(repository, f"HEAD:{name}.dvc")), file.name)
+    text = _small(repository, _blob_of(repository, f"HEAD:{name}.dvc"))
+    by_dvc = downloaded(repository, read_dvc(text, file.name))
     if by_dvc is not None and file_sha256(by_dvc) == sha256:
         return "dvc", by_dvc.relative_to(repository).as_posix()
     return None
-
-
-def dvc_content(repository: Path, text: str, name: str) -> Path | None:
-    """What DVC has in its cache for a file, by the text of a `.dvc` file."""
-    pointer = read_dvc(text, name) if text else None
-    return cached(repository, pointer) if pointer else None
 
 
 def _blob_of(repository: Path, revision: str) -> str:
@@ -138,33 +131,6 @@ def _trim(newest: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def kept_content(repository: Path | None, model_sha256: str, sha256: str, target: Path) -> Content | None:
-    """Write one file of an original that was kept to `target`, if it is there as it was."""
-    if repository is not None:
-        ref = f"{REFS}/{model_sha256}"
-        blob = _blob_of(repository, f"{ref}:{sha256}")
-        if blob and _is_in_git(repository, blob, sha256, target):
-            return Content("objects", ref, f"git cat-file blob {ref}:{sha256}")
-    try:
-        file = originals_home() / model_sha256 / sha256
-        if _is_in_file(file, sha256, target):
-            return Content("folder", str(file.parent), f"cat {shell_path(file)}")
-    except (OSError, RuntimeError):  # no home folder, or it can't be read
-        pass
-    return None
-
-
-def _is_in_git(repository: Path, blob: str, sha256: str, target: Path) -> bool:
-    return git_into(target, repository, "cat-file", "blob", blob) and file_sha256(target) == sha256
-
-
-def _is_in_file(file: Path, sha256: str, target: Path) -> bool:
-    if not file.is_file():
-        return False
-    shutil.copyfile(file, target)
-    return file_sha256(target) == sha256
-
-
 MOST_BLOBS = 64  # that are read to see whether they are it
 MOST_BYTES = 8 << 30  # of them together, the first excepted
 _CHANGE = re.compile(r"(?:^|\0):\d{6} \d{6} ([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ")
@@ -172,66 +138,21 @@ _CHANGE = re.compile(r"(?:^|\0):\d{6} \d{6} ([0-9a-f]{40,64}) ([0-9a-f]{40,64}) 
 
 @dataclass(frozen=True)
 class Content:
-    """Where a content was found, and the command that prints it."""
+    """What may be the content looked for: where it is, the command that prints it, and what holds it."""
 
     place: Place
     where: str
     command: str
+    holder: Path | str  # a file, or a blob of git
 
-
-def find_content(
-    repository: Path, name: str, sha256: str, target: Path, *, size: int, exact: bool
-) -> Content | None:
-    """Write the content with that sha256 to `target`, and tell where it was, if it is anywhere.
-
-    `name` is where it was, or is now, in the repository. `size` is its size if that is `exact`, or else
-    what it can have at most. Nothing is downloaded, and nothing counts but the digest of what was written.
-    """
-    for place, file in _files(repository, name, sha256):
-        if file.is_file() and file.stat().st_size <= size and _is_in_file(file, sha256, target):
-            shown = os.path.relpath(file)
-            return Content(place, shown, f"cat {shell_word(shown)}")
-    versions = _versions(repository, name)
-    blobs = _blobs(repository, versions, target, size, exact)
-    for blob in islice(_within_reason(blobs), MOST_BLOBS):
-        if _is_in_git(repository, blob, sha256, target):
-            in_git: Place = "history" if blob in versions else "objects"
-            return Content(in_git, f"blob {blob[:12]}", f"git cat-file blob {blob}")
-    target.unlink(missing_ok=True)
-    return None
-
-
-def _files(repository: Path, name: str, sha256: str) -> Iterator[tuple[Place, Path]]:
-    """Where Git LFS has it, and what DVC has of every version that git knows of."""
-    yield "lfs", object_path(repository, sha256)
-    by_dvc = _versions(repository, f"{name}.dvc") if (repository / ".dvc").is_dir() else []
-    for blob in by_dvc[:MOST_BLOBS]:
-        text = git_or_none(repository, "cat-file", "blob", blob) or ""
-        file = dvc_content(repository, text, PurePosixPath(name).name)
-        if file is not None:
-            yield "dvc", file
-
-
-def _within_reason(blobs: Iterator[tuple[str, int]]) -> Iterator[str]:
-    read = 0
-    for blob, size in blobs:
-        read += size
-        if read == size or read <= MOST_BYTES:
-            yield blob
-
-
-def _blobs(
-    repository: Path, versions: Sequence[str], scratch: Path, size: int, exact: bool
-) -> Iterator[tuple[str, int]]:
-    """Versions of the file first, the newest before older ones. Where the size is known, whatever else is
-    as large: it may have had another name, or been staged and never committed."""
-    ages = {blob: age for age, blob in enumerate(versions)}
-    blobs = [
-        (blob, length)
-        for blob, length in _objects(repository, scratch)
-        if (length == size if exact else length <= size and blob in ages)
-    ]
-    yield from sorted(blobs, key=lambda item: (ages.get(item[0], len(ages)), item[0]))
+    def copy(self, repository: Path | None, target: Path) -> bool:
+        """Write it to `target`, if it can be read."""
+        if isinstance(self.holder, str):
+            return repository is not None and git_into(target, repository, "cat-file", "blob", self.holder)
+        with contextlib.suppress(OSError):
+            shutil.copyfile(self.holder, target)
+            return True
+        return False
 
 
 def _versions(repository: Path, name: str) -> list[str]:
@@ -287,7 +208,9 @@ def keep_original(repository: Path | None, files: Sequence[Path]) -> OriginalSta
 
 @dataclass
 class _Search:
-    """One file after the other, each checked against the sha256 that the receipt gives it."""
+    """One file after the other, each checked against the sha256 that the receipt gives it.
+
+    Nothing is downloaded, and nothing counts but the digest of what was written."""
 
     repository: Path | None
     place: Path  # where the model is now
@@ -297,32 +220,76 @@ class _Search:
     commands: list[str] = field(default_factory=list)
 
     def get(self, name: str, sha256: str, target: Path, *, exact: bool) -> bool:
+        """Write a file to `target`. Its size is all that is left if that is `exact`, or else at most that."""
         if not re.fullmatch("[0-9a-f]{64}", sha256):
             return False
         target.parent.mkdir(parents=True, exist_ok=True)
-        content = self._content(name, sha256, target, exact=exact)
-        if content is None:
-            return False
-        self.left -= target.stat().st_size
-        self.found.append(content)
         beside = self.place.parent / name
-        self.commands.append(f"{content.command} > {shell_word(os.path.relpath(beside))}")
-        return True
+        for content in self._contents(name, sha256, target, exact):
+            if content.copy(self.repository, target) and file_sha256(target) == sha256:
+                self.left -= target.stat().st_size
+                self.found.append(content)
+                self.commands.append(f"{content.command} > {shell_word(os.path.relpath(beside))}")
+                return True
+        target.unlink(missing_ok=True)
+        return False
 
-    def _content(self, name: str, sha256: str, target: Path, *, exact: bool) -> Content | None:
-        kept = kept_content(self.repository, self.sha256, sha256, target)
-        if kept is not None or self.repository is None:
-            return kept
+    def _contents(self, name: str, sha256: str, scratch: Path, exact: bool) -> Iterator[Content]:
+        """What was kept, then what Git LFS and DVC have, then what git has."""
+        if self.repository is not None:
+            ref = f"{REFS}/{self.sha256}"
+            blob = _blob_of(self.repository, f"{ref}:{sha256}")
+            if blob:
+                yield Content("objects", ref, f"git cat-file blob {ref}:{sha256}", blob)
+        with contextlib.suppress(OSError, RuntimeError):  # no home folder, or it can't be read
+            file = originals_home() / self.sha256 / sha256
+            if file.is_file():
+                yield Content("folder", str(file.parent), f"cat {shell_path(file)}", file)
+        if self.repository is None:
+            return
         beside = self.place.parent / name
-        inside = beside.is_relative_to(self.repository)
-        name_in_git = beside.relative_to(self.repository).as_posix() if inside else name
-        return find_content(self.repository, name_in_git, sha256, target, size=self.left, exact=exact)
+        if beside.is_relative_to(self.repository):
+            name = beside.relative_to(self.repository).as_posix()
+        for place, file in _files(self.repository, name, sha256):
+            if file.is_file() and file.stat().st_size <= self.left:
+                shown = os.path.relpath(file)
+                yield Content(place, shown, f"cat {shell_word(shown)}", file)
+        yield from self._blobs(self.repository, _versions(self.repository, name), scratch, exact)
+
+    def _blobs(
+        self, repository: Path, versions: Sequence[str], scratch: Path, exact: bool
+    ) -> Iterator[Content]:
+        """Versions of the file first, the newest before older ones. Where the size is known, whatever else is
+        as large: it may have had another name, or been staged and never committed."""
+        ages = {blob: age for age, blob in enumerate(versions)}
+        sizes = {
+            blob: size
+            for blob, size in _objects(repository, scratch)
+            if (size == self.left if exact else size <= self.left and blob in ages)
+        }
+        read = 0
+        for blob in sorted(sizes, key=lambda blob: (ages.get(blob, len(ages)), blob))[:MOST_BLOBS]:
+            read += sizes[blob]
+            if read == sizes[blob] or read <= MOST_BYTES:
+                place: Place = "history" if blob in ages else "objects"
+                yield Content(place, f"blob {blob[:12]}", f"git cat-file blob {blob}", blob)
 
     @property
     def state(self) -> OriginalState:
         """The place of the whole: that of the file which is kept least well."""
         last = next((content for content in self.found if content.place != "history"), self.found[0])
         return OriginalState(sha256=self.sha256, place=last.place, where=last.where)
+
+
+def _files(repository: Path, name: str, sha256: str) -> Iterator[tuple[Place, Path]]:
+    """Where Git LFS has it, and what DVC has of every version that git knows of."""
+    yield "lfs", object_path(repository, sha256)
+    by_dvc = _versions(repository, f"{name}.dvc") if (repository / ".dvc").is_dir() else []
+    for blob in by_dvc[:MOST_BLOBS]:
+        text = git_or_none(repository, "cat-file", "blob", blob) or ""
+        file = downloaded(repository, read_dvc(text, PurePosixPath(name).name))
+        if file is not None:
+            yield "dvc", file
 
 
 def find_original(receipt: Receipt, place: Path, repository: Path | None, folder: Path) -> Original | str:
@@ -393,12 +360,8 @@ def restore_original(source: Path, target: Path, repository: Path | None) -> tup
                 " was kept",
             )
         files = by_name(files_of(original.path, read_skeleton(original.path)))
-        final = writable_target(target, _root(target, repository))
-        put_files(files, final, also_ours=data)
+        # A link that leads out of the repository, or outside of one out of its folder, is not followed.
+        folder = target.parent.resolve()
+        root = repository if repository and folder.is_relative_to(repository) else folder
+        put_files(files, writable_target(target, root), also_ours=data)
         return original.state, sum(file.stat().st_size for file in files.values())
-
-
-def _root(target: Path, repository: Path | None) -> Path:
-    """A link that leads out of the repository, or outside of one out of its folder, is not followed."""
-    folder = target.parent.resolve()
-    return repository if repository and folder.is_relative_to(repository) else folder

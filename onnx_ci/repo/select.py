@@ -156,11 +156,12 @@ def _select_all(scene: Scene, base: str, note: str = "") -> Selection:
 
 
 def _base(scene: Scene) -> str:
-    """What sizes are compared with where models are named: none, where there is no commit or no git."""
+    """What is pushed is compared with where it left the remote, all else with the last commit, if any."""
     if scene.repository is None:
         return ""
-    if scene.tree is not None:
-        return _tree_base(scene.tree, changes.pull_request_base())
+    if scene.tree is not None and scene.tree.commit:
+        ref = changes.pull_request_base()
+        return changes.merge_base(scene.repository, ref, scene.tree.commit) if ref else ""
     return "HEAD" if has_commits(scene.repository) else ""
 
 
@@ -173,13 +174,6 @@ def _everything(scene: Scene) -> Selection:
         return _select_all(scene, changes.merge_base(scene.repository, ref))
     except UsageError as error:
         return _select_all(scene, "", f"growth was not judged: {error.message}; {error.hint}")
-
-
-def _tree_base(tree: Tree, ref: str | None) -> str:
-    """What is staged is compared with the last commit, what is pushed with where it left the remote."""
-    if not tree.commit:
-        return "HEAD" if has_commits(tree.repository) else ""
-    return changes.merge_base(tree.repository, ref, tree.commit) if ref else ""
 
 
 def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
@@ -203,7 +197,7 @@ def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
 def _changed_names(wanted: Wanted, scene: Scene, repository: Path) -> tuple[str, list[str] | None, str]:
     """The commit compared with, the names that differ from it (None: there is no commit), and its name."""
     if scene.tree is not None:
-        base = _tree_base(scene.tree, changes.pull_request_base())
+        base = _base(scene)
         if not scene.tree.commit:
             return base, changes.staged(repository), "the last commit (staged files)"
         names = changes.changed_between(repository, base, scene.tree.commit) if base else None
@@ -220,7 +214,7 @@ def models_below(folder: Path, tree: Tree | None, repository: Path | None) -> li
     """Every model of a tree in git below a folder; of the work tree where there is none."""
     if tree is None or repository_of(folder, repository) != tree.repository:
         return all_models(folder, repository)
-    models = (model_named(tree.repository / name) for name in tree.models())
+    models = (model_named(tree.repository / name) for name in tree.models)
     return sorted({path for path in models if path.is_relative_to(folder)})
 
 

@@ -12,7 +12,7 @@ from onnx_ci.report import text
 from onnx_ci.report.html_page import Markup, element, join
 from onnx_ci.report.json import dumps
 from onnx_ci.report.text import clipped, counted, verdict_word
-from onnx_ci.results import CODES, Finding, Outcome, RunReport, Severity
+from onnx_ci.results import CODES, Finding, RunReport, Severity
 from onnx_ci.util.text import Style, one_line
 
 SEVERITIES = ("error", "warning", "note")
@@ -39,10 +39,6 @@ class Placed:
         return 1 if self.is_about_a_model else max(1, self.line)
 
     @property
-    def rank(self) -> tuple[int, bool, int]:
-        return SEVERITIES.index(self.finding.severity), self.is_about_a_model, -self.size
-
-    @property
     def title(self) -> str:
         code = self.finding.code
         return f"{code} {CODES[code]}" if code in CODES else code
@@ -60,7 +56,10 @@ def placed(report: RunReport) -> list[Placed]:
         for finding in outcome.findings:
             place = Placed(finding=finding, file=file, policy=policy, line=outcome.rule_line, size=size)
             findings.append(place)
-    return sorted(findings, key=lambda place: place.rank)
+    return sorted(
+        findings,
+        key=lambda place: (SEVERITIES.index(place.finding.severity), place.is_about_a_model, -place.size),
+    )
 
 
 def fingerprinted(findings: Sequence[Placed]) -> Iterator[tuple[Placed, str]]:
@@ -177,55 +176,48 @@ def _issue(place: Placed, fingerprint: str) -> dict[str, Any]:
 
 
 def render_junit(report: RunReport) -> str:
-    cases = [*map(_model, report.outcomes), *_junit_cases(report.findings)]
-    failures = sum("<failure " in case for case in cases)
-    skipped = sum("<skipped " in case for case in cases)
-    seconds = f"{report.seconds:.3f}"
-    totals: dict[str, str | int] = {"time": seconds, "tests": len(cases), "failures": failures}
-    totals |= {"errors": 0, "skipped": skipped}
-    suite = element("testsuite", *_lines(cases), name=f"onnx-ci {report.command}", **totals)
+    """Classes are what viewers group by: the rule."""
+    cases = []
+    for outcome in report.outcomes:
+        seconds, ignored = sum(step.seconds for step in outcome.steps), outcome.verdict == "ignored"
+        word = verdict_word(outcome)
+        cases.append(_case(outcome.path, outcome.rule_pattern, outcome.findings, word, seconds, ignored))
+    for finding in report.findings:
+        title = CODES.get(finding.code, finding.code)
+        cases.append(_case(title, "several models", [finding], title))
+    results = Counter(result for result, _ in cases)
+    totals: dict[str, str | int] = {"time": f"{report.seconds:.3f}", "tests": len(cases)}
+    totals |= {"failures": results["failure"], "errors": 0, "skipped": results["skipped"]}
+    lines = _lines([case for _, case in cases])
+    suite = element("testsuite", *lines, name=f"onnx-ci {report.command}", **totals)
     suites = element("testsuites", suite, name="onnx-ci", **totals)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{suites}\n'
 
 
-def _model(outcome: Outcome) -> Markup:
-    """Classes are what viewers group by: the rule. What is no failure is told as output."""
-    results = _failure(outcome.findings, verdict_word(outcome))
-    if outcome.verdict == "ignored" and not results:
-        results = [element("skipped", message="ignored by its rule")]
-    others = [_words(finding) for finding in outcome.findings if finding.severity != "error"]
-    if others:
-        results.append(element("system-out", _text("\n".join(others))))
-    seconds = sum(step.seconds for step in outcome.steps)
-    return _case(outcome.path, outcome.rule_pattern, seconds, results)
-
-
-def _junit_cases(findings: Sequence[Finding]) -> Iterator[Markup]:
-    for finding in findings:
-        title = CODES.get(finding.code, finding.code)
-        output = [element("system-out", _text(_words(finding)))]
-        yield _case(title, "several models", 0, _failure([finding], title) or output)
-
-
-def _case(name: str, group: str, seconds: float, results: Sequence[Markup]) -> Markup:
-    label = f"onnx-ci {group}".strip()
-    return element("testcase", *results, name=name, classname=label, time=f"{seconds:.3f}")
-
-
-def _failure(findings: Sequence[Finding], message: str) -> list[Markup]:
+def _case(
+    name: str, group: str, findings: Sequence[Finding], message: str, seconds: float = 0, skip: bool = False
+) -> tuple[str, Markup]:
+    """A test and its result: "failure", "skipped" or nothing. What is no failure is told as output."""
     errors = [finding for finding in findings if finding.severity == "error"]
-    if not errors:
-        return []
-    messages = _text("\n".join(map(_words, errors)))
-    return [element("failure", messages, message=message, type=errors[0].code)]
+    others = [finding for finding in findings if finding.severity != "error"]
+    result = ""
+    parts: list[Markup] = []
+    if errors:
+        result, parts = "failure", [element("failure", _text(errors), message=message, type=errors[0].code)]
+    elif skip:
+        result, parts = "skipped", [element("skipped", message="ignored by its rule")]
+    if others:
+        parts.append(element("system-out", _text(others)))
+    label = f"onnx-ci {group}".strip()
+    return result, element("testcase", *parts, name=name, classname=label, time=f"{seconds:.3f}")
+
+
+def _text(findings: Sequence[Finding]) -> Markup:
+    return join(_lines("\n".join(map(_words, findings)).split("\n")))
 
 
 def _words(finding: Finding) -> str:
     return clipped(f"{finding.code}: {finding.message}" + (f"\n{finding.hint}" if finding.hint else ""))
-
-
-def _text(lines: str) -> Markup:
-    return join(_lines(lines.split("\n")))
 
 
 def _lines(parts: Sequence[str]) -> Iterator[str]:

@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from onnx_ci import results
 from onnx_ci.report import text
-from onnx_ci.report.html_page import (
-    Markup,
-    badge,
-    curve,
-    element,
-    figures,
-    page,
-    share_bar,
-    size_bar,
-    table,
-)
+from onnx_ci.report.html_page import Markup, badge, curve, element, figures, page, share_bar, size_bar, table
 from onnx_ci.util.sizes import format_percent, format_size
 
 SHOWN = 12  # tensors that are seen at once; the others are folded away
 TENSORS = 200  # rows that a person may still read; JSON lists all
 OPS = 12
-KINDS: dict[results.Verdict, str] = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
 PROOFS = {"passed": "good", "failed": "bad", "not_run": "dim"}
 SEVERITIES = {"error": "bad", "warning": "warn"}
 
 
 def render_run(report: results.RunReport) -> str:
-    anchors = dict(_anchors(report.outcomes))
-    sections = [
-        element("section", _heading("h2", outcome.path, outcome), *model_parts(outcome), id=anchors[number])
-        for number, outcome in enumerate(report.outcomes)
-        if number in anchors
-    ]
-    parts = [*_summary(report), _models(report, anchors)]
+    # Models of which there is nothing to tell have no section of their own.
+    sections = {
+        f"model-{number}": outcome
+        for number, outcome in enumerate(report.outcomes, 1)
+        if outcome.before is not None or outcome.findings
+    }
+    parts = [*_summary(report), _models(report, sections)]
     if report.findings:
         parts.append(element("section", element("h2", "Across models"), findings_list(report.findings)))
-    return page(f"onnx-ci {report.command}: {_state(report)}", *parts, *sections)
+    for anchor, outcome in sections.items():
+        heading = _heading("h2", outcome.path, outcome)
+        parts.append(element("section", heading, *model_parts(outcome), id=anchor))
+    return page(f"onnx-ci {report.command}: {_state(report)}", *parts)
 
 
 def render_outcome(outcome: results.Outcome, *, title: str) -> str:
@@ -52,13 +44,6 @@ def render_outcome(outcome: results.Outcome, *, title: str) -> str:
 
 def _state(report: results.RunReport) -> str:
     return "failed" if report.exit_code else "passed"
-
-
-def _anchors(outcomes: Sequence[results.Outcome]) -> Iterator[tuple[int, str]]:
-    """Where a model has a section of its own: those of which there is nothing to tell have none."""
-    for number, outcome in enumerate(outcomes):
-        if outcome.before is not None or outcome.findings:
-            yield number, f"model-{number + 1}"
 
 
 def _summary(report: results.RunReport) -> Iterator[Markup]:
@@ -85,18 +70,18 @@ def _counts(report: results.RunReport) -> str:
     return ", ".join(kinds) or "none"
 
 
-def _models(report: results.RunReport, anchors: dict[int, str]) -> Markup:
+def _models(report: results.RunReport, sections: Collection[str]) -> Markup:
     if not report.outcomes:
         return element("p", "There was no model to look at.")
     columns = ("model", "size", text.after_word(report), "saved", "left", "outputs", "verdict")
-    rows = [_cells(outcome, anchors.get(number, "")) for number, outcome in enumerate(report.outcomes)]
+    rows = [_cells(outcome, f"model-{n}", sections) for n, outcome in enumerate(report.outcomes, 1)]
     numbers = f"size,{text.after_word(report)},saved"
     return element("section", table("Models", columns, rows, numbers=numbers))
 
 
-def _cells(outcome: results.Outcome, anchor: str) -> Sequence[str]:
+def _cells(outcome: results.Outcome, anchor: str, sections: Collection[str]) -> Sequence[str]:
     path, before, after, saved, outputs, _ = text.model_row(outcome)
-    name = element("a", path, href=f"#{anchor}") if anchor else path
+    name = element("a", path, href=f"#{anchor}") if anchor in sections else path
     bar = size_bar(outcome.before.size, outcome.after.size) if outcome.before and outcome.after else ""
     return _name(name), before, after, saved, bar, outputs, _verdict_badge(outcome)
 
@@ -111,7 +96,7 @@ def _name(text: str) -> Markup:
 
 
 def _verdict_badge(outcome: results.Outcome) -> Markup:
-    return badge(text.verdict_word(outcome), KINDS.get(outcome.verdict, "bad"))
+    return badge(text.verdict_word(outcome), text.tone(outcome))
 
 
 def model_parts(outcome: results.Outcome) -> Iterator[Markup]:
@@ -136,8 +121,7 @@ def _finding(finding: results.Finding) -> Markup:
 
 
 def _measures(outcome: results.Outcome) -> Iterator[Markup]:
-    rows = list(_sizes(outcome.before, outcome.after)) if outcome.before else []
-    rows += _latency(outcome.latency) if outcome.latency else []
+    rows = list(_numbers(outcome))
     if rows:
         rule = f"rule {outcome.rule_pattern!r}, line {outcome.rule_line}" if outcome.rule_line else ""
         yield element("h3", "Numbers")
@@ -146,39 +130,34 @@ def _measures(outcome: results.Outcome) -> Iterator[Markup]:
         yield table(rule, columns, rows, numbers=",".join(columns[1:]))
 
 
-def _sizes(before: results.Measure, after: results.Measure | None) -> Iterator[tuple[str, ...]]:
-    for name, old, new in text.sizes_of(before, after):
-        last = (format_size(new), text.change(old, new)) if new is not None else ("", "")
-        yield name, format_size(old), *last
-    if before.params is not None:
-        after_params = f"{after.params:,}" if after is not None and after.params is not None else ""
-        yield "parameters", f"{before.params:,}", after_params, ""
-
-
-def _latency(latency: results.Latency) -> Iterator[tuple[str, ...]]:
-    notes = {"latency": f"{latency.ratio:.2f}x ({latency.low:.2f} to {latency.high:.2f}, 95%)"}
-    for name, before, after in text.latency_rows(latency):
-        label = "memory to load" if name == "memory" else name
-        yield label, before, after, notes.get(name, "")
+def _numbers(outcome: results.Outcome) -> Iterator[tuple[str, ...]]:
+    before, after, latency = outcome.before, outcome.after, outcome.latency
+    if before is not None:
+        for name, old, new in text.sizes_of(before, after):
+            last = (format_size(new), text.change(old, new)) if new is not None else ("", "")
+            yield name, format_size(old), *last
+        if before.params is not None:
+            after_params = f"{after.params:,}" if after is not None and after.params is not None else ""
+            yield "parameters", f"{before.params:,}", after_params, ""
+    if latency is not None:
+        labels = {"memory": "memory to load"}
+        notes = {"latency": f"{latency.ratio:.2f}x ({latency.low:.2f} to {latency.high:.2f}, 95%)"}
+        for name, was, now in text.latency_rows(latency):
+            yield labels.get(name, name), was, now, notes.get(name, "")
 
 
 def _steps(steps: Sequence[results.Step]) -> Iterator[Markup]:
     if not steps:
         return
-    rows = [
-        (
-            step.method,
-            format_size(step.size_before),
-            format_size(step.size_after),
-            f"{step.tensors:,}" if step.tensors else "",
-            f"{step.seconds:.2f} s",
-            step.note,
-        )
-        for step in steps
-    ]
     columns = ("method", "size before", "size after", "tensors", "time", "note")
     yield element("h3", "Steps")
-    yield table("", columns, rows, numbers="size before,size after,tensors,time")
+    yield table("", columns, map(_step, steps), numbers="size before,size after,tensors,time")
+
+
+def _step(step: results.Step) -> tuple[str, ...]:
+    sizes = format_size(step.size_before), format_size(step.size_after)
+    tensors = f"{step.tensors:,}" if step.tensors else ""
+    return step.method, *sizes, tensors, f"{step.seconds:.2f} s", step.note
 
 
 def _proof(verification: results.Verification) -> Iterator[Markup]:
@@ -221,12 +200,7 @@ def _alternative(alternative: results.Alternative) -> tuple[str, ...]:
 def _as_points(alternatives: Sequence[results.Alternative]) -> list[results.Point]:
     """Where nothing was taken there is no plan, but what was measured can be shown all the same."""
     return [
-        results.Point(
-            size=other.size,
-            cosine=other.cosine,
-            sqnr=other.sqnr,
-            holds=other.state != "refused",
-        )
+        results.Point(size=other.size, cosine=other.cosine, sqnr=other.sqnr, holds=other.state != "refused")
         for other in alternatives
         if other.state and other.cosine is not None and other.sqnr is not None
     ]

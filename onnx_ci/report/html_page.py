@@ -10,7 +10,7 @@ from importlib import resources
 from itertools import pairwise
 
 from onnx_ci.results import Point
-from onnx_ci.util.sizes import SIZE_UNITS, format_percent, format_size
+from onnx_ci.util.sizes import SIZE_UNITS, format_percent, format_size, size_unit
 from onnx_ci.util.text import one_line
 from onnx_ci.version import __version__
 
@@ -121,7 +121,7 @@ class Scale:
     unit: float
 
     @classmethod
-    def over(cls, values: Sequence[float], *, steps: int, unit: float) -> Scale:
+    def over(cls, values: Sequence[float], *, steps: int = 4, unit: float = 1) -> Scale:
         """From the round value below all of them to the one above."""
         low, high = min(values), max(values)
         step = _round_step((high - low) / unit / steps) * unit
@@ -183,26 +183,23 @@ def _noise(point: Point) -> float:
 
 
 def _plot(points: Sequence[Point]) -> Markup:
-    across = Scale.over([point.size for point in points], steps=4, unit=_unit(points))
-    upward = Scale.over([_noise(point) for point in points], steps=4, unit=1)
+    sizes = [point.size for point in points]
+    unit = size_unit(max(sizes))
+    across = Scale.over(sizes, unit=SIZE_UNITS[unit])
+    upward = Scale.over([_noise(point) for point in points])
     places = {point: (_x(across, point.size), _y(upward, _noise(point))) for point in points}
     # The chosen point is drawn last, so that no other hides it.
     in_order = sorted(points, key=lambda point: point.chosen)
     return element(
         "svg",
         *_horizontal(upward),
-        *_vertical(across),
-        *(_best_line(places[point], places[following]) for point, following in pairwise(_best(points))),
+        *_vertical(across, unit),
+        *(_best_line(*places[point], *places[following]) for point, following in pairwise(_best(points))),
         *(_mark(point, *places[point]) for point in in_order),
         class_="curve",
         role="img",
         aria_label=_summary(points),
     )
-
-
-def _unit(points: Sequence[Point]) -> int:
-    largest = max(point.size for point in points)
-    return max(factor for factor in (1, 10**3, 10**6, 10**9, 10**12) if factor <= max(largest, 1))
 
 
 def _x(scale: Scale, value: float) -> str:
@@ -221,8 +218,7 @@ def _horizontal(scale: Scale) -> Iterator[Markup]:
         yield element("text", f"{value:g}", x=-8, y=height, dy=".32em", text_anchor="end")
 
 
-def _vertical(scale: Scale) -> Iterator[Markup]:
-    unit = next(name for name, factor in SIZE_UNITS.items() if factor == scale.unit)
+def _vertical(scale: Scale, unit: str) -> Iterator[Markup]:
     for value in scale.ticks:
         place = _x(scale, value)
         yield element("line", class_="grid", x1=place, x2=place, y1=HEIGHT, y2=HEIGHT + 4)
@@ -239,8 +235,8 @@ def _best(points: Sequence[Point]) -> list[Point]:
     return front
 
 
-def _best_line(start: tuple[str, str], end: tuple[str, str]) -> Markup:
-    return element("line", class_="best", x1=start[0], y1=start[1], x2=end[0], y2=end[1])
+def _best_line(x1: str, y1: str, x2: str, y2: str) -> Markup:
+    return element("line", class_="best", x1=x1, y1=y1, x2=x2, y2=y2)
 
 
 def _mark(point: Point, x: str, y: str) -> Markup:

@@ -12,14 +12,14 @@ from itertools import accumulate
 from onnx_ci.report import text
 from onnx_ci.report.annotations import Placed, placed
 from onnx_ci.report.text import after_word, clipped, counted, judged, model_row, remarks, saved_words
-from onnx_ci.results import COULD_NOT, Outcome, RunReport, Severity, Verdict
-from onnx_ci.util.sizes import SIZE_UNITS
+from onnx_ci.results import COULD_NOT, Outcome, RunReport, Severity
+from onnx_ci.util.sizes import SIZE_UNITS, size_unit
 from onnx_ci.util.text import Style, one_line
 
 COMMENT = 65_536  # characters of a comment
 SUMMARY = 2**20  # bytes of a job summary
 MARKS: dict[Severity, str] = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - it is the sign that is meant
-VERDICT_MARKS: dict[Verdict, str] = {"ok": "✅", "shrunk": "✅", "would_shrink": "⚠️", "ignored": ""}
+TONE_MARKS = {"good": "✅", "warn": "⚠️", "dim": "", "bad": "❌"}
 
 # What is dropped last has the lowest number.
 ERRORS, ROWS, WARNINGS, PASSING, PICTURE, REMARKS, DETAILS = range(1, 8)
@@ -61,7 +61,7 @@ def _table(report: RunReport) -> Iterator[Piece]:
 
 def _row(outcome: Outcome) -> str:
     path, *cells = model_row(outcome)
-    shown = [VERDICT_MARKS.get(outcome.verdict, "❌"), name(path), *map(prose, cells)]
+    shown = [TONE_MARKS[text.tone(outcome)], name(path), *map(prose, cells)]
     return f"| {' | '.join(shown)} |\n"
 
 
@@ -94,8 +94,8 @@ def picture(outcomes: Sequence[Outcome], after: str) -> str:
     shown = sorted(both, key=lambda row: -row[1])[:SHOWN]
     if not any(old != new for _, old, new in shown):
         return ""
-    largest = max(max(old, new) for _, old, new in shown)
-    unit = _unit(largest)
+    largest = max(size for _, *sizes in shown for size in sizes)
+    unit = size_unit(largest)
     labels = ", ".join(f'"{label}"' for label in _labels([path for path, _, _ in shown]))
     more = f", the {SHOWN} largest" if len(both) > SHOWN else ""
     height = 100 + 40 * len(shown)
@@ -120,10 +120,6 @@ def _labels(paths: Sequence[str]) -> list[str]:
         label = plain if len(plain) <= LONGEST else f"..{plain[2 - LONGEST :]}"
         labels.append(f"{label} {number}" if label in labels else label)
     return labels
-
-
-def _unit(largest: int) -> str:
-    return next((unit for unit in ("GB", "MB", "kB") if largest >= SIZE_UNITS[unit]), "B")
 
 
 def _number(size: int, unit: str) -> str:

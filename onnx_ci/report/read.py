@@ -7,21 +7,19 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import MISSING, fields, is_dataclass, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from types import UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from onnx_ci.errors import UsageError
-from onnx_ci.results import Finding, GroupSize, Outcome, RunReport, Shard
+from onnx_ci.results import Code, CodeOrNone, Finding, GroupSize, Outcome, RunReport, Shard
+from onnx_ci.util.codec import build
 from onnx_ci.util.scalars import FLAG, Scalar, whole
 from onnx_ci.util.text import one_line
 
 LONGEST_TEXT = 20_000  # characters
 LONGEST_LIST = 100_000
 LARGEST_NUMBER = 2**63
-
 CODE = re.compile(r"OCI[0-9]{3}")
 
 
@@ -29,100 +27,41 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_TEXT
 
 
+def _is_code(value: Any) -> bool:
+    return isinstance(value, str) and CODE.fullmatch(value) is not None
+
+
 def _is_number(value: Any) -> bool:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and abs(value) <= sys.float_info.max
 
 
-SCALARS = {
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= LONGEST_LIST
+
+
+KINDS: dict[Any, Scalar] = {
+    dict: Scalar("an object", lambda value: isinstance(value, dict), {}),
+    list: Scalar(f"a list of at most {LONGEST_LIST:,}", _is_list, {}),
     str: Scalar(f"text of at most {LONGEST_TEXT:,} characters", _is_text, {}),
     bool: FLAG,
     int: Scalar("a whole number from 0", whole(0, LARGEST_NUMBER - 1).fits, {}),
     float: Scalar("a number", _is_number, {}),
+    Code: Scalar("a code like OCI001", _is_code, {}),
+    CodeOrNone: Scalar("a code like OCI001", lambda value: value == "" or _is_code(value), {}),
 }
-Built = TypeVar("Built")
 
 
-class Checked:
-    """A JSON object, and where it stands in its document. Keys that are not known do no harm: they may be
-    those of a later version."""
-
-    def __init__(self, value: Any, where: str) -> None:
-        if not isinstance(value, dict):
-            raise _refusal(where, "an object", value)
-        self.values = value
-        self.where = where
-
-    def object(self, key: str) -> Checked:
-        return Checked(self.values.get(key, {}), f"{self.where}.{key}")
-
-    def listed(self, key: str) -> list[Checked]:
-        items = _listed(self.values.get(key), f"{self.where}.{key}")
-        return [Checked(item, f"{self.where}.{key}[{number}]") for number, item in enumerate(items)]
-
-    def refusal(self, key: str, expected: str) -> ValueError:
-        return _refusal(f"{self.where}.{key}", expected, self.values.get(key))
-
-    def build(self, cls: type[Built], called: dict[str, str] | None = None) -> Built:
-        """`called` are fields that have another name in the document."""
-        kinds = _kinds(cls)  # type: ignore[arg-type]
-        values = {}
-        for field in fields(cls):  # type: ignore[arg-type]
-            where = f"{self.where}.{(called or {}).get(field.name, field.name)}"
-            if field.name in self.values:
-                value = _value(kinds[field.name], self.values[field.name], where)
-                if field.name == "code" and value != field.default and not CODE.fullmatch(value):
-                    raise _refusal(where, "a code like OCI001", value)
-                values[field.name] = value
-            elif field.default is MISSING and field.default_factory is MISSING:
-                raise ValueError(f"{where} is missing")
-        return cls(**values)
-
-
-@cache
-def _kinds(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
-
-
-def _value(kind: Any, value: Any, where: str) -> Any:
+def _checked(kind: Any, value: Any, where: str) -> Any:
     """`kind` is an annotation, as the classes of results have them."""
-    if isinstance(kind, UnionType):
-        return None if value is None else _value(get_args(kind)[0], value, where)
-    if get_origin(kind) is tuple:
-        return _tuple(get_args(kind), value, where)
     if get_origin(kind) is Literal:
-        return _word(get_args(kind), value, where)
-    if is_dataclass(kind):
-        return Checked(value, where).build(kind)  # type: ignore[arg-type]
-    return _scalar(kind, value, where)
-
-
-def _tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
-    items = _listed(value, where)
-    if kinds[-1] is Ellipsis:
-        return tuple(_value(kinds[0], item, f"{where}[{n}]") for n, item in enumerate(items))
-    if len(items) != len(kinds):
-        raise _refusal(where, f"{len(kinds)} items", value)
-    return tuple(_value(kind, item, where) for kind, item in zip(kinds, items, strict=True))
-
-
-def _listed(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list) or len(value) > LONGEST_LIST:
-        raise _refusal(where, f"a list of at most {LONGEST_LIST:,}", value)
-    return value
-
-
-def _scalar(kind: Any, value: Any, where: str) -> Any:
-    scalar = SCALARS[kind]
-    if not scalar.fits(value):
-        raise _refusal(where, scalar.expected, value)
-    return kind(value)
-
-
-def _word(words: tuple[str, ...], value: Any, where: str) -> str:
-    if value not in words:
-        raise _refusal(where, " or ".join(words), value)
-    return str(value)
+        words = get_args(kind)
+        fits, expected = value in words, " or ".join(words)
+    else:
+        fits, expected = KINDS[kind].fits(value), KINDS[kind].expected
+    if not fits:
+        raise _refusal(where, expected, value)
+    return float(value) if kind is float else value
 
 
 def _refusal(where: str, expected: str, value: Any) -> ValueError:
@@ -162,26 +101,31 @@ def parse_report(content: bytes, name: str) -> RunReport:
 
 
 def _report(document: Any) -> RunReport:
-    top = Checked(document, "the report")
-    if top.values.get("version") != 1:
-        raise top.refusal("version", "1")
-    top.values["outcomes"] = [_outcome(model) for model in top.listed("models")]
-    return top.build(RunReport, {"outcomes": "models"})
+    values = _checked(dict, document, "the report")
+    if values.get("version") != 1:
+        raise _refusal("the report.version", "1", values.get("version"))
+    models = _checked(list, values.get("models"), "the report.models")
+    outcomes = [_outcome(model, f"the report.models[{number}]") for number, model in enumerate(models)]
+    report: RunReport = build(RunReport, {**values, "outcomes": outcomes}, _checked, "the report")
+    return report
 
 
-def _outcome(model: Checked) -> dict[str, Any]:
+def _outcome(model: Any, where: str) -> Outcome:
     """One model in the shape of an Outcome: the rule is not nested, nor is an `after` that is `before`."""
-    values, rule = model.values, model.object("rule")
-    found = {**values, **{f"rule_{key}": rule.values.get(key) for key in ("pattern", "line", "file")}}
-    found = {key: value for key, value in found.items() if value is not None}
+    values = _checked(dict, model, where)
+    rule = _checked(dict, values.get("rule", {}), f"{where}.rule")
+    flat = {**values, **{f"rule_{key}": rule.get(key) for key in ("pattern", "line", "file")}}
     if values.get("after") == values.get("before"):
-        found.pop("after", None)
+        flat["after"] = None
     if values.get("file") == values.get("path"):
-        found.pop("file", None)
+        flat["file"] = None
     if values.get("plan") is not None:
-        plan = model.object("plan")
-        found["plan"] = {**plan.values, "forms": [list(pair) for pair in plan.object("forms").values.items()]}
-    return found
+        plan = _checked(dict, values["plan"], f"{where}.plan")
+        forms = _checked(dict, plan.get("forms", {}), f"{where}.plan.forms")
+        flat["plan"] = {**plan, "forms": [list(pair) for pair in forms.items()]}
+    flat = {key: value for key, value in flat.items() if value is not None}
+    outcome: Outcome = build(Outcome, flat, _checked, where)
+    return outcome
 
 
 def _no_number(text: str) -> float:

@@ -4,36 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from onnx_ci.results import (
-    KINDS,
-    Alternative,
-    Finding,
-    Latency,
-    Measure,
-    Outcome,
-    OutputDelta,
-    Place,
-    RunReport,
-    RuntimeRun,
-    Severity,
-    Verdict,
-    Verification,
-    gain,
-)
+from onnx_ci import results
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line
 
-WORDS: dict[Verdict, str] = {
-    "ok": "ok",
-    "shrunk": "shrunk",
-    "would_shrink": "would shrink",
-    "over_budget": "over budget",
-    "outputs_changed": "outputs changed",
-    "unverified": "not verified",
-    "unreadable": "not readable",
-    "ignored": "ignored",
-}
-PLACES: dict[Place, str] = {
+WORDS: dict[results.Verdict, str] = {"unverified": "not verified", "unreadable": "not readable"}
+PLACES: dict[results.Place, str] = {
     "history": "git history",
     "objects": "git's object store",
     "lfs": "the store of Git LFS",
@@ -41,15 +17,16 @@ PLACES: dict[Place, str] = {
     "folder": "the folder of originals",
 }
 UNMOVED = "did not move when the weights were damaged"
-MOVED: dict[Verdict, str] = {"shrunk": "changed", "would_shrink": "would change"}
+MOVED: dict[results.Verdict, str] = {"shrunk": "changed", "would_shrink": "would change"}
 LONGEST = 4_000  # characters of one message: nobody reads more, and services cut it off
 OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
-COLOURS: dict[Verdict, str] = {"ok": "green", "shrunk": "green", "would_shrink": "yellow", "ignored": "dim"}
+TONES: dict[results.Verdict, str] = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
+COLOURS = {"good": "green", "warn": "yellow", "dim": "dim", "bad": "red"}
 SHOWN = 5  # tensors named of each model
-MARKS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "dim"}
+MARKS: dict[results.Severity, str] = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
-def render_run(report: RunReport, style: Style) -> str:
+def render_run(report: results.RunReport, style: Style) -> str:
     lines = list(_table(report, style))
     for outcome in report.outcomes:
         lines += [style.paint(line, "dim") for line in _how(outcome)]
@@ -59,7 +36,7 @@ def render_run(report: RunReport, style: Style) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _table(report: RunReport, style: Style) -> Iterator[str]:
+def _table(report: results.RunReport, style: Style) -> Iterator[str]:
     if not report.outcomes:
         return
     rows = [
@@ -73,20 +50,18 @@ def _table(report: RunReport, style: Style) -> Iterator[str]:
             *(row[i].rjust(widths[i]) for i in (1, 2, 3)),
             row[4].ljust(widths[4]),
         ]
-        last = style.paint(row[5], COLOURS.get(report.outcomes[number - 1].verdict, "red") if number else "")
+        last = style.paint(row[5], COLOURS[tone(report.outcomes[number - 1])] if number else "")
         line = "  ".join([*cells, last]).rstrip()
         yield line if number else style.paint(line, "bold")
 
 
-def _finding(finding: Finding, style: Style) -> list[str]:
+def _finding(finding: results.Finding, style: Style) -> list[str]:
     mark = style.paint(f"{finding.severity} {finding.code}", MARKS[finding.severity])
-    lines = [f"{mark} {one_line(finding.message)}"]
-    if finding.hint:
-        lines.append(f"  {one_line(finding.hint)}")
-    return lines
+    hint = [f"  {one_line(finding.hint)}"] if finding.hint else []
+    return [f"{mark} {one_line(finding.message)}", *hint]
 
 
-def _summary(report: RunReport, style: Style) -> Iterator[str]:
+def _summary(report: results.RunReport, style: Style) -> Iterator[str]:
     yield from (style.paint(one_line(note), "dim") for note in remarks(report))
     if not report.outcomes:
         return
@@ -95,7 +70,7 @@ def _summary(report: RunReport, style: Style) -> Iterator[str]:
     yield f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}: {state}"
 
 
-def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
+def render_outcome(outcome: results.Outcome, style: Style, *, title: str) -> str:
     """One model in full: for shrink and compare."""
     lines = [
         style.paint(one_line(title), "bold"),
@@ -111,7 +86,7 @@ def render_outcome(outcome: Outcome, style: Style, *, title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sizes(outcome: Outcome) -> Iterator[str]:
+def _sizes(outcome: results.Outcome) -> Iterator[str]:
     before, after = outcome.before, outcome.after
     if before is None:
         return
@@ -128,7 +103,7 @@ def _sizes(outcome: Outcome) -> Iterator[str]:
             yield f"  {name:<8} {was} -> {now}{notes.get(name, '')}"
 
 
-def latency_rows(latency: Latency) -> Iterator[tuple[str, str, str]]:
+def latency_rows(latency: results.Latency) -> Iterator[tuple[str, str, str]]:
     """What was measured of running and loading a model: its name, before and after."""
     yield "latency", f"{latency.before * 1e3:.2f} ms", f"{latency.after * 1e3:.2f} ms"
     if latency.load_before is not None and latency.load_after is not None:
@@ -137,7 +112,7 @@ def latency_rows(latency: Latency) -> Iterator[tuple[str, str, str]]:
         yield "memory", format_size(latency.memory_before), format_size(latency.memory_after)
 
 
-def _how(outcome: Outcome) -> Iterator[str]:
+def _how(outcome: results.Outcome) -> Iterator[str]:
     """What was done to one model of many, and what else was tried; `explain` tells the rest."""
     if original := original_words(outcome):
         yield f"{one_line(outcome.path)}: {original}"
@@ -155,7 +130,7 @@ def _how(outcome: Outcome) -> Iterator[str]:
         yield f"  also tried: {', '.join(tried)}"
 
 
-def _steps(outcome: Outcome) -> Iterator[str]:
+def _steps(outcome: results.Outcome) -> Iterator[str]:
     for step in outcome.steps:
         note = f"  ({one_line(step.note)})" if step.note else ""
         tensors = f", {step.tensors} tensors" if step.tensors else ""
@@ -163,7 +138,7 @@ def _steps(outcome: Outcome) -> Iterator[str]:
         yield f"  {step.method}: {sizes}{tensors}{note}"
 
 
-def _plan(outcome: Outcome) -> Iterator[str]:
+def _plan(outcome: results.Outcome) -> Iterator[str]:
     """Which tensors are stored larger than others, and why; what else was tried."""
     plan = outcome.plan
     if plan is not None:
@@ -172,21 +147,23 @@ def _plan(outcome: Outcome) -> Iterator[str]:
         for kept in plan.kept[:SHOWN]:
             yield f"    {one_line(kept.name)} ({format_size(kept.size)}) {kept.form}: {kept.why}"
         more = len(plan.kept) - SHOWN
-        yield from [f"    and {more} more that are not in the smallest form"] if more > 0 else []
-        yield from [f"    not all was tried: {plan.untried}; raise plan_seconds"] if plan.untried else []
+        if more > 0:
+            yield f"    and {more} more that are not in the smallest form"
+        if plan.untried:
+            yield f"    not all was tried: {plan.untried}; raise plan_seconds"
     if outcome.alternatives:
         yield "  also tried"
         yield from _aligned([_alternative_row(alternative) for alternative in outcome.alternatives])
 
 
-def _alternative_row(alternative: Alternative) -> tuple[str, ...]:
+def _alternative_row(alternative: results.Alternative) -> tuple[str, ...]:
     measured = alternative.cosine is not None and alternative.sqnr is not None
     error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if measured else ""
     methods = ", ".join(alternative.methods)
     return methods, format_size(alternative.size), error, one_line(alternative.verdict)
 
 
-def _outputs(outcome: Outcome) -> Iterator[str]:
+def _outputs(outcome: results.Outcome) -> Iterator[str]:
     verification = outcome.verification
     yield f"  verification {verification.status}{proof_reason(verification)}"
     if coverage := coverage_words(verification):
@@ -205,9 +182,9 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def model_row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
+def model_row(outcome: results.Outcome) -> tuple[str, str, str, str, str, str]:
     before, after = outcome.before, outcome.after
-    name, old, new = gain(before, after) if before and after else ("size", 0, 0)
+    name, old, new = results.gain(before, after) if before and after else ("size", 0, 0)
     saved = f"{change(old, new)}{'' if name == 'size' else f' {name}'}" if old else ""
     return (
         one_line(outcome.path),
@@ -219,7 +196,7 @@ def model_row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
     )
 
 
-def sizes_of(before: Measure, after: Measure | None) -> Iterator[tuple[str, int, int | None]]:
+def sizes_of(before: results.Measure, after: results.Measure | None) -> Iterator[tuple[str, int, int | None]]:
     """Each size that was measured, on disk and compressed: its name, before, and after if there is one."""
     for name in ("size", "gzip", "brotli", "zstd"):
         old = getattr(before, name)
@@ -231,14 +208,20 @@ def change(before: int, after: int) -> str:
     return f"-{format_percent(1 - after / before)}" if after < before else f"+{after - before:,} B"
 
 
-def verdict_word(outcome: Outcome) -> str:
+def tone(outcome: results.Outcome) -> str:
+    """Good, warn, dim or bad: what a verdict is to whoever reads it."""
+    return TONES.get(outcome.verdict, "bad")
+
+
+def verdict_word(outcome: results.Outcome) -> str:
     """Moving bytes elsewhere is no shrinking, and is not called so."""
     before, after = outcome.before, outcome.after
     grew = before is not None and after is not None and after.size >= before.size
-    return MOVED.get(outcome.verdict, WORDS[outcome.verdict]) if grew else WORDS[outcome.verdict]
+    word = WORDS.get(outcome.verdict, outcome.verdict.replace("_", " "))
+    return MOVED.get(outcome.verdict, word) if grew else word
 
 
-def proof_words(verification: Verification) -> str:
+def proof_words(verification: results.Verification) -> str:
     """What running the models showed, in a few words."""
     if verification.status == "not_run":
         return "not verified" if verification.code else ""
@@ -251,14 +234,14 @@ def proof_words(verification: Verification) -> str:
     return f"cosine {worst.cosine:.6f}, {min(output.sqnr for output in telling):.0f} dB"
 
 
-def proof_reason(verification: Verification) -> str:
+def proof_reason(verification: results.Verification) -> str:
     if verification.reason:
         return f": {one_line(verification.reason)}"
     kind = "generated input" if verification.inputs == "generated" else "sample"
     return f" on {counted(verification.samples, kind)}" if verification.samples else ""
 
 
-def runtime_row(run: RuntimeRun) -> tuple[str, ...]:
+def runtime_row(run: results.RuntimeRun) -> tuple[str, ...]:
     """One version and setting that both models were run with, and what came of it."""
     status = run.status.replace("_", " ")
     if run.reason or run.cosine is None:
@@ -267,7 +250,7 @@ def runtime_row(run: RuntimeRun) -> tuple[str, ...]:
     return run.setting, status, counted(run.samples, "sample"), moved
 
 
-def output_row(output: OutputDelta) -> tuple[str, ...]:
+def output_row(output: results.OutputDelta) -> tuple[str, ...]:
     return (
         one_line(output.name),
         f"{output.max_abs:.3g}",
@@ -278,15 +261,15 @@ def output_row(output: OutputDelta) -> tuple[str, ...]:
     )
 
 
-def _little(output: OutputDelta) -> str:
+def _little(output: results.OutputDelta) -> str:
     """Why an output shows little or nothing, whatever its numbers are."""
-    why = KINDS.get(output.kind, "")
+    why = results.KINDS.get(output.kind, "")
     if output.sensitive:
         return why
     return f"{UNMOVED}: it {why}" if why else UNMOVED
 
 
-def coverage_words(verification: Verification) -> str:
+def coverage_words(verification: results.Verification) -> str:
     """Which of the changed tensors a pass speaks for."""
     coverage = verification.coverage
     if coverage is None or not coverage.changed:
@@ -294,15 +277,15 @@ def coverage_words(verification: Verification) -> str:
     how = "damaged on purpose" if coverage.changed == 1 else "each damaged on purpose"
     if not coverage.alone:
         how = "damaged on purpose, some with their neighbours"
-    results = [f"{coverage.noticed} noticed"]
+    counts = [f"{coverage.noticed} noticed"]
     unnoticed = (
         (coverage.faint, "seen but within the tolerance"),
         (coverage.blind, "that may be anything within the tolerance"),
         (coverage.unseen, "not seen by any output"),
     )
-    results += [f"{len(tensors)} {what}" for tensors, what in unnoticed if tensors]
+    counts += [f"{len(tensors)} {what}" for tensors, what in unnoticed if tensors]
     changed, runs = counted(coverage.changed, "changed tensor"), counted(coverage.runs, "run")
-    return f"{changed}, {how}: {', '.join(results)} ({runs})"
+    return f"{changed}, {how}: {', '.join(counts)} ({runs})"
 
 
 def clipped(text: str, longest: int = LONGEST) -> str:
@@ -313,30 +296,30 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def saved_words(report: RunReport) -> str:
+def saved_words(report: results.RunReport) -> str:
     """How much of how much, if anything; empty where nothing is to be gained."""
     saved = report.size_before - report.size_after
     verb = "could be saved" if report.command == "check" else "saved"
     return f"{format_size(saved)} of {format_size(report.size_before)} {verb}" if saved > 0 else ""
 
 
-def after_word(report: RunReport) -> str:
+def after_word(report: results.RunReport) -> str:
     """What the new size of a model is called."""
     return "could be" if report.command == "check" else "after"
 
 
-def judged(report: RunReport) -> int:
+def judged(report: results.RunReport) -> int:
     return sum(outcome.verdict != "ignored" for outcome in report.outcomes)
 
 
-def remarks(report: RunReport) -> list[str]:
+def remarks(report: results.RunReport) -> list[str]:
     """What there is to know of the run as a whole; of a shard also what it leaves to others."""
     names = dict.fromkeys(group.name for group in report.groups)
     left = [f"group {name!r} is judged when the reports of all shards are merged" for name in names]
     return [*report.notes, *([f"this is shard {report.shard}", *left] if report.shard else [])]
 
 
-def original_words(outcome: Outcome) -> str:
+def original_words(outcome: results.Outcome) -> str:
     """Where the original of a model is, and whether that speaks for it; empty where nobody asked."""
     original = outcome.original
     if original is None:
@@ -358,20 +341,15 @@ _SOURCES = {"runs": "from run to run", "threads": "with another number of thread
 _SHOWN = 3
 
 
-def noise_words(verification: Verification) -> Iterator[str]:
+def noise_words(verification: results.Verification) -> Iterator[str]:
     if verification.method in _METHODS:
         yield _METHODS[verification.method]
     moved = [output for output in verification.noise if output.source]
     if verification.noise and not moved:
         yield "noise: none; a second run with another number of threads gave the same outputs"
     for output in moved[:_SHOWN]:
-        yield f"noise: {_words(output)}"
+        far = one_line(output.problem) or f"max_abs {output.max_abs:.3g}, {output.sqnr:.0f} dB"
+        itself = f"of the original differs from itself {_SOURCES[output.source]}"
+        yield f"noise: output {one_line(output.name)} {itself}: {far}"
     if len(moved) > _SHOWN:
         yield f"noise: and {len(moved) - _SHOWN} outputs more"
-
-
-def _words(noise: OutputDelta) -> str:
-    far = one_line(noise.problem) or f"max_abs {noise.max_abs:.3g}, {noise.sqnr:.0f} dB"
-    return (
-        f"output {one_line(noise.name)} of the original differs from itself {_SOURCES[noise.source]}: {far}"
-    )

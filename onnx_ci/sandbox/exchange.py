@@ -3,6 +3,7 @@ with raw views of those that numpy lacks."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -115,8 +116,24 @@ Value = Array | Raw | Sequence[Any] | Mapping[Any, Any] | None
 
 def write_samples(folder: Path, samples: Sequence[Mapping[str, Value]]) -> None:
     folder.mkdir()
-    writer = _Writer(folder)
-    manifest = [[[name, writer.describe(value)] for name, value in sample.items()] for sample in samples]
+    numbers = itertools.count()  # of files: names of values may hold anything, a path separator included
+
+    def describe(value: Value) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, np.ndarray | Raw):
+            return save(value)
+        if isinstance(value, Mapping):
+            return {"keys": save(np.array(list(value))), "values": save(np.array([*value.values()]))}
+        return {"items": [describe(item) for item in value]}
+
+    def save(value: Array | Raw) -> dict[str, str]:
+        bits, name = value if isinstance(value, Raw) else _plain(value)
+        file = f"{next(numbers)}.npy"
+        np.save(folder / file, bits, allow_pickle=False)
+        return {"file": file, "type": name}
+
+    manifest = [[[name, describe(value)] for name, value in sample.items()] for sample in samples]
     (folder / _MANIFEST).write_text(json.dumps(manifest), encoding="ascii")
 
 
@@ -129,40 +146,12 @@ def read_samples(folder: Path, *, raw: bool = False) -> list[dict[str, Any]]:
     return [{name: _load(folder, entry, raw=raw) for name, entry in sample} for sample in manifest]
 
 
-class _Writer:
-    """Numbers the files: names of values may hold anything, a path separator included."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.count = 0
-
-    def describe(self, value: Value) -> Any:
-        if value is None:
-            return None
-        if isinstance(value, np.ndarray | Raw):
-            return self._save(value)
-        if isinstance(value, Mapping):
-            return {
-                "keys": self._save(np.array(list(value))),
-                "values": self._save(np.array([*value.values()])),
-            }
-        return {"items": [self.describe(item) for item in value]}
-
-    def _save(self, value: Array | Raw) -> dict[str, str]:
-        array, name = _plain(value)
-        file = f"{self.count}.npy"
-        self.count += 1
-        np.save(self.folder / file, array, allow_pickle=False)
-        return {"file": file, "type": name}
-
-
-def _plain(value: Array | Raw) -> tuple[Array, str]:
-    if isinstance(value, Raw):
-        return value.bits, value.name
-    name = exotic_name(value.dtype)
+def _plain(array: Array) -> tuple[Array, str]:
+    """What can be stored of an array, and the name of its type where numpy lacks that."""
+    name = exotic_name(array.dtype)
     if name is not None:
-        return to_raw(value), name
-    return (value.astype(np.str_) if is_text(value.dtype) else value), ""
+        return to_raw(array), name
+    return (array.astype(np.str_) if is_text(array.dtype) else array), ""
 
 
 def _load(folder: Path, entry: Any, *, raw: bool) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import shutil
 import signal
 import sys
@@ -16,14 +15,16 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar
 
-from onnx_ci.sandbox.process import no_strays
+from onnx_ci.sandbox.process import no_strays, way_of_ending
+from onnx_ci.sandbox.server import read_ahead
 from onnx_ci.util.files import new_folder, use_folder
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ def run_tasks(
     try:
         while waiting or forks:
             while waiting and len(forks) < jobs:
-                forks.append(_Fork(start, forks))
+                forks.append(_Fork(start, forks, results))
             for fork in forks:
                 if fork.task is None and waiting:
                     number = waiting.pop()
@@ -98,12 +99,10 @@ def run_tasks(
                 idle.end()
             ready = wait([fork.answers for fork in forks], _LOOK_SECONDS)
             for fork in forks:
-                result = fork.listen(heard) if fork.answers in ready else None
-                result = result or fork.looked_at()
-                if result is not None and fork.task is not None:
-                    results[fork.task], fork.task = result[0], None
-            for ended in [fork for fork in forks if fork.dead]:
-                forks.remove(ended)
+                if fork.answers in ready:
+                    fork.listen(heard)
+                fork.check_bound()
+            forks = [fork for fork in forks if not fork.dead]
     finally:
         for fork in forks:
             fork.kill()
@@ -113,28 +112,29 @@ def run_tasks(
 class _Fork(Generic[T]):
     """One process that does tasks, seen from the one that forked it."""
 
-    def __init__(self, start: Start[T], others: Sequence[_Fork[T]]) -> None:
+    def __init__(self, start: Start[T], others: Sequence[_Fork[T]], results: dict[int, T | Stopped]) -> None:
+        self.results = results
         self.task: int | None = None
         self.dead = False
-        self.pid = -1
         self.temp = new_folder()
         theirs, self._tasks = Pipe(duplex=False)
         self.answers, channel = Pipe(duplex=False)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        ours = [self._tasks, self.answers, *(o._tasks for o in others), *(o.answers for o in others)]
         # A signal must find either the parent's handlers or the child's, never the one with the other's.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+
+        def work() -> None:
+            for end in ours:
+                end.close()
+            _serve(theirs, channel, start, self.temp, mask)
+
+        self._process = get_context("fork").Process(target=work)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # threads of numpy's own, made for this
-                self.pid = os.fork()
+                self._process.start()
         finally:
-            if self.pid:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if self.pid == 0:
-            for end in [self._tasks, self.answers, *(o._tasks for o in others), *(o.answers for o in others)]:
-                end.close()
-            _serve(theirs, channel, start, self.temp, mask)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         channel.close()
 
@@ -144,30 +144,35 @@ class _Fork(Generic[T]):
         with contextlib.suppress(OSError):  # it is dead: listening tells the same
             self._tasks.send(number)
 
-    def listen(self, heard: Callable[[int, str], None]) -> tuple[T | Stopped] | None:
+    def listen(self, heard: Callable[[int, str], None]) -> None:
         try:
             kind, *what = self.answers.recv()
         except (EOFError, OSError):
-            return self._crashed()
-        if kind == "say" and self.task is not None:
-            heard(self.task, what[0])
-            return None
+            self._reap()
+            self._finish(Stopped("crash", way_of_ending(self._process.exitcode or 0)))
+            return
         if kind == "raised":
             error, trace = what
             raise error from RemoteTraceback(trace)
-        return (what[0],)
+        if kind == "done":
+            self._finish(what[0])
+        elif self.task is not None:
+            heard(self.task, what[0])
 
-    def looked_at(self) -> tuple[Stopped] | None:
-        """Whether the task has to be stopped."""
-        why: Literal["seconds", "memory"]
+    def check_bound(self) -> None:
+        """Stop the task, if there is one, where it takes too much."""
+        if self.task is None:
+            return
         if time.monotonic() > self.deadline:
-            why = "seconds"
-        elif _memory_of(self.pid) > self.bound.memory:
-            why = "memory"
-        else:
-            return None
-        self.kill()
-        return (Stopped(why),)
+            self.kill()
+            self._finish(Stopped("seconds"))
+        elif _memory_of(self._process.pid) > self.bound.memory:
+            self.kill()
+            self._finish(Stopped("memory"))
+
+    def _finish(self, result: T | Stopped) -> None:
+        if self.task is not None:
+            self.results[self.task], self.task = result, None
 
     def end(self) -> None:
         """Let it clean up and end: it has nothing more to do."""
@@ -177,32 +182,21 @@ class _Fork(Generic[T]):
 
     def kill(self) -> None:
         """First so that it can clean up, then for good."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM)
+        self._process.terminate()
         self._reap()
 
-    def _crashed(self) -> tuple[Stopped]:
-        code = os.waitstatus_to_exitcode(self._reap())
-        return (Stopped("crash", signal.Signals(-code).name if code < 0 else f"exit code {code}"),)
-
-    def _reap(self) -> int:
+    def _reap(self) -> None:
         """Wait for its end, not for long; nothing of it stays."""
         self.dead = True
-        until = time.monotonic() + _GRACE_SECONDS
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        while not pid and time.monotonic() < until:
-            time.sleep(0.005)
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-        if not pid:
-            os.kill(self.pid, signal.SIGKILL)
-            _, status = os.waitpid(self.pid, 0)
+        self._process.join(_GRACE_SECONDS)
+        self._process.kill()
+        self._process.join()
         self._tasks.close()
         self.answers.close()
         shutil.rmtree(self.temp, ignore_errors=True)
-        return status
 
 
-def _memory_of(pid: int) -> int:
+def _memory_of(pid: int | None) -> int:
     """What a process fills itself, without the pages of files."""
     try:
         _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
@@ -216,12 +210,13 @@ def _serve(tasks: Connection, channel: Connection, start: Start[T], temp: Path, 
     global _is_fork
     _is_fork = True
     use_folder(temp)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     code = 0
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         with start() as work:
-            for number in _numbers(tasks):
+            waiting = read_ahead(iter(tasks.recv, object()))
+            for number in iter(waiting.get, None):
                 channel.send(_answer(work, number, lambda doing: channel.send(("say", doing))))
     except KeyboardInterrupt:
         code = 130
@@ -231,24 +226,6 @@ def _serve(tasks: Connection, channel: Connection, start: Start[T], temp: Path, 
         code = 70
     finally:
         os._exit(code)
-
-
-def _leave(*_: object) -> None:
-    raise SystemExit
-
-
-def _numbers(tasks: Connection) -> Iterator[int]:
-    """Tasks, read by a thread of its own: when our parent is gone, we end even in the middle of work."""
-    waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-
-    def read() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                waiting.put(tasks.recv())
-        os._exit(0)
-
-    threading.Thread(target=read, daemon=True).start()
-    return cast("Iterator[int]", iter(waiting.get, None))
 
 
 def _answer(work: Work[T], number: int, say: Say) -> tuple[Any, ...]:

@@ -75,8 +75,10 @@ def flat(name: str, value: Any) -> Iterator[tuple[str, Array]]:
         yield name, value
     elif isinstance(value, list):
         yield f"{name}.length", np.array(len(value))
-        if value and all(isinstance(item, dict) for item in value):
-            yield from _maps(name, value)
+        if value and all(isinstance(item, dict) and item.keys() == value[0].keys() for item in value):
+            # ZipMap gives one map a row, all with the same keys: one array of each is easier to compare.
+            yield f"{name}.keys", np.array(list(value[0]))
+            yield f"{name}.values", np.array([list(row.values()) for row in value])
         else:
             for index, item in enumerate(value):
                 yield from flat(f"{name}[{index}]", item)
@@ -85,16 +87,6 @@ def flat(name: str, value: Any) -> Iterator[tuple[str, Array]]:
         yield f"{name}.values", np.array(list(value.values()))
     elif value is not None:
         yield name, np.asarray(value)
-
-
-def _maps(name: str, rows: list[dict[Any, Any]]) -> Iterator[tuple[str, Array]]:
-    """ZipMap gives one map a row, all with the same keys: one array of each is easier to compare."""
-    if all(row.keys() == rows[0].keys() for row in rows):
-        yield f"{name}.keys", np.array(list(rows[0]))
-        yield f"{name}.values", np.array([list(row.values()) for row in rows])
-        return
-    for index, row in enumerate(rows):
-        yield from flat(f"{name}[{index}]", row)
 
 
 def _is_plain(session: Any) -> bool:
@@ -130,20 +122,15 @@ def _pack(bits: Array, width: int) -> Array:
     """Elements of less than a byte share bytes, the first in the lowest bits."""
     if width >= 8:
         return bits
-    per_byte = 8 // width
-    padded = np.zeros((bits.size + per_byte - 1) // per_byte * per_byte, np.uint8)
-    padded[: bits.size] = bits.reshape(-1) & (2**width - 1)
-    columns = padded.reshape(-1, per_byte)
-    packed: Array = np.bitwise_or.reduce([columns[:, i] << (width * i) for i in range(per_byte)])
-    return packed
+    planes = np.unpackbits(bits.reshape(-1, 1), axis=1, count=width, bitorder="little")
+    return np.packbits(planes, bitorder="little")
 
 
 def _unpack(data: Array, width: int, count: int) -> Array:
     if width >= 8:
         return data.view(np.uint16 if width == 16 else np.uint8)
-    per_byte = 8 // width
-    columns = np.stack([(data >> (width * i)) & (2**width - 1) for i in range(per_byte)], axis=1)
-    return columns.reshape(-1)[:count]
+    planes = np.unpackbits(data, count=count * width, bitorder="little").reshape(count, width)
+    return np.packbits(planes, axis=1, bitorder="little").reshape(-1)
 
 
 class Tally:
@@ -163,8 +150,7 @@ class Tally:
                 self.left_out.setdefault(name, why)
         for name, value in outputs.items():
             if name not in self.left_out:
-                self._watch(name, value)
-                self._count(name, value.astype(np.float64))
+                self._count(name, value)
         self.runs += 1
 
     def _unfit(self, name: str, value: Any) -> str:
@@ -175,13 +161,12 @@ class Tally:
         known = self.sums.get(name)
         return "has another shape each run" if known is not None and known.shape != value.shape else ""
 
-    def _watch(self, name: str, value: Array) -> None:
+    def _count(self, name: str, value: Array) -> None:
         if not self.runs and not is_float(value.dtype):
             self.steady[name] = value
         elif name in self.steady and not np.array_equal(self.steady[name], value):
             del self.steady[name]
-
-    def _count(self, name: str, value: Array) -> None:
+        value = value.astype(np.float64)
         self.sums[name] = value if name not in self.sums else self.sums[name] + value
         flat = value.reshape(-1)
         places = np.linspace(0, flat.size - 1, min(flat.size, TRACKED)).astype(np.int64)
@@ -190,8 +175,7 @@ class Tally:
     def result(self) -> dict[str, Array]:
         """`mean` and `draws` (a row each run) of every output, by its name."""
         kept = [name for name in self.sums if name not in self.left_out]
-        means = {f"mean {name}": self._mean(name) for name in kept}
+        means = {
+            f"mean {name}": self.steady.get(name, np.asarray(self.sums[name] / self.runs)) for name in kept
+        }
         return {**means, **{f"draws {name}": np.stack(self.draws[name]) for name in kept}}
-
-    def _mean(self, name: str) -> Array:
-        return self.steady.get(name, np.asarray(self.sums[name] / self.runs))

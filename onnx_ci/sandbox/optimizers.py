@@ -25,11 +25,11 @@ UNSAFE_SLIMMING = ["weight_tying", "subexpression_elimination"]
 # Of onnxoptimizer. The first takes -0.0 for 0.0; the second two nodes that draw random numbers for one.
 DUPLICATES = "eliminate_duplicate_initializer"
 COMMON_NODES = "eliminate_common_subexpression"
-LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_ALL"}
-TIES = {
-    "basic": "",
-    "extended": "runs in onnxruntime {} and what is compatible with it",
-    "layout": "runs in onnxruntime {} on processors like this one only",
+# Of onnxruntime: what it calls a level, and where a model that was optimized so runs.
+LEVELS = {
+    "basic": ("ORT_ENABLE_BASIC", ""),
+    "extended": ("ORT_ENABLE_EXTENDED", "runs in onnxruntime {} and what is compatible with it"),
+    "layout": ("ORT_ENABLE_ALL", "runs in onnxruntime {} on processors like this one only"),
 }
 # Each would put something in place of what the fusions of transformers look for.
 UNWANTED_OPTIMIZERS = ["ConstantSharing", "MatMulAddFusion"]
@@ -121,32 +121,28 @@ def ort_optimize(source: Path, target: Path, options: dict[str, Any]) -> str:
 
     Constants that one run computes only the next one shares.
     """
-    level = options["level"]
-    _write_optimized(source, target, level)
+    level, ties = LEVELS[options["level"]]
+    _open(source, level, target)
     again = target.with_name("again.onnx")
     for _ in range(MOST_RUNS - 1):
-        _write_optimized(target, again, level)
+        _open(target, level, again)
         if again.stat().st_size >= target.stat().st_size:
             break
         again.replace(target)
     again.unlink(missing_ok=True)
-    return TIES[level].format(ort.__version__)
+    return ties.format(ort.__version__)
 
 
-def _write_optimized(source: Path, target: Path, level: str, *, without: Sequence[str] = ()) -> None:
-    """Write what onnxruntime makes of a model, `without` some of its optimizers."""
-    session = _session_options(LEVELS[level])
-    session.optimized_model_filepath = str(target)
+def _open(source: Path, level: str, target: Path | None = None, *, without: Sequence[str] = ()) -> None:
+    """Load a model into onnxruntime, and write what that makes of it `without` some of its optimizers."""
+    session = ort.SessionOptions()
+    session.log_severity_level = 4
+    session.intra_op_num_threads = 1
+    session.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    if target is not None:
+        session.optimized_model_filepath = str(target)
     providers = ["CPUExecutionProvider"]
     ort.InferenceSession(str(source), session, providers=providers, disabled_optimizers=list(without))
-
-
-def _session_options(level: str) -> Any:
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    return options
 
 
 def fuse_transformer(source: Path, target: Path, options: dict[str, Any]) -> str:
@@ -172,7 +168,7 @@ def _forms(source: Path, basic: Path) -> list[Path]:
     """The model as the fusions know it, and as it is: what is folded in the first can make it larger."""
     if list(source.parent.glob(f"{source.name}.*")):  # past protobuf's limit, with data beside it
         return [source]
-    _write_optimized(source, basic, "basic", without=UNWANTED_OPTIMIZERS)
+    _open(source, "ORT_ENABLE_BASIC", basic, without=UNWANTED_OPTIMIZERS)
     return [basic, source]
 
 
@@ -213,9 +209,8 @@ def refuse_broken(source: Path, target: Path) -> None:
 
 
 def _problem(path: Path) -> str:
-    options = _session_options("ORT_DISABLE_ALL")
     try:
-        ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        _open(path, "ORT_DISABLE_ALL")
     except runtime_errors(RuntimeError) as error:
         return str(error) or type(error).__name__
     return ""

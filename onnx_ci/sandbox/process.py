@@ -11,10 +11,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal, cast
 
 from onnx_ci.util.files import new_folder
 from onnx_ci.util.text import clean
@@ -36,6 +37,7 @@ _BOOT_APART = (
     " sys.modules['onnx_ci'] = package = util.module_from_spec(found); found.loader.exec_module(package);"
     " import_module(entry).main(int(memory))"
 )
+_STDERR = "stderr.txt"
 _TAIL = 4096  # bytes of its last words that are looked at
 _DATA = (".data", "_data", ".bin", ".weights")
 # What a process needs of its surroundings. Everything else may be a secret, or change what a library does.
@@ -108,14 +110,11 @@ def _is_needed(name: str) -> bool:
 def _stored(model: Path) -> int:
     """The model's bytes with its external data, estimated by the names of the files beside it."""
     try:
-        near = [path for path in model.parent.iterdir() if path == model or _is_data(path, model)]
-        return sum(path.stat().st_size for path in near if path.is_file())
+        near = [path for path in model.parent.iterdir() if path.is_file()]
+        parts = [path for path in near if path.name.startswith(f"{model.name}.") or path.name.endswith(_DATA)]
+        return sum(path.stat().st_size for path in {model, *parts})
     except OSError:  # gone or unreadable: onnxruntime will say so in its own words
         return 0
-
-
-def _is_data(path: Path, model: Path) -> bool:
-    return path.name.endswith(_DATA) or path.name.startswith(f"{model.name}.")
 
 
 def _physical() -> int | None:
@@ -168,18 +167,80 @@ class Died(Exception):
         return f"{culprit} {self.message}" if self.kind == "crash" else f"it {self.message}"
 
 
-class ChildProcess:
-    """Owns the process and its pipes; `entry` is the module whose `main` it runs,
-    `home` a private folder, also its working folder, `packages` a folder of packages in place of ours."""
+class Child:
+    """A process that answers requests: started when needed, replaced when it dies, cleaned up after.
 
-    def __init__(
-        self, entry: str, memory: int, home: Path, *, repeatable: bool = False, packages: Path | None = None
-    ) -> None:
-        self.memory = memory
-        self._stderr = home / "stderr.txt"
-        with self._stderr.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                command(entry, memory, repeatable=repeatable, packages=packages),
+    `entry` is the module whose `main` it runs, `packages` a folder of packages in place of ours. Not for
+    several threads at once."""
+
+    def __init__(self, entry: str, *, repeatable: bool = False, packages: Path | None = None) -> None:
+        self.entry = entry
+        self.repeatable = repeatable
+        self.packages = packages
+        self.temp: Path | None = None  # also its working folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._setup: tuple[object, ...] = ()  # what the process was started for
+        self._expired = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while there is a process."""
+        return None if self._process is None else self._process.pid
+
+    def ask(self, request: dict[str, Any], *, memory: int, seconds: float) -> dict[str, Any]:
+        """Return the answer of a process that has loaded the request's libraries and no others: foreign code
+        may do anything to the process it is loaded into. `Died` where it ended instead."""
+        setup = (memory, request.get("libraries"))
+        process = self._process
+        if process is None or process.poll() is not None or self._setup != setup:
+            self.stop()
+            self._process = process = self._start(memory)
+            self._setup = setup
+        timer = threading.Timer(seconds, self._expire, [process])
+        timer.daemon = True
+        timer.start()
+        try:
+            line = _exchange(process, json.dumps(request).encode("ascii") + b"\n")
+            if not line.endswith(b"\n"):
+                raise self._death(process.wait(), seconds)
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        except BaseException:  # dead, or interrupted halfway: the next answer would belong to this question
+            self.stop()
+            raise
+        finally:
+            timer.cancel()
+
+    def stop(self) -> None:
+        """Kill it if need be, wait for it, and close our ends: no zombie, no open file stays."""
+        process, self._process = self._process, None
+        if process is not None:
+            end(process)
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):  # an unsent request can't be flushed any more
+                    cast("IO[bytes]", pipe).close()
+
+    def close(self) -> None:
+        self.stop()
+        if self.temp is not None:
+            shutil.rmtree(self.temp, ignore_errors=True)
+            self.temp = None
+
+    def folder(self) -> Path:
+        """Make a folder to exchange files with the process."""
+        return Path(tempfile.mkdtemp(dir=self._home()))
+
+    def _home(self) -> Path:
+        if self.temp is None:
+            self.temp = new_folder()
+        return self.temp
+
+    def _start(self, memory: int) -> subprocess.Popen[bytes]:
+        self._expired = False
+        home = self._home()
+        with (home / _STDERR).open("wb") as stderr:
+            process = subprocess.Popen(
+                command(self.entry, memory, repeatable=self.repeatable, packages=self.packages),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -187,83 +248,44 @@ class ChildProcess:
                 env=environment(os.environ),
                 start_new_session=True,  # its own group, so that a kill reaches all of it
             )
-        self._expired = False
-        note(self._process)
+        note(process)
+        return process
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def ask(self, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
-        timer = threading.Timer(seconds, self._expire)
-        timer.daemon = True
-        timer.start()
-        try:
-            line = self._exchange(json.dumps(request).encode("ascii") + b"\n")
-        finally:
-            timer.cancel()
-        if not line.endswith(b"\n"):
-            raise self._death(seconds)
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def stop(self) -> None:
-        """Kill it if need be, wait for it, and close our ends: no zombie, no open file stays."""
-        end(self._process)
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # an unsent request can't be flushed any more
-                    pipe.close()
-
-    def _exchange(self, request: bytes) -> bytes:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            return b""
-        with contextlib.suppress(OSError):  # it died earlier: reading tells the same
-            stdin.write(request)
-            stdin.flush()
-        _await(stdout.fileno())
-        return stdout.readline()
-
-    def _expire(self) -> None:
+    def _expire(self, process: subprocess.Popen[bytes]) -> None:
         self._expired = True
-        end(self._process)
+        end(process)
 
-    def _death(self, seconds: float) -> Died:
-        code = self._process.wait()
+    def _death(self, code: int, seconds: float) -> Died:
         if self._expired:
             return Died("timeout", f"did not finish within {seconds:.3g} s")
-        words = self._last_words()
+        words = (self._home() / _STDERR).read_bytes()[-_TAIL:].decode("utf-8", "replace")
         if "bad_alloc" in words or "MemoryError" in words:
             return Died("memory", "needs more memory than the limit allows")
-        how = _signal_name(-code) if code < 0 else f"exit code {code}"
         last = clean(words.strip().splitlines()[-1]) if words.strip() else ""
-        return Died("crash", f"crashed ({how})" + (f": {last}" if last else ""))
-
-    def _last_words(self) -> str:
-        with self._stderr.open("rb") as file:
-            file.seek(max(0, self._stderr.stat().st_size - _TAIL))
-            return file.read().decode("utf-8", "replace")
+        return Died("crash", f"crashed ({way_of_ending(code)})" + (f": {last}" if last else ""))
 
 
-def _await(pipe: int) -> None:
-    """Wait for an answer in short turns: a signal that another thread got is seen between two of them."""
+def _exchange(process: subprocess.Popen[bytes], request: bytes) -> bytes:
+    stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+    with contextlib.suppress(OSError):  # it died earlier: reading tells the same
+        stdin.write(request)
+        stdin.flush()
     if hasattr(select, "poll"):
         waiting = select.poll()
-        waiting.register(pipe, select.POLLIN)
-        while not waiting.poll(200):
+        waiting.register(stdout, select.POLLIN)
+        while not waiting.poll(200):  # in short turns: a signal that another thread got is seen between two
             pass
+    return stdout.readline()
 
 
-def _signal_name(number: int) -> str:
+def way_of_ending(code: int) -> str:
+    """A signal by its name, or an exit code."""
+    if code >= 0:
+        return f"exit code {code}"
     try:
-        return signal.Signals(number).name
+        return signal.Signals(-code).name
     except ValueError:
-        return f"signal {number}"
+        return f"signal {-code}"
 
 
 class Pool:
@@ -271,7 +293,7 @@ class Pool:
 
     def __init__(self, entry: str) -> None:
         self.entry = entry
-        self._idle: list[tuple[ChildProcess, Path]] = []
+        self._idle: list[Child] = []
         atexit.register(self.close)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._idle.clear)  # they are our parent's
@@ -281,35 +303,17 @@ class Pool:
     ) -> dict[str, Any]:
         """The answer; `Died` where the child ended instead. After a `last` request it is not used again:
         what a large model leaves behind in it would count against the next one."""
-        child, home = self._take(memory)
-        kept = False
+        child = self._idle.pop() if self._idle else Child(self.entry, repeatable=True)
         try:
-            answer = child.ask(request, seconds=seconds)
-            kept = not last
+            return child.ask(request, memory=memory, seconds=seconds)
         finally:
-            if kept:
-                self._idle.append((child, home))
-            else:
-                _end(child, home)
-        return answer
+            if last:
+                child.stop()
+            self._idle.append(child)
 
     def close(self) -> None:
         while self._idle:
-            _end(*self._idle.pop())
-
-    def _take(self, memory: int) -> tuple[ChildProcess, Path]:
-        while self._idle:
-            child, home = self._idle.pop()
-            if child.alive and child.memory == memory:
-                return child, home
-            _end(child, home)
-        home = new_folder()
-        return ChildProcess(self.entry, memory, home, repeatable=True), home
-
-
-def _end(child: ChildProcess, home: Path) -> None:
-    child.stop()
-    shutil.rmtree(home, ignore_errors=True)
+            self._idle.pop().close()
 
 
 @contextlib.contextmanager

@@ -21,11 +21,7 @@ SATURATES = "int8 weights of full range saturate on x86 processors without VNNI:
 
 PER_AXIS = 13  # the first opset whose DequantizeLinear has scales per channel
 PRODUCTS = ("MatMul", "Gemm")
-CALIBRATIONS = {
-    "minmax": quantization.CalibrationMethod.MinMax,
-    "entropy": quantization.CalibrationMethod.Entropy,
-    "percentile": quantization.CalibrationMethod.Percentile,
-}
+CALIBRATIONS = {method.name.lower(): method for method in quantization.CalibrationMethod}
 
 
 def dynamic_int8(source: Path, target: Path, options: dict[str, Any]) -> str:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal, NamedTuple, cast
 
 from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.policy.schema import Limits
 from onnx_ci.results import Latency
 from onnx_ci.sandbox.exchange import Array, Value, read_samples, write_samples
-from onnx_ci.sandbox.process import ChildProcess, Died, memory_for
-from onnx_ci.sandbox.timing import ratio_of
+from onnx_ci.sandbox.process import Child, Died, memory_for
+from onnx_ci.sandbox.timing import latency_of
 from onnx_ci.sandbox.versions import NO_LIBRARIES, Libraries, is_installed, packages_of, version_in
-from onnx_ci.util.files import new_folder
 from onnx_ci.util.text import clean
 
 WORKER = "onnx_ci.sandbox.worker"
@@ -53,85 +51,19 @@ class Load(NamedTuple):
     memory: int | None
 
 
-class VersionedRunner(NamedTuple):
-    """A runner with another version of onnxruntime."""
-
-    runner: Runner
-    version: str
-
-
-class Host:
-    """Own the worker of a runner: start it when needed, replace it when it dies, clean up after it.
-
-    Not for several threads at once. `packages` is a folder with another onnxruntime than ours."""
-
-    def __init__(self, packages: Path | None = None) -> None:
-        self.packages = packages
-        self.temp: Path | None = None
-        self._worker: ChildProcess | None = None
-        self._loaded: list[str] = []
-        self._numbers = itertools.count()
-
-    @property
-    def pid(self) -> int | None:
-        """The worker's process id while there is one."""
-        return None if self._worker is None else self._worker.pid
-
-    def ask(self, request: dict[str, Any], *, memory: int, seconds: float) -> dict[str, Any]:
-        """Return the answer of a worker that has loaded the request's libraries and no others: foreign code
-        may do anything to the process it is loaded into."""
-        worker, libraries = self._worker, request["libraries"]
-        if worker is None or not worker.alive or worker.memory != memory or self._loaded != libraries:
-            self.stop()
-            self._worker = worker = ChildProcess(WORKER, memory, self._home(), packages=self.packages)
-            self._loaded = libraries
-        try:
-            return worker.ask(request, seconds=seconds)
-        except BaseException:  # dead, or interrupted halfway: the next answer would belong to this question
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        if self._worker is not None:
-            self._worker.stop()
-            self._worker = None
-
-    def close(self) -> None:
-        self.stop()
-        if self.temp is not None:
-            shutil.rmtree(self.temp, ignore_errors=True)
-            self.temp = None
-
-    def folder(self) -> Path:
-        """Make a folder to exchange files with the worker."""
-        folder = self._home() / str(next(self._numbers))
-        folder.mkdir()
-        return folder
-
-    def _home(self) -> Path:
-        if self.temp is None:
-            self.temp = new_folder()
-        return self.temp
-
-
 class Runner:
     """Run models in a worker of its own, under the settings it was made with. A context manager; not for
     several threads at once."""
 
     def __init__(
-        self,
-        packages: Path | None = None,
-        *,
-        optimize: bool = True,
-        libraries: Libraries = NO_LIBRARIES,
-        worker_of: Runner | None = None,
+        self, packages: Path | None = None, *, optimize: bool = True, libraries: Libraries = NO_LIBRARIES
     ) -> None:
         """`packages` is a folder with another onnxruntime than ours; `optimize` is for default optimizations
-        or none at all; with `worker_of`, the worker is that of another runner, and goes with it."""
-        self.host: Host = Host(packages) if worker_of is None else worker_of.host
+        or none at all."""
+        self.host = Child(WORKER, packages=packages)
         self.optimize = optimize
         self.libraries = libraries
-        self._others: dict[str, Runner] = {} if worker_of is None else worker_of._others
+        self._others: dict[str, Runner] = {}
 
     def __enter__(self) -> Runner:
         return self
@@ -151,21 +83,25 @@ class Runner:
 
     def using(self, *, optimize: bool | None = None, libraries: Libraries | None = None) -> Runner:
         """Return a runner with the same worker and other settings."""
-        return Runner(
-            optimize=self.optimize if optimize is None else optimize,
-            libraries=self.libraries if libraries is None else libraries,
-            worker_of=self,
-        )
+        other = copy(self)
+        if optimize is not None:
+            other.optimize = optimize
+        if libraries is not None:
+            other.libraries = libraries
+        return other
 
-    def of_version(self, wanted: str) -> VersionedRunner | None:
+    @property
+    def version(self) -> str:
+        """Of its onnxruntime."""
+        return version_in(self.host.packages)
+
+    def of_version(self, wanted: str) -> Runner | None:
         """Return one with this onnxruntime and our settings, closed with us; None where we are that."""
         if is_installed(wanted):
             return None
-        packages = packages_of(wanted)
         if wanted not in self._others:
-            self._others[wanted] = Runner(packages)
-        other = self._others[wanted].using(optimize=self.optimize, libraries=self.libraries)
-        return VersionedRunner(other, version_in(packages))
+            self._others[wanted] = Runner(packages_of(wanted))
+        return self._others[wanted].using(optimize=self.optimize, libraries=self.libraries)
 
     def apart(self) -> Runner:
         """Return one with our settings and a process that has done nothing yet; to be closed by itself."""
@@ -216,15 +152,7 @@ class Runner:
         """Time both on the first sample, in turns; longer where it is not plain whether `limit` is kept."""
         with self._feeding(feeds[:1], spare) as given:
             before, after = self.ask("time", [a, b], limits, limit=limit, **given)["times"]
-        ratio = ratio_of(before, after)
-        return Latency(
-            before=median(before),
-            after=median(after),
-            ratio=ratio.typical,
-            low=ratio.low,
-            high=ratio.high,
-            rounds=len(before),
-        )
+        return latency_of(before, after)
 
     def load(self, model: Path, *, limits: Limits) -> Load:
         """Measure what loading takes. Only the first answer of a runner means something."""
@@ -243,7 +171,11 @@ class Runner:
     def ask(self, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> dict[str, Any]:
         """Return the worker's answer to one request."""
         paths = [os.path.abspath(path) for path in models]  # noqa: PTH100 - a symlink stays what it is
-        settings = {"optimize": self.optimize, "libraries": self._libraries()}
+        try:
+            libraries = [str(path) for path in self.libraries.found()]
+        except ValueError as error:
+            raise RunFailed("error", str(error), stage="library") from None
+        settings = {"optimize": self.optimize, "libraries": libraries}
         request = {"job": job, "models": paths, **settings, **more}
         try:
             answer = self.host.ask(request, memory=memory_for(models, limits.memory), seconds=limits.seconds)
@@ -270,12 +202,6 @@ class Runner:
             }
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _libraries(self) -> list[str]:
-        try:
-            return [str(path) for path in self.libraries.found()]
-        except ValueError as error:
-            raise RunFailed("error", str(error), stage="library") from None
 
     def _refuse(self, answer: dict[str, Any]) -> None:
         message = clean(answer["message"])

@@ -10,8 +10,12 @@ import queue
 import sys
 import threading
 import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 QUANTIZERS = ("dynamic_int8", "static_int8")
 # What bad models lead to. Anything else ends the process, which is an answer as well.
@@ -27,35 +31,35 @@ ERRORS = (
 )
 
 
-def private_channel() -> int:
-    """Keep stdout for the answers and point fd 1 at nothing: native code may print there."""
-    channel = os.dup(1)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.close(nothing)
-    return channel
+def serve(memory: int, prepare: Callable[[], Answer]) -> None:
+    """Answer requests until stdin ends, within `memory`, in bytes; `prepare` loads what answers them."""
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)  # native code may print there
+    _limit(memory)
+    waiting = read_ahead(map(json.loads, sys.stdin))
+    answer = prepare()
+    while True:
+        answers.write(json.dumps(answer(waiting.get())) + "\n")
+        answers.flush()
 
 
-def send(channel: int, message: dict[str, Any]) -> None:
-    data = (json.dumps(message) + "\n").encode("ascii")
-    while data:
-        data = data[os.write(channel, data) :]
-
-
-def requests() -> queue.SimpleQueue[dict[str, Any]]:
-    """Requests, read by a thread of its own: when our parent is gone, even a busy child ends at once."""
-    waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+def read_ahead(items: Iterable[T]) -> queue.SimpleQueue[T]:
+    """Items, read by a thread of its own: when our parent is gone they end, and even a busy child does."""
+    waiting: queue.SimpleQueue[T] = queue.SimpleQueue()
 
     def read() -> None:
-        for line in sys.stdin:
-            waiting.put(json.loads(line))
-        os._exit(0)
+        try:
+            for item in items:
+                waiting.put(item)
+        finally:
+            os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
     return waiting
 
 
-def limit(memory: int) -> None:
+def _limit(memory: int) -> None:
     """Let this process have no more address space, and write no larger file, than that."""
     try:
         import resource
@@ -74,13 +78,9 @@ def runtime_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
 
 
 def main(memory: int) -> None:
-    """Run other libraries on models as requests ask, until stdin ends. `memory` is in bytes."""
-    channel = private_channel()
-    limit(memory)
-    waiting = requests()
+    """Run other libraries on models as requests ask."""
     warnings.simplefilter("ignore")
-    while True:
-        send(channel, answer(waiting.get()))
+    serve(memory, lambda: answer)
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from statistics import median
+
+from onnx_ci.results import Latency
 
 ENOUGH = 2.0  # seconds of timing, where nothing is to be decided or that is plain already
 PATIENCE = 20.0  # seconds after which it has to be enough
@@ -14,20 +15,7 @@ LEAST, PLENTY, MOST = 5, 200, 2000  # rounds: always, instead of ENOUGH, instead
 TAIL = 40  # one chance in so many that a ratio lies below its interval, and as many above: 95% confidence
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """The typical ratio of two times, and the interval it lies in with 95% confidence."""
-
-    typical: float
-    low: float
-    high: float
-
-    def settles(self, limit: float) -> bool:
-        """Whether it is plain on which side of a limit the ratio lies."""
-        return self.low > limit or self.high <= limit
-
-
-def ratio_of(before: Sequence[float], after: Sequence[float]) -> Ratio:
+def latency_of(before: Sequence[float], after: Sequence[float]) -> Latency:
     """The median of the ratios round by round: what slows a machine down slows both runs of a round.
 
     The interval is that of order statistics, which holds whatever the times are distributed like; with
@@ -35,7 +23,19 @@ def ratio_of(before: Sequence[float], after: Sequence[float]) -> Ratio:
     """
     ratios = sorted(b / a if a else 1.0 for a, b in zip(before, after, strict=True))
     outside = _outside(len(ratios))
-    return Ratio(statistics.median(ratios), ratios[outside], ratios[-1 - outside])
+    return Latency(
+        before=median(before),
+        after=median(after),
+        ratio=median(ratios),
+        low=ratios[outside],
+        high=ratios[-1 - outside],
+        rounds=len(ratios),
+    )
+
+
+def is_settled(latency: Latency, limit: float) -> bool:
+    """Whether it is plain on which side of a limit the ratio lies."""
+    return latency.low > limit or latency.high <= limit
 
 
 def _outside(count: int) -> int:
@@ -68,7 +68,7 @@ def take_turns(runs: Sequence[Callable[[], object]], limit: float | None) -> lis
         if spent > PATIENCE or count >= MOST:
             return taken
         if count >= LEAST and (spent > look * ENOUGH or count >= look * PLENTY):
-            if limit is None or ratio_of(*taken).settles(limit):
+            if limit is None or is_settled(latency_of(*taken), limit):
                 return taken
             look += 1
 

@@ -13,14 +13,14 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.graph import bodies
 from onnx_ci.model.proto import ModelProto
-from onnx_ci.util.files import HeldFolder, cache_home, sweep_folders
-from onnx_ci.util.text import clean
+from onnx_ci.util.files import cache_home, make_folder
+from onnx_ci.util.text import clean, first_of
 
 PACKAGE = "onnxruntime"
 SECONDS = 900  # for one installation
@@ -38,17 +38,16 @@ AGAIN = "run it once where packages can be installed: what was installed is kept
 _one_at_a_time = threading.Lock()
 
 
-def installed() -> str:
-    """The version that runs our own worker; empty where it comes in a package of another name."""
-    try:
-        return version(PACKAGE)
-    except PackageNotFoundError:
-        return ""
+def version_in(folder: Path | None = None) -> str:
+    """The version that is in a folder of packages, or that runs our own worker; empty where that comes in a
+    package of another name."""
+    path = sys.path if folder is None else [str(folder)]
+    return next((package.version for package in distributions(name=PACKAGE, path=path)), "")
 
 
 def is_installed(wanted: str) -> bool:
     """Whether our own is the version asked for, or one of the series asked for."""
-    return installed() == wanted or installed().startswith(f"{wanted}.")
+    return f"{version_in()}.".startswith(f"{wanted}.")
 
 
 def packages_of(wanted: str) -> Path:
@@ -56,40 +55,14 @@ def packages_of(wanted: str) -> Path:
     whole or not at all; of two who make it at once, one wins."""
     folder = cache_home() / "runtimes" / f"{wanted}-{sys.implementation.cache_tag}-{platform.machine()}"
     with _one_at_a_time:
-        if not folder.is_dir():
-            _make(folder, wanted)
-    return folder
-
-
-def version_in(folder: Path) -> str:
-    """The version that is in such a folder."""
-    packages = distributions(name=PACKAGE, path=[str(folder)])
-    return next((one.version for one in packages), "")
-
-
-def _make(folder: Path, wanted: str) -> None:
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        sweep_folders(folder.parent, UNFINISHED)
-        made = HeldFolder(folder.parent, UNFINISHED)
         try:
-            _install(made.path, wanted)
-            _put(made.path, folder)
-        finally:
-            made.remove()
-    except OSError as error:
-        raise EnvironmentFault(
-            f"no room for onnxruntime {wanted} in {folder.parent}: {error.strerror or error}",
-            hint="free some space, or set ONNX_CI_CACHE to a folder that has it",
-        ) from None
-
-
-def _put(unfinished: Path, folder: Path) -> None:
-    try:
-        unfinished.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # where it is, another was faster: theirs is as good
-            raise
+            make_folder(folder, UNFINISHED, lambda new: _install(new, wanted))
+        except OSError as error:
+            raise EnvironmentFault(
+                f"no room for onnxruntime {wanted} in {folder.parent}: {error.strerror or error}",
+                hint="free some space, or set ONNX_CI_CACHE to a folder that has it",
+            ) from None
+    return folder
 
 
 def _install(folder: Path, wanted: str) -> None:
@@ -127,10 +100,7 @@ def _installer(wanted: str) -> list[str]:
         return [sys.executable, "-m", "pip", "install", "--no-input", "--retries", "2", *only]
     uv = shutil.which("uv")
     if uv is None:
-        raise EnvironmentFault(
-            f"onnxruntime {wanted} can't be installed: there is neither pip nor uv",
-            hint="run: python -m ensurepip",
-        )
+        raise _unavailable(wanted, "there is neither pip nor uv", "run: python -m ensurepip")
     return [uv, "pip", "install", "--python", sys.executable, *only]
 
 
@@ -192,15 +162,10 @@ def custom_operators(proto: ModelProto) -> list[str]:
     """The operators that neither onnxruntime nor the model itself brings along, each with its domain."""
     own = {(function.domain, function.name) for function in proto.functions}
     nodes = ((node.domain, node.op_type) for body in bodies(proto) for node in body.node)
-    custom = dict.fromkeys(one for one in nodes if not _is_known(one[0]) and one not in own)
-    return [f"{domain}.{op}" for domain, op in custom]
+    custom = dict.fromkeys(node for node in nodes if node not in own and node[0] not in _KNOWN)
+    return [f"{domain}.{op}" for domain, op in custom if not domain.startswith(_KNOWN_FAMILIES)]
 
 
 def needs_library(operators: Sequence[str]) -> str:
-    more = len(operators) - _SHOWN
-    named = ", ".join(operators[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"it has custom operators, and no library was given for them: {clean(named)}"
-
-
-def _is_known(domain: str) -> bool:
-    return domain in _KNOWN or domain.startswith(_KNOWN_FAMILIES)
+    named = clean(first_of(operators, _SHOWN))
+    return f"it has custom operators, and no library was given for them: {named}"

@@ -9,10 +9,11 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onnx_ci.sandbox.server import limit, private_channel, requests, runtime_errors, send
+from onnx_ci.sandbox.server import Answer, runtime_errors, serve
 
 _PROVIDERS = ["CPUExecutionProvider"]
 _WEIGHTS = "weights"
@@ -23,19 +24,19 @@ _OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "allocate memory", "out of memo
 
 
 def main(memory: int) -> None:
-    """Answer requests until stdin ends. `memory` is in bytes."""
-    channel = private_channel()
-    limit(memory)
-    waiting = requests()
+    serve(memory, prepare)
+
+
+def prepare() -> Answer:
+    """Load onnxruntime; without it, that is the answer to everything."""
     try:
         import onnxruntime as ort
     except ImportError as error:
-        send(channel, {"kind": "environment", "message": f"onnxruntime can't be loaded: {error}"})
-        return
+        fault = {"kind": "environment", "message": f"onnxruntime can't be loaded: {error}"}
+        return lambda _: fault
     ort.set_default_logger_severity(4)
     ort.disable_telemetry_events()
-    while True:
-        send(channel, answer(ort, waiting.get()))
+    return partial(answer, ort)
 
 
 def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -155,7 +156,3 @@ def _peak_by_rusage() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -153,6 +153,29 @@ def sweep_folders(parent: Path, prefix: str) -> None:
             os.close(handle)
 
 
+def make_folder(
+    folder: Path, prefix: str, fill: Callable[[Path], None], is_whole: Callable[[Path], bool] = Path.is_dir
+) -> None:
+    """Fill a folder aside and put it in place in one step. Of two who make it at once, one wins."""
+    if is_whole(folder):
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sweep_folders(folder.parent, prefix)
+    scratch = HeldFolder(folder.parent, prefix)
+    try:
+        new = scratch.path / "new"
+        new.mkdir()
+        fill(new)
+        if not is_whole(folder):  # where it is, another was faster: theirs is as good
+            shutil.rmtree(folder, ignore_errors=True)
+            new.rename(folder)
+    except OSError:
+        if not is_whole(folder):
+            raise
+    finally:
+        scratch.remove()
+
+
 def sweep_files(folder: Path, is_needed: Callable[[Path], bool], *, of: str = "") -> None:
     """Remove files that dead runs of ours left on their way to their names, or only to the name `of`."""
     for name in _names_in(folder):

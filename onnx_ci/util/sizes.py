@@ -68,6 +68,11 @@ def format_size(size: int) -> str:
     return f"{sign}{scaled:.0f} TB"
 
 
+def size_unit(size: int) -> str:
+    """The largest power of ten that is not above a size."""
+    return next((unit for unit in ("TB", "GB", "MB", "kB") if size >= SIZE_UNITS[unit]), "B")
+
+
 def format_percent(fraction: float) -> str:
     """Three significant digits: "5%", "99.9%", "110%"; a trace is never shown as nothing."""
     percent = fraction * 100

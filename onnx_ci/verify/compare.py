@@ -38,6 +38,162 @@ SAMPLES = 0.5  # where they are the user's own: 3 dB
 USUAL = 27.0  # dB; what a cosine of 0.999 stands for
 
 
+@dataclass(frozen=True, kw_only=True)
+class Distance:
+    """The measures of one output for one sample, over the elements that are finite in both."""
+
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    mean_abs: float = 0.0
+    cosine: float = 1.0
+    sqnr: float = SQNR_CAP
+    top1: float = 1.0
+    drift: float = 0.0  # by which share the length of the whole changed, which a cosine does not see
+
+
+NOTHING_IN_COMMON = Distance(cosine=0.0, sqnr=0.0, top1=0.0)
+
+
+def distance(reference: Array, candidate: Array, *, energy: float = 0.0) -> Distance:
+    """Both arrays have the same shape and hold numbers or booleans. `energy` is the mean square that the
+    output can have: what this sample lacks of it counts as kept, so that nothing is measured against next to
+    nothing."""
+    top1 = _top1(reference, candidate)
+    scale = max(_largest(reference), _largest(candidate))
+    if scale == 0.0:
+        return Distance(top1=top1)
+    floor = max(_FLOOR * _largest(reference), math.sqrt(energy))
+    largest = relative = total = count = 0.0
+    dot = ours = theirs = noise = 0.0
+    for a, b in _blocks(reference, candidate):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            moved = np.abs(a - b)  # may be infinite for float64 near the end of its range
+            # A reference of nothing but zeros has no scale at all: any move is infinitely far, none is NaN.
+            ratio = moved / np.maximum(np.abs(a), floor)
+        largest = max(largest, float(moved.max(initial=0.0)))
+        relative = max(relative, float(np.fmax.reduce(ratio, initial=0.0)))
+        total += float((moved / scale).sum())
+        count += a.size
+        a, b = a / scale, b / scale  # squares must not overflow
+        dot += float(a @ b)
+        ours += float(a @ a)
+        theirs += float(b @ b)
+        noise += float((a - b) @ (a - b))
+    rest = max(0.0, energy / scale * count / scale - ours)
+    dot, ours, theirs = dot + rest, ours + rest, theirs + rest
+    return Distance(
+        max_abs=_finite(largest),
+        max_rel=_finite(relative),
+        mean_abs=_finite(total / max(count, 1.0) * scale),
+        cosine=_cosine(dot, ours, theirs) if count >= FEW else _closeness(ours, noise),
+        sqnr=_sqnr(ours, noise),
+        top1=top1,
+        drift=_finite(_drift(ours, theirs)),
+    )
+
+
+def share_distance(equal: Array) -> Distance:
+    """For values without a distance, such as strings: the share that differs stands for it."""
+    share = 1.0 - float(equal.mean()) if equal.size else 0.0
+    if share == 0.0:
+        return Distance()
+    alike = 1.0 - share
+    return Distance(max_abs=1.0, max_rel=1.0, mean_abs=share, cosine=alike, sqnr=0.0, top1=alike)
+
+
+def identical(reference: Array, candidate: Array) -> bool:
+    """Bit for bit: the sign of zero and the payload of a NaN count."""
+    if reference.shape != candidate.shape or (is_text(reference.dtype) != is_text(candidate.dtype)):
+        return False
+    if is_text(reference.dtype):
+        return bool(np.array_equal(reference, candidate))
+    return reference.dtype == candidate.dtype and bool(np.array_equal(_bytes(reference), _bytes(candidate)))
+
+
+def as_reals(array: Array) -> Array:
+    """A complex array as pairs of reals, any other as it is."""
+    if not is_complex(array.dtype):
+        return array
+    flat = np.ascontiguousarray(array)
+    return flat.view(flat.real.dtype).reshape(*array.shape, 2)
+
+
+def _bytes(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _blocks(reference: Array, candidate: Array) -> Iterator[tuple[Array, Array]]:
+    """Finite elements of both, as float64."""
+    first, second = reference.reshape(-1), candidate.reshape(-1)
+    for start in range(0, first.size, BLOCK):
+        a = first[start : start + BLOCK].astype(np.float64)
+        b = second[start : start + BLOCK].astype(np.float64)
+        kept = np.isfinite(a) & np.isfinite(b)
+        yield (a, b) if kept.all() else (a[kept], b[kept])
+
+
+def _largest(array: Array) -> float:
+    return max((float(np.abs(a).max(initial=0.0)) for a, _ in _blocks(array, array)), default=0.0)
+
+
+def _closeness(ours: float, noise: float) -> float:
+    """What the cosine would be if all of the error stood at a right angle to the reference."""
+    if ours == 0.0:
+        return 1.0 if noise == 0.0 else 0.0
+    return math.sqrt(max(0.0, 1.0 - noise / ours))
+
+
+def _cosine(dot: float, ours: float, theirs: float) -> float:
+    if ours == 0.0 or theirs == 0.0:
+        return 1.0 if ours == theirs else 0.0
+    return max(-1.0, min(1.0, dot / math.sqrt(ours) / math.sqrt(theirs)))
+
+
+def _drift(ours: float, theirs: float) -> float:
+    if ours == 0.0:
+        return 0.0 if theirs == 0.0 else math.inf
+    return abs(math.sqrt(theirs) / math.sqrt(ours) - 1.0)
+
+
+def _sqnr(signal: float, noise: float) -> float:
+    if noise == 0.0:
+        return SQNR_CAP
+    if signal == 0.0:
+        return -SQNR_CAP
+    return max(-SQNR_CAP, min(SQNR_CAP, 10.0 * (math.log10(signal) - math.log10(noise))))
+
+
+def _top1(reference: Array, candidate: Array) -> float:
+    if reference.ndim == 0 or reference.size == 0:
+        return 1.0
+    width = reference.shape[-1]
+    first, second = reference.reshape(-1, width), candidate.reshape(-1, width)
+    rows = max(1, BLOCK // width)
+    same = 0
+    for start in range(0, len(first), rows):
+        a = first[start : start + rows].astype(np.float64).argmax(axis=-1)
+        b = second[start : start + rows].astype(np.float64).argmax(axis=-1)
+        same += int((a == b).sum())
+    return same / len(first)
+
+
+def _finite(value: float) -> float:
+    return min(value, sys.float_info.max)
+
+
+def allowance(tolerance: Tolerance) -> float:
+    """How far whole numbers may be off: a `max_abs` below 1 was meant for others."""
+    return tolerance.max_abs if tolerance.max_abs is not None and tolerance.max_abs >= 1 else 0.0
+
+
+def most_apart(before: Array, after: Array) -> int:
+    """The largest difference, counted in whole numbers: in float64 2^60 and 2^60 + 100 are the same."""
+    one, other = (part if part.dtype == np.uint64 else part.astype(np.int64) for part in (before, after))
+    # Modulo 2^64, which the difference of two numbers of 64 bits is always below.
+    apart = np.maximum(one, other).astype(np.uint64) - np.minimum(one, other).astype(np.uint64)
+    return int(apart.max(initial=0))
+
+
 class Problem(NamedTuple):
     """What does not hold of one output, as a value and in words."""
 
@@ -304,8 +460,6 @@ def _odd_values(before: Array, after: Array) -> Problem | None:
 
 
 def _worst(distances: Sequence[Distance | OutputDelta]) -> Distance:
-    if not distances:
-        return Distance()
     most = {name: max(getattr(d, name) for d in distances) for name in (*AT_MOST, "drift")}
     least = {name: min(getattr(d, name) for d in distances) for name in AT_LEAST}
     return Distance(**most, **least)
@@ -375,10 +529,8 @@ def equality_hint(deltas: Sequence[OutputDelta], outputs: Mapping[str, Array]) -
     return f"only a milder change helps: {named} has to be equal, whatever the other limits are"
 
 
-def is_saturated(values: Array) -> bool:
+def _is_saturated(values: Array) -> bool:
     """A sigmoid, tanh or softmax driven to its ends: it stays there while weights change a lot."""
-    if not is_float(values.dtype) or values.size == 0:
-        return False
     flat = np.abs(values.reshape(-1).astype(np.float64))
     at_ends = (np.abs(flat - 1.0) <= _ENDS) | (flat <= _ENDS)
     return bool(at_ends.all() and (flat > _ENDS).any())
@@ -391,7 +543,7 @@ def is_graded(outputs: Outputs) -> bool:
 
 
 def _is_graded(arrays: Sequence[Array]) -> bool:
-    return is_float(arrays[0].dtype) and not all(is_saturated(array) or array.size == 0 for array in arrays)
+    return is_float(arrays[0].dtype) and not all(_is_saturated(array) or array.size == 0 for array in arrays)
 
 
 def kind_of(name: str, outputs: Outputs, feeds: Sequence[Mapping[str, Any]], *, moved: bool) -> OutputKind:
@@ -421,175 +573,6 @@ def _echoed(name: str, outputs: Outputs, feeds: Sequence[Mapping[str, Any]]) -> 
 
 def _same_values(output: Array, given: Any) -> bool:
     return isinstance(given, np.ndarray) and identical(output.reshape(-1), given.reshape(-1))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Distance:
-    """The measures of one output for one sample, over the elements that are finite in both."""
-
-    max_abs: float = 0.0
-    max_rel: float = 0.0
-    mean_abs: float = 0.0
-    cosine: float = 1.0
-    sqnr: float = SQNR_CAP
-    top1: float = 1.0
-    drift: float = 0.0  # by which share the length of the whole changed, which a cosine does not see
-
-
-NOTHING_IN_COMMON = Distance(cosine=0.0, sqnr=0.0, top1=0.0)
-
-
-def distance(reference: Array, candidate: Array, *, energy: float = 0.0) -> Distance:
-    """Both arrays have the same shape and hold numbers or booleans. `energy` is the mean square that the
-    output can have: what this sample lacks of it counts as kept, so that nothing is measured against next to
-    nothing."""
-    top1 = _top1(reference, candidate)
-    scale = max(_largest(reference), _largest(candidate))
-    if scale == 0.0:
-        return Distance(top1=top1)
-    floor = max(_FLOOR * _largest(reference), math.sqrt(energy))
-    largest = relative = total = count = 0.0
-    dot = ours = theirs = noise = 0.0
-    for a, b in _blocks(reference, candidate):
-        with np.errstate(over="ignore"):  # float64 outputs near the end of its range
-            moved = np.abs(a - b)
-        largest = max(largest, float(moved.max(initial=0.0)))
-        relative = max(relative, _relative(moved, a, floor))
-        total += float((moved / scale).sum())
-        count += a.size
-        a, b = a / scale, b / scale  # squares must not overflow
-        dot += float(a @ b)
-        ours += float(a @ a)
-        theirs += float(b @ b)
-        noise += float((a - b) @ (a - b))
-    rest = max(0.0, energy / scale * count / scale - ours)
-    dot, ours, theirs = dot + rest, ours + rest, theirs + rest
-    return Distance(
-        max_abs=_finite(largest),
-        max_rel=_finite(relative),
-        mean_abs=_finite(total / max(count, 1.0) * scale),
-        cosine=_cosine(dot, ours, theirs) if count >= FEW else _closeness(ours, noise),
-        sqnr=_sqnr(ours, noise),
-        top1=top1,
-        drift=_finite(_drift(ours, theirs)),
-    )
-
-
-def share_distance(equal: Array) -> Distance:
-    """For values without a distance, such as strings: the share that differs stands for it."""
-    share = 1.0 - float(equal.mean()) if equal.size else 0.0
-    same = share == 0.0
-    return Distance(
-        max_abs=0.0 if same else 1.0,
-        max_rel=0.0 if same else 1.0,
-        mean_abs=share,
-        cosine=1.0 - share,
-        sqnr=SQNR_CAP if same else 0.0,
-        top1=1.0 - share,
-    )
-
-
-def identical(reference: Array, candidate: Array) -> bool:
-    """Bit for bit: the sign of zero and the payload of a NaN count."""
-    if reference.shape != candidate.shape or (is_text(reference.dtype) != is_text(candidate.dtype)):
-        return False
-    if is_text(reference.dtype):
-        return bool(np.array_equal(reference, candidate))
-    return reference.dtype == candidate.dtype and bool(np.array_equal(_bytes(reference), _bytes(candidate)))
-
-
-def as_reals(array: Array) -> Array:
-    """A complex array as pairs of reals, any other as it is."""
-    if not is_complex(array.dtype):
-        return array
-    flat = np.ascontiguousarray(array)
-    return flat.view(flat.real.dtype).reshape(*array.shape, 2)
-
-
-def _bytes(array: Array) -> Array:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-def _blocks(reference: Array, candidate: Array) -> Iterator[tuple[Array, Array]]:
-    """Finite elements of both, as float64."""
-    first, second = reference.reshape(-1), candidate.reshape(-1)
-    for start in range(0, first.size, BLOCK):
-        a = first[start : start + BLOCK].astype(np.float64)
-        b = second[start : start + BLOCK].astype(np.float64)
-        kept = np.isfinite(a) & np.isfinite(b)
-        yield (a, b) if kept.all() else (a[kept], b[kept])
-
-
-def _largest(array: Array) -> float:
-    return max((float(np.abs(a).max(initial=0.0)) for a, _ in _blocks(array, array)), default=0.0)
-
-
-def _relative(moved: Array, reference: Array, floor: float) -> float:
-    base = np.maximum(np.abs(reference), floor)
-    with np.errstate(over="ignore"):
-        ratio = np.divide(moved, base, out=np.zeros_like(moved), where=base > 0)
-    # A reference of nothing but zeros has no scale at all: any move is infinitely far.
-    if np.any((base == 0) & (moved > 0)):
-        return math.inf
-    return float(ratio.max(initial=0.0))
-
-
-def _closeness(ours: float, noise: float) -> float:
-    """What the cosine would be if all of the error stood at a right angle to the reference."""
-    if ours == 0.0:
-        return 1.0 if noise == 0.0 else 0.0
-    return math.sqrt(max(0.0, 1.0 - noise / ours))
-
-
-def _cosine(dot: float, ours: float, theirs: float) -> float:
-    if ours == 0.0 or theirs == 0.0:
-        return 1.0 if ours == theirs else 0.0
-    return max(-1.0, min(1.0, dot / math.sqrt(ours) / math.sqrt(theirs)))
-
-
-def _drift(ours: float, theirs: float) -> float:
-    if ours == 0.0:
-        return 0.0 if theirs == 0.0 else math.inf
-    return abs(math.sqrt(theirs) / math.sqrt(ours) - 1.0)
-
-
-def _sqnr(signal: float, noise: float) -> float:
-    if noise == 0.0:
-        return SQNR_CAP
-    if signal == 0.0:
-        return -SQNR_CAP
-    return max(-SQNR_CAP, min(SQNR_CAP, 10.0 * (math.log10(signal) - math.log10(noise))))
-
-
-def _top1(reference: Array, candidate: Array) -> float:
-    if reference.ndim == 0 or reference.size == 0:
-        return 1.0
-    width = reference.shape[-1]
-    first, second = reference.reshape(-1, width), candidate.reshape(-1, width)
-    rows = max(1, BLOCK // width)
-    same = 0
-    for start in range(0, len(first), rows):
-        a = first[start : start + rows].astype(np.float64).argmax(axis=-1)
-        b = second[start : start + rows].astype(np.float64).argmax(axis=-1)
-        same += int((a == b).sum())
-    return same / len(first)
-
-
-def _finite(value: float) -> float:
-    return min(value, sys.float_info.max)
-
-
-def allowance(tolerance: Tolerance) -> float:
-    """How far whole numbers may be off: a `max_abs` below 1 was meant for others."""
-    return tolerance.max_abs if tolerance.max_abs is not None and tolerance.max_abs >= 1 else 0.0
-
-
-def most_apart(before: Array, after: Array) -> int:
-    """The largest difference, counted in whole numbers: in float64 2^60 and 2^60 + 100 are the same."""
-    one, other = (part if part.dtype == np.uint64 else part.astype(np.int64) for part in (before, after))
-    # Modulo 2^64, which the difference of two numbers of 64 bits is always below.
-    apart = np.maximum(one, other).astype(np.uint64) - np.minimum(one, other).astype(np.uint64)
-    return int(apart.max(initial=0))
 
 
 def batched(

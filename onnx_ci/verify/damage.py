@@ -210,26 +210,22 @@ def stored_tensors(model: Model) -> Iterator[StoredTensor]:
 
 
 def _of_body(body: Body) -> Iterator[tuple[str, TensorProto]]:
+    """A Constant goes by the name of its value; what other nodes hold by the node and the attribute."""
     if isinstance(body, GraphProto):
         yield from ((tensor.name, tensor) for tensor in body.initializer)
         yield from ((sparse.values.name, sparse.values) for sparse in body.sparse_initializer)
     for place, node in enumerate(body.node):
-        yield from _of_node(node, place)
+        plain = node.op_type == "Constant" and node.domain in STANDARD_DOMAINS
+        owner = node.output[0] if node.output else node.name or f"{node.op_type} {place}"
+        for attribute in node.attribute:
+            for number, tensor in enumerate(attribute_tensors(attribute)):
+                yield owner if plain and not number else f"{owner}.{attribute.name}.{number}", tensor
 
 
 def _bodies(model: Model) -> Iterator[Body]:
     yield from nested(model.proto.graph)
     for function in model.proto.functions:
         yield from nested(function)
-
-
-def _of_node(node: NodeProto, place: int) -> Iterator[tuple[str, TensorProto]]:
-    """A Constant goes by the name of its value; what other nodes hold by the node and the attribute."""
-    plain = node.op_type == "Constant" and node.domain in STANDARD_DOMAINS
-    for attribute in node.attribute:
-        for number, tensor in enumerate(attribute_tensors(attribute)):
-            owner = node.output[0] if node.output else node.name or f"{node.op_type} {place}"
-            yield owner if plain and not number else f"{owner}.{attribute.name}.{number}", tensor
 
 
 def changed_tensors(before: Model, after: Model) -> list[StoredTensor]:

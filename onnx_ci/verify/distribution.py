@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from onnx_ci.errors import ModelError
-from onnx_ci.policy.schema import Limits, Tolerance
+from onnx_ci.policy.schema import Tolerance
 from onnx_ci.sandbox.exchange import Array, is_float
-from onnx_ci.sandbox.runner import Feeds, Runner
-from onnx_ci.verify.compare import ComparedOutputs, compare_outputs, identical, tightened
+from onnx_ci.verify.compare import ComparedOutputs, compare_outputs, identical, least_sqnr, tightened
 from onnx_ci.verify.noise import WAY_OUT
 
 STAGES = (256, 1024, 4096)  # runs of a lot: more only where fewer do not tell
@@ -45,23 +43,15 @@ class Lot:
     left_out: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class RepeatedRuns:
-    """A model with the samples that it is run on again and again."""
+# Runs all samples of a model many times in one session: `Runner.draw`, given all but `runs` and `seed`.
+Draw = Callable[..., tuple[list[dict[str, Array]], Mapping[str, str]]]
 
-    runner: Runner
-    model: Path
-    feeds: Sequence[Feeds]
-    limits: Limits
-    spare: Collection[str]
 
-    def sample_runs(self, runs: int, seed: int) -> Lot:
-        """Run all samples many times in one session, which begins with a seed."""
-        samples, left_out = self.runner.draw(
-            self.model, self.feeds, runs=runs, seed=seed, limits=self.limits, spare=self.spare
-        )
-        means = [_prefixed(sample, "mean ") for sample in samples]
-        return Lot(means, [_prefixed(sample, "draws ") for sample in samples], left_out)
+def sample_runs(draw: Draw, runs: int, seed: int) -> Lot:
+    """Run a model so many times in a session that begins with a seed."""
+    samples, left_out = draw(runs=runs, seed=seed)
+    means = [_prefixed(sample, "mean ") for sample in samples]
+    return Lot(means, [_prefixed(sample, "draws ") for sample in samples], left_out)
 
 
 class Unclear(ModelError):
@@ -78,14 +68,14 @@ class Unclear(ModelError):
 class Distribution:
     """Two lots of the original, as large as it takes to tell what the tolerance asks for."""
 
-    def __init__(self, original: RepeatedRuns, tolerance: Tolerance) -> None:
+    def __init__(self, original: Draw, tolerance: Tolerance) -> None:
         self.tolerance = replace(tolerance, exact=False)
         if tolerance.exact:
             raise Unclear("it is random, so its outputs can't be bit-identical")
         for runs in STAGES:
             began = time.monotonic()
             self.runs = runs
-            self.lots = (original.sample_runs(runs, SEEDS[0]), original.sample_runs(runs, SEEDS[1]))
+            self.lots = (sample_runs(original, runs, SEEDS[0]), sample_runs(original, runs, SEEDS[1]))
             self.whole = _joined(*self.lots)
             self.blocks = [Blocks(draws) for draws in self.whole.draws]
             why = self._unclear()
@@ -100,7 +90,8 @@ class Distribution:
         if uneven:
             return uneven[0]
         first, second = self.lots
-        strict = _stricter(self.tolerance)
+        # Two thirds of the error that is allowed: at the very edge, chance would decide.
+        strict = replace(tightened(self.tolerance, 4 / 9), top1=self.tolerance.top1)
         for delta in compare_outputs(first.means, second.means, strict):
             if delta.problem:
                 return f"{self.runs} runs of it are too few to tell: output {delta.name!r}: {delta.problem}"
@@ -109,9 +100,9 @@ class Distribution:
             return f"{self.runs} runs of it are too few to tell how it is spread"
         return ""
 
-    def compare(self, candidate: RepeatedRuns) -> ComparedOutputs:
+    def compare(self, candidate: Draw) -> ComparedOutputs:
         """Compare each output of another model."""
-        lot = candidate.sample_runs(self.runs, SEEDS[2])
+        lot = sample_runs(candidate, self.runs, SEEDS[2])
         if lot.left_out:
             name, why = next(iter(lot.left_out.items()))
             raise Unclear(f"its outputs are random, and output {name!r} of the candidate {why}")
@@ -237,17 +228,11 @@ def _middle(one: Array, other: Array) -> Array:
     return one if not is_float(one.dtype) and identical(one, other) else np.asarray((one + other) / 2)
 
 
-def _stricter(tolerance: Tolerance) -> Tolerance:
-    """Two thirds of the error that is allowed: at the very edge, chance would decide."""
-    return replace(tightened(tolerance, 4 / 9), top1=tolerance.top1)
-
-
 def _slack(tolerance: Tolerance) -> float:
     """What a spread that is wider or narrower by the error allowed does to a characteristic function."""
-    allowed = [10 ** (-tolerance.sqnr / 20)] if tolerance.sqnr is not None else []
-    if tolerance.cosine is not None:
-        allowed.append(math.sqrt(max(0.0, 2 * (1 - tolerance.cosine))))
-    return 0.6 * min(0.1, *allowed) if allowed else 0.0
+    if tolerance.sqnr is None and tolerance.cosine is None:
+        return 0.0
+    return float(0.6 * min(0.1, 10 ** (-least_sqnr(tolerance) / 20)))
 
 
 def _prefixed(sample: Mapping[str, Array], kind: str) -> dict[str, Array]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.graph import RANDOM_OPS, STANDARD_DOMAINS, Body, Scope, bodies, keep_items, stored_in
+from onnx_ci.model.graph import RANDOM_OPS, STANDARD_DOMAINS, Scope, bodies, keep_items, stored_in
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_runnable
 from onnx_ci.policy.schema import AT_MOST, Tolerance
@@ -38,12 +38,10 @@ _INTEGER = {"Dropout"}  # whose seed is an integer
 NodeKey = tuple[str, str, int]  # operator, first output, and which one of that name it is
 
 
-def noise_of(first: Outputs, threads: Outputs, runs: Outputs | None = None) -> tuple[OutputDelta, ...]:
+def noise_of(first: Outputs, threads: Outputs, runs: Outputs) -> tuple[OutputDelta, ...]:
     """Return how far outputs are from those of a second session with another number of threads, and who is to
-    blame: `runs` are the outputs of one with the same number, where there was one."""
-    by_run: Mapping[str, OutputDelta] = {}
-    if runs is not None:
-        by_run = {delta.name: delta for delta in compare_outputs(first, runs, Tolerance())}
+    blame: `runs` are the outputs of one with the same number."""
+    by_run = {delta.name: delta for delta in compare_outputs(first, runs, Tolerance())}
     noises = []
     for delta in compare_outputs(first, threads, Tolerance()):
         repeated = by_run.get(delta.name, delta)
@@ -82,21 +80,19 @@ def refuse_strict(noise: Sequence[OutputDelta], tolerance: Tolerance) -> None:
             )
 
 
-def unexplained(
+def excuse(
     deltas: Sequence[OutputDelta], noise: Sequence[OutputDelta], tolerance: Tolerance
-) -> list[OutputDelta]:
-    """The outputs that moved beyond the tolerance and further than the original moves by itself."""
+) -> ModelError | None:
+    """Return why outputs beyond the tolerance are not held against the candidate: the original moves as far
+    by itself. None where one of them moved further."""
     floors = {output.name: output for output in noise if output.source}
     failing = [delta for delta in deltas if delta.problem]
-    return [delta for delta in failing if not _within(delta, floors.get(delta.name), tolerance)]
-
-
-def excused(deltas: Sequence[OutputDelta], noise: Sequence[OutputDelta], tolerance: Tolerance) -> ModelError:
-    """Why outputs beyond the tolerance are not held against the candidate."""
-    delta = next(delta for delta in deltas if delta.problem)
-    floor = next(output for output in noise if output.name == delta.name)
+    if not all(_within(delta, floors.get(delta.name), tolerance) for delta in failing):
+        return None
+    first = failing[0]
+    floor = floors[first.name]
     return ModelError(
-        f"output {delta.name!r}: {delta.problem}, but the original itself differs as much"
+        f"output {first.name!r}: {first.problem}, but the original itself differs as much"
         f" {_CAUSES[floor.source]}: {words(floor)}",
         hint=_possible(floor, tolerance),
         code="OCI005",
@@ -162,7 +158,10 @@ def label(node: NodeProto) -> str:
 
 def _drawing(proto: onnx.ModelProto, *, seeded: bool) -> list[NodeProto]:
     """The nodes that draw random numbers, with a seed of their own or without one."""
-    drawing = [node for body in bodies(proto) for node in body.node if _draws(node, body)]
+    drawing = []
+    for body in bodies(proto):
+        false = {"", *(site.name for site in stored_in(Scope(body)) if _is_false(site.tensor))}
+        drawing += [node for node in body.node if _draws(node, false)]
     return [node for node in drawing if _has_seed(node) == seeded]
 
 
@@ -171,14 +170,13 @@ def _has_seed(node: NodeProto) -> bool:
     return any(a.name == "seed" and not a.ref_attr_name for a in node.attribute)
 
 
-def _draws(node: NodeProto, body: Body) -> bool:
+def _draws(node: NodeProto, false: set[str]) -> bool:
+    """`false` are the constants that are, and operands left out."""
     if node.domain not in STANDARD_DOMAINS:
         return False
-    if node.op_type != "Dropout":
-        return node.op_type in RANDOM_OPS
-    training = node.input[2] if len(node.input) > 2 else ""  # the third operand turns training mode on
-    stored = [site.tensor for site in stored_in(Scope(body)) if training and site.name == training]
-    return bool(training) and not any(map(_is_false, stored))
+    if node.op_type == "Dropout":  # the third operand turns training mode on
+        return len(node.input) > 2 and node.input[2] not in false
+    return node.op_type in RANDOM_OPS
 
 
 def _is_false(tensor: TensorProto) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -57,11 +57,16 @@ class Prover:
 
     def prove(self, candidate: Submission) -> Proof:
         """Take a candidate through all stages, until one does not hold."""
-        return self._through(candidate, self._latency, self._score, self._fusions)
-
-    def verify(self, candidate: Submission) -> Verification:
-        """Say what running it shows, whether that means anything, and whether it holds in every runtime."""
-        return self._through(candidate).verification
+        claim = self._claim(candidate)
+        proof = Proof(accepted=True, verification=Verification(status="passed"))
+        for stage in (
+            *(self._outputs, self._further_inputs, self._sensitivity, self._runtimes),
+            *(self._latency, self._score, self._fusions),
+        ):
+            proof = stage(proof, claim, candidate)
+            if proof.verification.status != "passed":
+                return replace(proof, accepted=False)
+        return proof
 
     def compare(self, other: Submission, tolerance: Tolerance) -> ComparedOutputs:
         """Compare the outputs of another model with the original's."""
@@ -108,16 +113,6 @@ class Prover:
     @cached_property
     def _original_nodes(self) -> Counts | None:
         return optimized_counts(self.runner, self.reference.original, self.rule.limits)
-
-    def _through(self, candidate: Submission, *last: Stage) -> Proof:
-        """Take a candidate through the stages that verify it, and through those that come last."""
-        claim = self._claim(candidate)
-        proof = Proof(accepted=True, verification=Verification(status="passed"))
-        for stage in (self._outputs, self._further_inputs, self._sensitivity, self._runtimes, *last):
-            proof = stage(proof, claim, candidate)
-            if proof.verification.status != "passed":
-                return replace(proof, accepted=False)
-        return proof
 
     def _claim(self, candidate: Submission) -> Claim:
         tolerance = self.rule.tolerance
@@ -204,9 +199,6 @@ class Prover:
         after = optimized_counts(self.runner, claim.path, self.rule.limits) if before else None
         optimized = compared(before, after) if before and after else None
         return replace(proof, verification=replace(proof.verification, optimized=optimized))
-
-
-Stage = Callable[[Proof, Claim, Submission], Proof]
 
 
 def slowness(latency: Latency, allowed: float) -> str:

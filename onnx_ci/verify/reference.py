@@ -19,6 +19,7 @@ from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of, of_other_
 from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.normalization import ReadTensor
 from onnx_ci.inputs.samples import load_samples
+from onnx_ci.model.graph import keep_items
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.exchange import Array, is_float, read_samples
@@ -148,7 +149,7 @@ class Reference:
         try:
             glance = self._again(1, other_threads=True)
             if same_outputs(first[:1], glance):
-                return noise_of(first[:1], glance)
+                return noise_of(first[:1], glance, glance)
             runs = self._again(len(first))
             return noise_of(first, self._again(len(first), other_threads=True), runs)
         except RunFailed as error:
@@ -174,7 +175,8 @@ class Reference:
 
     def refuse_empty(self) -> None:
         """Raise where there is nothing to compare with."""
-        if not any(_is_evidence(array) for sample in self.outputs() for array in sample.values()):
+        arrays = [array for sample in self.outputs() for array in sample.values() if array.size]
+        if all(is_float(array.dtype) and np.isnan(array).all() for array in arrays):
             raise ModelError(
                 "every output of the original is empty or NaN, so a comparison shows nothing",
                 hint=GIVE,
@@ -193,9 +195,7 @@ class Reference:
     ) -> WeightSwapSession:
         """Open a session for trials of a model that was made of the original."""
         feeds, spare = self.feeds_for(extra, feeds)
-        return WeightSwapSession(
-            self.runner, model, feeds, limits=self.limits, spare=spare, seeding=self.seeding
-        )
+        return WeightSwapSession(self, model, feeds, spare)
 
     def proto_to_feed(self) -> onnx.ModelProto:
         """Return the model without the inputs that come with it: no sample has to hold them."""
@@ -203,8 +203,7 @@ class Reference:
             return self.proto
         copy = onnx.ModelProto()
         copy.CopyFrom(self.proto)
-        del copy.graph.input[:]
-        copy.graph.input.extend(v for v in self.proto.graph.input if v.name not in self.stored)
+        keep_items(copy.graph, "input", lambda value: value.name not in self.stored)
         return copy
 
     @cached_property
@@ -302,12 +301,6 @@ class Reference:
         return Unrunnable(message, hint=hint, failure=error)
 
 
-def _is_evidence(array: Array) -> bool:
-    if array.size == 0:
-        return False
-    return not is_float(array.dtype) or not bool(np.isnan(array).all())
-
-
 def _is_lost(outputs: Sequence[Mapping[str, Array]]) -> bool:
     """Whether a sample gives an output without a single finite number, which others do not."""
     lost = [{name for name, value in sample.items() if has_no_number(value)} for sample in outputs]
@@ -331,17 +324,17 @@ def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
 class WeightSwapSession:
     """Write the inputs once, and let the worker keep the session. A context manager."""
 
-    runner: Runner
+    reference: Reference
     model: Path
     feeds: Sequence[Feeds]
-    _: KW_ONLY
-    limits: Limits
     spare: Collection[str]
-    seeding: Seeding  # for random nodes; they begin anew only in a session of their own
 
     def __post_init__(self) -> None:
+        self.limits = self.reference.limits
+        # Random nodes begin anew only in a session of their own.
+        self.seeding = self.reference.seeding
         self.seeded: Path | None = None  # the model that there is a copy of
-        self.folder = self.runner.folder()
+        self.folder = self.reference.runner.folder()
         write_feeds(self.folder / "feeds", self.feeds)
 
     def __enter__(self) -> WeightSwapSession:
@@ -355,7 +348,7 @@ class WeightSwapSession:
         on the same inputs, where one is named."""
         outputs = self.folder / "outputs"
         shutil.rmtree(outputs, ignore_errors=True)
-        self.runner.ask(
+        self.reference.runner.ask(
             "try",
             [self._ready(model or self.model)],
             self.limits,

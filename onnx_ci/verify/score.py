@@ -65,8 +65,6 @@ def read_metric(text: str, metric: str) -> float | None:
 
 
 def _from_json(line: str, metric: str) -> float | None:
-    if not line.lstrip().startswith("{"):
-        return None
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):

@@ -8,7 +8,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -105,7 +104,7 @@ class Sensitivity:
         there, parts = self._tensor_by_tensor(whole, self.original, other, tolerance)
         if there.status != "passed":
             return there
-        back, _ = self._tensor_by_tensor(there, other, self.original, tolerance, known=parts, added=True)
+        back, _ = self._tensor_by_tensor(there, other, self.original, tolerance, settled=parts)
         return replace(back, coverage=_both(there.coverage, back.coverage))
 
     def _as_a_whole(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
@@ -134,17 +133,19 @@ class Sensitivity:
         after: Model,
         tolerance: Tolerance,
         *,
-        known: Collection[str] = (),
-        added: bool = False,
+        settled: Collection[str] | None = None,
     ) -> tuple[Verification, Collection[str]]:
         """Every tensor of `before` that `after` does not hold any more has to be one that outputs tell of,
-        or one that `after` computes bit for bit from what it stores, or that is `known` to be right.
-        `added` is for what only a second model has: it was no part of what has to be kept. Return what is
-        left of the pass, and the names of what `after` computes such tensors from."""
+        or one that `after` computes bit for bit from what it stores. Return what is left of the pass, and
+        the names of what `after` computes such tensors from.
+
+        `settled` is given for what only a second model has: the names that are known to be right. The others
+        were no part of what has to be kept, so the tolerance may be blind to them."""
         if passed.method == "distribution":
             return passed, ()  # single runs tell nothing; that damage to all of it shows was seen
         tensor_coverage, other = self._coverage(before), plain_copy(after)
-        items = [item for item in changed_tensors(tensor_coverage.model, other) if item.name not in known]
+        changed = changed_tensors(tensor_coverage.model, other)
+        items = [item for item in changed if item.name not in (settled or ())]
         if not items:
             return replace(passed, coverage=Coverage(changed=0)), ()
         try:
@@ -165,7 +166,7 @@ class Sensitivity:
         passed = replace(passed, coverage=coverage)
         if coverage.unseen:
             passed = _unsure(passed, *_unseen(coverage))
-        elif coverage.blind and not added:
+        elif coverage.blind and settled is None:
             passed = _unsure(passed, *_blind(coverage))
         return passed, rebuilt.parts
 
@@ -269,8 +270,10 @@ class TensorCoverage:
         """Return the state of each tensor; or of the part of it that changed, which is not kept."""
         new = [item for item in items if item.part is not None or item.key not in self.states]
         if new:
-            reference = self.verifier.reference
-            with DamagedRuns(self.model.copy(), new, reference, self.folder, tolerance) as runs:
+            with ExitStack() as stack:
+                stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+                reference = self.verifier.reference
+                runs = DamagedRuns(self.model, new, reference, self.folder, tolerance, stack)
                 self._ask(runs, new)
                 self.runs += runs.count
         states = {item.key: self.states[item.key] for item in items}
@@ -302,7 +305,9 @@ class TensorCoverage:
         """First with one sample; what that leaves open with all there are, and with other damage."""
         feeds = self.verifier.reference.feeds()
         runs.begin(feeds[:1])
-        for group in self._in_time(list(grouped(items, self._affordable))):
+        # The same for a model wherever it is asked, so that a slow machine finds what a fast one does.
+        affordable = max(LEAST, min(MOST, WORK // lay_out(self.model).size))
+        for group in self._in_time(list(grouped(items, affordable))):
             self._note(group, runs.state(group, scramble))
             self.alone = self.alone and len(group) == 1
         left = [item for item in items if self.states[item.key] != "noticed"]
@@ -315,11 +320,6 @@ class TensorCoverage:
             for group in grouped(left, 1):
                 self._settle(runs, group, how)
             left = [item for item in left if self.states[item.key] != "noticed"]
-
-    @property
-    def _affordable(self) -> int:
-        """The same for a model wherever it is asked, so that a slow machine finds what a fast one does."""
-        return max(LEAST, min(MOST, WORK // lay_out(self.model).size))
 
     def _in_time(self, groups: Sequence[list[StoredTensor]]) -> Iterator[list[StoredTensor]]:
         """When patience is at its end, what is left of each graph goes together."""
@@ -351,34 +351,27 @@ class TensorCoverage:
 class DamagedRuns:
     """Run one model with some of its tensors damaged: in one session where that works, else each time anew.
 
-    A context manager. The model is one that the reference has inputs for."""
+    The model is one that the reference has inputs for."""
 
     model: Model
     items: Collection[StoredTensor]
     reference: Reference
     folder: Path  # for what is written
     tolerance: Tolerance
+    stack: ExitStack  # closes sessions
     session: WeightSwapSession = field(init=False)  # of the inputs that are run now
 
     def __post_init__(self) -> None:
         self.count = self.deaths = 0
         self._tested = False  # whether it takes weights as inputs
-        self._stack = ExitStack()
-        self._stack.callback(partial(shutil.rmtree, self.folder, ignore_errors=True))
         self.folder.mkdir(parents=True)
         self.path = self.folder / "probe.onnx"
         self.inputs = self._exchangeable()
 
-    def __enter__(self) -> DamagedRuns:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
     def begin(self, feeds: Sequence[Feeds]) -> None:
         """Run the model unharmed on these inputs: all that follow are compared with that."""
         session = self.reference.session(self.path, feeds, extra=values_beside(self.model))
-        self.session = self._stack.enter_context(session)
+        self.session = self.stack.enter_context(session)
         if not self._tested and not self._takes_weights():
             # Some operators want their weights to be constants: then each trial is a model of its own.
             self.inputs, self.path = {}, self.folder / "plain.onnx"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +21,6 @@ from onnx_ci.policy.schema import Limits, Tolerance
 from onnx_ci.results import Comparison, Latency, RuntimeRun, Status, Verification
 from onnx_ci.sandbox.exchange import Array, is_text
 from onnx_ci.sandbox.runner import Feeds, Load, RunFailed, Runner
-from onnx_ci.sandbox.versions import installed
 from onnx_ci.util.text import first_of
 from onnx_ci.verify.compare import (
     ComparedOutputs,
@@ -31,8 +30,8 @@ from onnx_ci.verify.compare import (
     with_margin,
     worse_of,
 )
-from onnx_ci.verify.distribution import Distribution, RepeatedRuns, Unclear
-from onnx_ci.verify.noise import Baked, Unmatched, excused, refuse_strict, unexplained
+from onnx_ci.verify.distribution import Distribution, Draw, Unclear
+from onnx_ci.verify.noise import Baked, Unmatched, excuse, refuse_strict
 from onnx_ci.verify.reference import Reference
 
 SOME, MANY = 4, 32  # further inputs: always, and where the limit is near
@@ -231,19 +230,20 @@ class Verifier:
         except RunFailed as error:
             return Unclear(f"its outputs are random, and many runs of it failed: {error.message}")
 
-    def _repeated(self, model: Path, limits: Limits, extra: Feeds | None = None) -> RepeatedRuns:
+    def _repeated(self, model: Path, limits: Limits, extra: Feeds | None = None) -> Draw:
         feeds, spare = self.reference.feeds_for(extra)
-        return RepeatedRuns(self.reference.runner, model, feeds, limits, spare)
+        return partial(self.reference.runner.draw, model, feeds, limits=limits, spare=spare)
 
     def _judged(self, compared: ComparedOutputs, tolerance: Tolerance) -> Verification:
         deltas, noise = tuple(compared.deltas), self.reference.noise
         problems = [f"output {delta.name!r}: {delta.problem}" for delta in deltas if delta.problem]
         verification = self._found("failed" if problems else "passed", _listed(problems))
         if problems and compared.method != "distribution":
-            if unexplained(deltas, noise, tolerance):
+            excused = excuse(deltas, noise, tolerance)
+            if excused is None:
                 verification = replace(verification, hint=equality_hint(deltas, self.reference.outputs()[0]))
             else:
-                verification = self._unsure(excused(deltas, noise, tolerance))
+                verification = self._unsure(excused)
         return replace(verification, outputs=deltas, method=compared.method, noise=noise)
 
     def _unsure(self, error: ModelError) -> Verification:
@@ -304,34 +304,43 @@ class Runtimes:
 
     def check(self, passed: Verification, claim: Claim) -> Verification:
         """Check what held here, under default optimizations, under each other setting."""
-        runs = [_summary(passed, installed(), optimized=True)]
+        runs = [_summary(passed, self.reference.runner.version, optimized=True)]
         for setting in self.settings:
             result = setting.verifier.check(claim)
             runs.append(_summary(result, setting.version, optimized=setting.optimized))
             if result.status == "failed":
                 return replace(result, reason=f"in {runs[-1].setting}: {result.reason}", runtimes=tuple(runs))
             if result.status == "not_run" and setting.optimized:
-                return _unknown(result, runs, setting.version)
+                # The original itself does not run there: nobody can tell what the candidate does.
+                version = setting.version
+                return replace(
+                    result,
+                    reason=f"nothing is known of onnxruntime {version}, which can't run the original:"
+                    f" {result.reason}",
+                    hint=f"leave {version} out of runtimes, or export the model so that it runs there",
+                    code="OCI005",
+                    runtimes=tuple(runs),
+                )
         return replace(passed, runtimes=tuple(runs))
 
     @cached_property
     def settings(self) -> list[RuntimeSetting]:
-        settings = [self._bare(self.reference.runner, installed())]
+        settings = [self._bare(self.reference.runner)]
         if self.reference.observed is not None:
             reference = self.reference.under(self.reference.runner, samples=_FIRST)
-            settings.append(RuntimeSetting(installed(), True, Verifier(reference)))
+            settings.append(RuntimeSetting(self.reference.runner.version, True, Verifier(reference)))
         for wanted in self.versions:
             other = self.reference.runner.of_version(wanted)
             if other is None:
                 continue  # the version that is run anyway
-            default = Verifier(self.reference.under(other.runner))
+            default = Verifier(self.reference.under(other))
             settings.append(RuntimeSetting(other.version, True, default))
-            settings.append(self._bare(other.runner, other.version))
+            settings.append(self._bare(other))
         return settings
 
-    def _bare(self, runner: Runner, version: str) -> RuntimeSetting:
+    def _bare(self, runner: Runner) -> RuntimeSetting:
         reference = self.reference.under(runner.using(optimize=False), samples=_FIRST)
-        return RuntimeSetting(version, False, Verifier(reference))
+        return RuntimeSetting(runner.version, False, Verifier(reference))
 
 
 def _summary(result: Verification, version: str, *, optimized: bool) -> RuntimeRun:
@@ -344,15 +353,4 @@ def _summary(result: Verification, version: str, *, optimized: bool) -> RuntimeR
         max_abs=max((output.max_abs for output in result.outputs), default=None),
         cosine=min((output.cosine for output in result.outputs), default=None),
         sqnr=min((output.sqnr for output in result.outputs), default=None),
-    )
-
-
-def _unknown(result: Verification, runs: Sequence[RuntimeRun], version: str) -> Verification:
-    """The original itself does not run there: nobody can tell what the candidate does."""
-    return replace(
-        result,
-        reason=f"nothing is known of onnxruntime {version}, which can't run the original: {result.reason}",
-        hint=f"leave {version} out of runtimes, or export the model so that it runs there",
-        code="OCI005",
-        runtimes=tuple(runs),
     )

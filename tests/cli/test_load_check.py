@@ -169,7 +169,7 @@ def test_a_second_run_starts_no_worker(tmp_path: Path) -> None:
     script = (
         "import sys, onnx_ci.sandbox.process as p\n"
         "def refuse(*a, **k): raise AssertionError('a worker was started')\n"
-        "p.ChildProcess.__init__ = refuse\n"
+        "p.Child._start = refuse\n"
         "from onnx_ci.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
@@ -183,6 +183,7 @@ def test_a_second_run_starts_no_worker(tmp_path: Path) -> None:
     )
     assert (first.code, again.returncode) == (1, 1), again.stderr
     assert "a worker was started" not in again.stdout
+    assert '"models"' in again.stdout, again.stderr  # it got to its report
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from onnx_ci.gate.planner_search import Option, mixed, moves
+from onnx_ci.gate.planner import Option, mixed, moves
 
 
 def test_the_cheapest_saving_comes_first() -> None:

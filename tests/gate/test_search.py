@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from onnx_ci.gate.planner_search import ALONE, MOST, _groups
+from onnx_ci.gate.planner import ALONE, MOST, _groups
 from onnx_ci.gate.planner_trials import Tensor
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from onnx_ci.action.tell import artifact_name
+from onnx_ci.action.reports import artifact_name
 from tests.support.node import node, node_module
 
 pytestmark = pytest.mark.real

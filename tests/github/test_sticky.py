@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onnx_ci.action.comment import LONGEST, Sticky, mark
-from onnx_ci.action.github import Api, Transport
+from onnx_ci.action.github import Api
 from onnx_ci.errors import ApiFault, UsageError
 from tests.support.github import Call, GitHub, Reply
 from tests.support.workflows import REPOSITORY
@@ -23,8 +23,7 @@ def said() -> list[str]:
 def sticky(github: GitHub, said: list[str], *, key: str = "default", token: str = "write") -> Sticky:
     secret = github.tokens.get(token, token)
     waits: list[float] = []
-    transport = Transport(base=github.url, token=secret, sleep=waits.append)
-    api = Api(transport=transport, repository=REPOSITORY)
+    api = Api(base=github.url, token=secret, repository=REPOSITORY, sleep=waits.append)
     return Sticky(api=api, key=key, author=api.login(f"{github.url}/graphql"), say=said.append)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onnx_ci.action.github import Api, Transport
+from onnx_ci.action.github import Api
 from onnx_ci.errors import ApiFault, UsageError
 from tests.support.github import Call, GitHub, Reply
 from tests.support.workflows import REPOSITORY
@@ -28,7 +28,7 @@ def slept() -> Slept:
 
 @pytest.fixture
 def api(github: GitHub, slept: Slept) -> Api:
-    return Api(transport=Transport(base=github.url, token=SECRET, sleep=slept.append), repository=REPOSITORY)
+    return Api(base=github.url, token=SECRET, repository=REPOSITORY, sleep=slept.append)
 
 
 def answers(*replies: Reply) -> Callable[[Call], Reply | None]:
@@ -99,10 +99,10 @@ def test_a_comment_is_not_made_twice_by_trying_again(github: GitHub, api: Api, s
 
 def test_a_renamed_repository_is_followed_with_the_same_call(github: GitHub, api: Api) -> None:
     pull = github.pull("renamed")["number"]
-    transport = Transport(base=github.url, token=github.tokens["write"])
+    token = github.tokens["write"]
     path = f"/repos/{REPOSITORY}/issues/{pull}/comments"
     github.fault = lambda call: (307, {"location": path}, b"") if "before" in call.path else None
-    Api(transport=transport, repository="octo/before").create_comment(pull, "text")
+    Api(base=github.url, token=token, repository="octo/before").create_comment(pull, "text")
     assert [comment["body"] for comment in github.comments(pull)] == ["text"]
     assert [call.method for call in github.calls] == ["POST", "POST"]
 
@@ -149,9 +149,9 @@ def test_a_line_that_breaks_is_tried_again(github: GitHub, api: Api, slept: Slep
 
 
 def test_no_server_at_all(slept: Slept) -> None:
-    transport = Transport(base="http://127.0.0.1:9", token=SECRET, sleep=slept.append)
+    api = Api(base="http://127.0.0.1:9", token=SECRET, repository=REPOSITORY, sleep=slept.append)
     with pytest.raises(ApiFault, match="could not be reached"):
-        Api(transport=transport, repository=REPOSITORY).comments(1)
+        api.comments(1)
     assert len(slept) == 3
 
 
@@ -161,21 +161,21 @@ def test_no_server_at_all(slept: Slept) -> None:
 )
 def test_a_token_goes_over_encrypted_lines_only(base: str) -> None:
     with pytest.raises(ApiFault, match="no address of GitHub's API"):
-        Transport(base=base, token=SECRET)
+        Api(base=base, token=SECRET, repository=REPOSITORY)
 
 
 @pytest.mark.parametrize("token", ["", "secret\nvalue", "secret value", "sécret", "secret\r"])
 def test_a_token_that_is_none_is_not_shown(token: str) -> None:
     with pytest.raises(ApiFault) as error:
-        Transport(base="https://api.github.com", token=token)
+        Api(base="https://api.github.com", token=token, repository=REPOSITORY)
     assert "cret" not in str(error.value)
 
 
 def test_the_token_is_not_in_what_is_printed_of_objects() -> None:
-    assert SECRET not in repr(Transport(base="https://api.github.com", token=SECRET))
+    assert SECRET not in repr(Api(base="https://api.github.com", token=SECRET, repository=REPOSITORY))
 
 
 @pytest.mark.parametrize("repository", ["owner", "owner/..", "owner/a/b", "owner/a?b", "", "../x"])
 def test_only_a_repository_is_one(repository: str) -> None:
     with pytest.raises(UsageError):
-        Api(transport=Transport(base="https://api.github.com", token=SECRET), repository=repository)
+        Api(base="https://api.github.com", token=SECRET, repository=repository)

@@ -41,6 +41,7 @@ FOLDED = {
     "Unsqueeze": ("k = Unsqueeze(A, s)", "float[1,8,16,1]", weights(s=numbers(0, -1)), 17),
     "Unsqueeze by attribute": ("k = Unsqueeze<axes = [0]>(A)", "float[1,8,16]", weights(), 11),
     "Transpose": ("k = Transpose(A)", "float[16,8]", weights(), 17),
+    "Transpose of a scalar": ("k = Transpose(B)", "float[]", weights(B=np.array(3, np.float32)), 17),
     "Transpose 3-D": (
         "k = Transpose<perm = [2, 0, 1]>(B)",
         "float[16,2,4]",
@@ -189,6 +190,8 @@ KEPT: dict[str, tuple[Any, ...]] = {
         weights(a=np.array(-(2**63)), b=np.array(2**63 - 1), c=np.array(1)),
         17,
     ),
+    "nothing to join": ("k = Concat<axis = 0>()", "float[8,16]", weights(), 17),
+    "one truth value": ("k = And(b)", "bool[2]", weights(b=np.array([True, False])), 17),
     "another domain": ("k = com.example.Identity(A)", "float[8,16]", weights(), 17),
 }
 
@@ -319,6 +322,13 @@ def test_values_that_are_not_all_there(tmp_path: Path) -> None:
     made.graph.initializer.append(
         TensorProto(name="S", data_type=TensorProto.INT64, dims=[4], int64_data=[1, 2])
     )
+    before, after = run_method("fold-constants", made, tmp_path)
+    assert onnx.load(before) == onnx.load(after)
+
+
+def test_a_node_without_outputs_stays(tmp_path: Path) -> None:
+    made = model("g (float[4] x) => (float[4] y) { y = Abs(x) }", {"W": weight(4)})
+    made.graph.node.append(helper.make_node("Split", ["W"], []))
     before, after = run_method("fold-constants", made, tmp_path)
     assert onnx.load(before) == onnx.load(after)
 

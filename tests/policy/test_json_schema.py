@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_ci.policy import fields, schema
-from onnx_ci.policy.fields import COUNT, SIZE, Kind, Table, fraction, json_schema
+from onnx_ci.policy.fields import COUNT, SIZE, Kind, fraction, json_schema
 from onnx_ci.policy.reader import Place, Reading
 from onnx_ci.util.sizes import parse_count, parse_fraction, parse_size
 from tests.support.bad_policies import BAD
@@ -63,14 +63,14 @@ def test_most_mistakes_are_seen_in_the_editor() -> None:
         (fields.POLICY, schema.Policy, {"models": "rules"}),
     ],
 )
-def test_the_table_has_every_field(table: Table, made: Any, renamed: dict[str, str]) -> None:
+def test_the_table_has_every_field(table: Kind, made: Any, renamed: dict[str, str]) -> None:
     given_by_reading = {"line", "file", "version", "defaults"}
-    keys = {renamed.get(key, key) for key in table} - given_by_reading
+    keys = {renamed.get(key, key) for key in table.keys} - given_by_reading
     assert keys == {field.name for field in dataclasses.fields(made)} - given_by_reading
 
 
-def examples(table: Table, prefix: str = "") -> dict[str, tuple[Kind, str]]:
-    return {prefix + key: (field.kind, field.example) for key, field in table.items()}
+def examples(table: Kind, prefix: str = "") -> dict[str, tuple[Kind, str]]:
+    return {prefix + key: (field.kind, field.example) for key, field in table.keys.items()}
 
 
 ALL = {
@@ -126,5 +126,5 @@ def refusal(parse: Any, written: str) -> str:
         (fields.POLICY, "new_commands", schema.NewCommands),
     ],
 )
-def test_the_words_of_a_key_are_the_values_of_its_field(table: Table, key: str, values: Any) -> None:
-    assert set(table[key].kind.schema["enum"]) == set(get_args(values))
+def test_the_words_of_a_key_are_the_values_of_its_field(table: Kind, key: str, values: Any) -> None:
+    assert set(table.keys[key].kind.schema["enum"]) == set(get_args(values))

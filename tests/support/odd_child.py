@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
-from onnx_ci.sandbox.server import limit, private_channel, requests, send
+from onnx_ci.sandbox.server import serve
 
 
 def main(memory: int) -> None:
-    channel = private_channel()
-    limit(memory)
-    waiting = requests()
-    while True:
-        request = waiting.get()
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
         print("chatter that must not be taken for an answer", flush=True)
         if request["do"] == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -24,4 +21,6 @@ def main(memory: int) -> None:
             bytearray(memory)
         if request["do"] == "raise":
             raise LookupError("no such thing")
-        send(channel, {"pid": os.getpid(), "order": list({"a", "b", "c", "d", "e", "f"})})
+        return {"pid": os.getpid(), "order": list({"a", "b", "c", "d", "e", "f"})}
+
+    serve(memory, lambda: answer)

@@ -67,7 +67,7 @@ def runs(done: Done) -> list[tuple[str, str, str]]:
 def test_default_optimizations_and_none(tmp_path: Path) -> None:
     save(bloated(), tmp_path / "m.onnx")
     done = call("shrink", "m.onnx", "o.onnx", "--format", "json", cwd=tmp_path)
-    ours = versions.installed()
+    ours = version_in()
     assert runs(done) == [(ours, "default", "passed"), (ours, "disabled", "passed")]
 
 
@@ -126,7 +126,7 @@ def test_an_original_that_another_version_can_not_run(tmp_path: Path, others: Pa
 
 
 def test_the_version_that_is_installed_needs_no_environment(tmp_path: Path, own_cache: Path) -> None:
-    series = ".".join(versions.installed().split(".")[:2])
+    series = ".".join(version_in().split(".")[:2])
     done = compare(tmp_path, PLAIN, PLAIN, "--runtime", series)
     assert done.code == 0
     assert len(runs(done)) == 2
@@ -170,7 +170,7 @@ def test_an_installation_that_breaks_off_leaves_nothing(
 def test_of_two_that_install_at_once_one_wins(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def be_late(folder: Path, wanted: str) -> None:
         (folder / "mine").touch()
-        theirs = folder.parent / f"{wanted}-{sys.implementation.cache_tag}-{platform.machine()}"
+        theirs = folder.parent.parent / f"{wanted}-{sys.implementation.cache_tag}-{platform.machine()}"
         theirs.mkdir()
         (theirs / "theirs").touch()
 

@@ -9,33 +9,39 @@ import pytest
 
 from onnx_ci.results import Latency
 from onnx_ci.sandbox import timing
-from onnx_ci.sandbox.timing import Ratio, ratio_of, take_turns
+from onnx_ci.sandbox.timing import is_settled, latency_of, take_turns
+
+
+def interval(latency: Latency) -> tuple[float, float, float]:
+    return latency.ratio, latency.low, latency.high
 
 
 def test_equal_times_are_a_ratio_of_one() -> None:
-    assert ratio_of([2.0] * 10, [2.0] * 10) == Ratio(1.0, 1.0, 1.0)
+    found = latency_of([2.0] * 10, [2.0] * 10)
+    assert interval(found) == (1.0, 1.0, 1.0)
+    assert (found.before, found.after, found.rounds) == (2.0, 2.0, 10)
 
 
 def test_the_interval_is_the_one_of_the_tables() -> None:
     """For the median of so many values, at 95%: what is left out on either side."""
     for count, left_out in {1: 0, 5: 0, 6: 0, 9: 1, 20: 5, 50: 17, 100: 39}.items():
-        found = ratio_of([1.0] * count, [float(n) for n in range(count)])
+        found = latency_of([1.0] * count, [float(n) for n in range(count)])
         assert (found.low, found.high) == (left_out, count - 1 - left_out), count
 
 
 def test_many_rounds_make_a_narrow_interval() -> None:
-    found = ratio_of([1.0] * 2000, [n / 1000 for n in range(2000)])
-    assert 0.95 < found.low < found.typical < found.high < 1.05
+    found = latency_of([1.0] * 2000, [n / 1000 for n in range(2000)])
+    assert 0.95 < found.low < found.ratio < found.high < 1.05
 
 
 def test_a_machine_that_slows_down_slows_both() -> None:
     slower = [1.0 + n for n in range(30)]
-    found = ratio_of(slower, [1.5 * seconds for seconds in slower])
-    assert found == Ratio(1.5, 1.5, 1.5)
+    found = latency_of(slower, [1.5 * seconds for seconds in slower])
+    assert interval(found) == (1.5, 1.5, 1.5)
 
 
 def test_a_few_hiccups_do_not_count() -> None:
-    assert ratio_of([1.0] * 20, [1.0] * 17 + [50.0] * 3) == Ratio(1.0, 1.0, 1.0)
+    assert interval(latency_of([1.0] * 20, [1.0] * 17 + [50.0] * 3)) == (1.0, 1.0, 1.0)
 
 
 def test_the_true_ratio_is_in_the_interval_as_often_as_is_said() -> None:
@@ -44,13 +50,13 @@ def test_the_true_ratio_is_in_the_interval_as_often_as_is_said() -> None:
     for _ in range(500):
         before = [noise.lognormvariate(0, 0.3) for _ in range(25)]
         after = [1.2 * noise.lognormvariate(0, 0.3) for _ in range(25)]
-        found = ratio_of(before, after)
+        found = latency_of(before, after)
         held += found.low <= 1.2 <= found.high
     assert 0.93 < held / 500 < 0.985
 
 
 def test_no_time_at_all_is_no_division_by_zero() -> None:
-    assert ratio_of([0.0], [1.0]).typical == 1.0
+    assert latency_of([0.0], [1.0]).ratio == 1.0
 
 
 @pytest.mark.parametrize(
@@ -60,7 +66,9 @@ def test_no_time_at_all_is_no_division_by_zero() -> None:
 def test_a_limit_is_settled_where_the_interval_is_on_one_side(
     ratio: tuple[float, ...], settled: bool
 ) -> None:
-    assert Ratio(*ratio).settles(1.1) is settled
+    typical, low, high = ratio
+    latency = Latency(before=1, after=1, ratio=typical, low=low, high=high)
+    assert is_settled(latency, 1.1) is settled
 
 
 def test_turns_are_taken_and_each_is_first_as_often() -> None:
