@@ -24,6 +24,7 @@ Outputs = Sequence[Mapping[str, Array]]
 Pair = tuple[Array | None, Array | None]  # one output of two models; None where one lacks it
 _ROUNDED = 4  # a larger difference of integers is hardly rounding: they are indices, or wrong
 _ENDS = 1e-6  # as near to 0, 1 or -1 as float32 can tell in a sum
+_LITTLE = 0.01  # of what an output can be: what is less than that has no relative error of its own
 _SURE = 30.0  # beyond it, float32 tells no sigmoid from 0 or 1
 _NEAR = 100  # one in so many values behind a sigmoid counts as near a decision, the largest
 _ROUNDING = 1e-6  # by so much a length may change where a cosine of 1 is asked for
@@ -62,7 +63,7 @@ def distance(reference: Array, candidate: Array, *, energy: float = 0.0) -> Dist
     scale = max(_largest(reference), _largest(candidate))
     if scale == 0.0:
         return Distance(top1=top1)
-    floor = max(_FLOOR * _largest(reference), math.sqrt(energy))
+    floor = max(_FLOOR * _largest(reference), _LITTLE * math.sqrt(energy))
     largest = relative = total = count = 0.0
     dot = ours = theirs = noise = 0.0
     for a, b in _blocks(reference, candidate):
@@ -251,6 +252,21 @@ class _View(NamedTuple):
     of: Observation
     pairs: Sequence[tuple[Array, Array]]
 
+    @property
+    def tells(self) -> bool:
+        """Whether any of it is where the function tells one value from another: not all is at its ends."""
+        if self.of.squash in PICKS:
+            return True
+        for before, _ in self.pairs:
+            values = before.astype(np.float64)
+            if self.of.squash == "Softmax" and values.size:
+                rows = _rows(self.of, values)
+                values = np.sort(rows, axis=-1)[:, -2:]
+                values = values[:, :1] - values[:, 1:]
+            if (np.abs(values) < _SURE).any():
+                return True
+        return False
+
 
 def _with_views(paired: Mapping[str, list[Pair]]) -> dict[str, tuple[list[Pair], list[_View]]]:
     """Put what is behind an output with the output, where both models have it."""
@@ -296,6 +312,8 @@ def _compare(
         problems.append(Problem("bits", f"not bit-identical (max_abs {_number(worst.max_abs)})"))
     delta = OutputDelta(name=name, exact=exact, **vars(worst))
     for view in views:
+        if not view.tells:
+            continue
         behind, found = _behind(view, tolerance)
         if view.of.is_picked and not found and {problem.breach for problem in problems} == {"unequal"}:
             # What is picked from values that hold may differ where two of them are as good as equal.

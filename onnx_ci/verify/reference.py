@@ -52,6 +52,7 @@ class Reference:
     spec: InputSpec
     limits: Limits
     root: Path
+    wide: bool = False  # whether numbers of which nothing is known may be far from zero
     read: ReadTensor | None = None  # the values of its weights
     observed: Path | None = None  # the original with what is behind its outputs as further outputs
     stored: Feeds = field(default_factory=dict)  # inputs that belong to the model itself, kept beside it
@@ -70,10 +71,10 @@ class Reference:
         """Return the same original and inputs, or the first, in another runtime; its file as it is."""
         return replace(self, runner=runner, observed=None, like=self, given=self.feeds()[:samples])
 
-    def on(self, *, count: int, seed: int) -> Reference:
+    def on(self, *, count: int, seed: int, wide: bool = False) -> Reference:
         """Return the same original on other inputs: so many at least, made up from another seed."""
         spec = replace(self.spec, count=max(count, self.spec.count), seed=seed)
-        return replace(self, spec=spec, like=self)
+        return replace(self, spec=spec, like=self, wide=wide)
 
     def outputs(self) -> ArrayOutputs:
         """Return the original's outputs. The first failure is final: a second search would find the same."""
@@ -221,7 +222,7 @@ class Reference:
 
     def _find(self) -> FedOutputs:
         if self.given is None and not self.spec.samples:
-            return self._search()
+            return self._search(wide=self.wide)
         where, hint, feeds = "there", "", self.given
         if feeds is None:
             where, hint = "on the samples given", CHECK_SAMPLES
@@ -232,7 +233,7 @@ class Reference:
         except RunFailed as error:
             raise self._unrunnable(error, where, hint) from None
 
-    def _search(self, *, wide: bool = True) -> FedOutputs:
+    def _search(self, *, wide: bool) -> FedOutputs:
         """Try attempt after attempt until one runs, within one time limit for all of them."""
         failures: list[RunFailed] = []
         began = time.monotonic()

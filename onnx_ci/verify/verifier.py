@@ -98,14 +98,14 @@ class Verifier:
         """A verifier on other inputs; many at once where outputs have no distance, only equality."""
         if self.reference.spec.samples:
             return None
-        return self._on(SOME if self.reference.is_graded else MANY, _SEED)
+        return self._on(SOME if self.reference.is_graded else MANY, _SEED, wide=True)
 
     @cached_property
     def many(self) -> Verifier:
         return self._on(MANY, 2 * _SEED)
 
-    def _on(self, count: int, offset: int) -> Verifier:
-        return Verifier(self.reference.on(count=count, seed=self.reference.spec.seed + offset))
+    def _on(self, count: int, offset: int, *, wide: bool = False) -> Verifier:
+        return Verifier(self.reference.on(count=count, seed=self.reference.spec.seed + offset, wide=wide))
 
     def sensitivity(self, claim: Claim) -> dict[str, Reaction]:
         """Return what each output showed of damage done on purpose: "noticed" if it left the tolerance,

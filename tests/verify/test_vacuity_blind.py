@@ -17,6 +17,7 @@ HEADS = """g (float[N,16] x) => (float[N,28] y) <float[16,8] boxes, float[8] far
     l = MatMul(x, classes)
     s = Sigmoid(l)
     y = Concat<axis = 1>(p, s) }"""
+BARE_HEADS = HEADS.replace("s = Sigmoid(l)", "s = Identity(l)")
 OFFSET = """g (float[N,16] x) => (float[N,16] y) <float[16,16] w, float[16] far> {
     m = MatMul(x, w)
     y = Add(m, far) }"""
@@ -35,15 +36,22 @@ def filled(text: str, **weights: np.ndarray) -> onnx.ModelProto:
     return made
 
 
-def heads(change: float = 1.0) -> onnx.ModelProto:
+def heads(change: float = 1.0, text: str = HEADS) -> onnx.ModelProto:
     rng = np.random.default_rng(0)
     boxes, classes = 300 * rng.standard_normal((16, 8)), rng.standard_normal((16, 20))
-    return filled(HEADS, boxes=boxes, far=np.full(8, 100.0), classes=classes * change)
+    return filled(text, boxes=boxes, far=np.full(8, 100.0), classes=classes * change)
 
 
-def test_scores_beside_large_numbers_can_be_anything_and_that_is_said() -> None:
+def test_scores_beside_large_numbers_are_judged_behind_their_sigmoid() -> None:
     """A detector has boxes in pixels and scores below one in the same output."""
     found = compare(heads(), heads(change=-1.0))
+    assert found.verdict == "outputs_changed"
+    assert found.verification.outputs[0].behind == "Sigmoid"
+    assert found.verification.outputs[0].cosine == pytest.approx(-1.0)
+
+
+def test_scores_that_nothing_squashes_can_be_anything_and_that_is_said() -> None:
+    found = compare(heads(text=BARE_HEADS), heads(change=-1.0, text=BARE_HEADS))
     assert found.verification.outputs[0].cosine > 0.999
     assert found.verdict == "unverified"
     assert known(found.verification.coverage).blind == ("classes",)
@@ -51,7 +59,7 @@ def test_scores_beside_large_numbers_can_be_anything_and_that_is_said() -> None:
 
 
 def test_what_is_near_to_what_it_was_needs_no_output_to_say_so() -> None:
-    found = compare(heads(), heads(change=1.001))
+    found = compare(heads(text=BARE_HEADS), heads(change=1.001, text=BARE_HEADS))
     assert (found.verdict, known(found.verification.coverage).faint) == ("ok", ("classes",))
 
 
