@@ -221,6 +221,7 @@ class Verification:
     reason: str = ""
     inputs: InputSource = "generated"
     samples: int = 0
+    made_up: int = 0  # inputs that were made up beside the user's samples
     outputs: tuple[OutputDelta, ...] = ()
     code: CodeOrNone = ""  # the finding this leads to, where it is not the usual one
     hint: str = ""
@@ -232,6 +233,8 @@ class Verification:
     noise: tuple[OutputDelta, ...] = ()
     needed: bool = field(default=True, compare=False)  # False: nothing was changed; not part of a report
 
+
+ENOUGH = 16  # samples of the user's own; fewer can't vouch for all that the model will be fed
 
 NOT_RUN = Verification(
     status="not_run", reason="nothing was changed, so there was nothing to verify", needed=False

@@ -21,7 +21,7 @@ from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
-from onnx_ci.verify.compare import least_sqnr
+from onnx_ci.verify.compare import least_sqnr, trust, with_margin
 from onnx_ci.verify.observation import observed
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
@@ -295,7 +295,8 @@ def _search(
     subject.say("planning: rounding samples of each tensor")
     folder = subject.scratch / "planning"
     folder.mkdir(exist_ok=True)
-    least = 0.0 if rule.inputs.samples else least_sqnr(rule.tolerance)
+    samples = subject.prover.reference.own_samples
+    least = least_sqnr(rule.tolerance) * (1.0 - trust(samples))
     shelf = Shelf(model, forms, folder, compressed=bool(subject.task.compressed), least=least)
     room = 4 * len(forms) * sum(tensor.elements for tensor in shelf.tensors.values())
     if not shelf.tensors or room > ROOM or model.beside:
@@ -309,6 +310,7 @@ def _search(
         session=session,
         inputs=inputs,
         rule=rule,
+        margin=with_margin(rule.tolerance, samples=samples),
         until=until,
         say=subject.say,
     )

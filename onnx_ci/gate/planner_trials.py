@@ -22,7 +22,7 @@ from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.methods.weights import Encode, Encoder, is_chosen
 from onnx_ci.model.graph import Scope, Site, fixed_names, opset, sites
 from onnx_ci.model.model import Model
-from onnx_ci.policy.schema import MethodChoice, Rule
+from onnx_ci.policy.schema import MethodChoice, Rule, Tolerance
 from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.runner import RunFailed
 from onnx_ci.verify.compare import (
@@ -31,7 +31,6 @@ from onnx_ci.verify.compare import (
     compare_outputs,
     outside,
     same_outputs,
-    with_margin,
 )
 from onnx_ci.verify.reference import Reference, WeightSwapSession
 
@@ -293,12 +292,11 @@ class Trials:
     session: WeightSwapSession
     inputs: Mapping[str, list[str]]  # of the session, by the tensors they stand for
     rule: Rule
+    margin: Tolerance  # what a search that goes to the edge has to hold
     until: float  # on the clock
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        # What a search that goes to the edge has to hold.
-        self.margin = with_margin(self.rule.tolerance, samples=bool(self.rule.inputs.samples))
         self.made: dict[tuple[tuple[str, int], ...], Tried] = {}
         self.unchanged = self.session.run({})
         began = time.monotonic()

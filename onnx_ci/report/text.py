@@ -237,8 +237,15 @@ def proof_words(verification: results.Verification) -> str:
 def proof_reason(verification: results.Verification) -> str:
     if verification.reason:
         return f": {one_line(verification.reason)}"
-    kind = "generated input" if verification.inputs == "generated" else "sample"
-    return f" on {counted(verification.samples, kind)}" if verification.samples else ""
+    if not verification.samples:
+        return ""
+    if verification.inputs == "generated":
+        return f" on {counted(verification.samples, 'generated input')}"
+    told = f" on {counted(verification.samples, 'sample')}"
+    if verification.made_up:
+        told += f" and {counted(verification.made_up, 'generated input')}"
+    few = results.ENOUGH - verification.samples
+    return f"{told}; {few} more samples would vouch for more" if few > 0 else told
 
 
 def runtime_row(run: results.RuntimeRun) -> tuple[str, ...]:

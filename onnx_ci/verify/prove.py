@@ -96,7 +96,9 @@ class Prover:
     def planning(self) -> Reference:
         """What plans are made on: somewhat more inputs than one candidate is first looked at with."""
         spec = self.rule.inputs
-        return self.reference if spec.samples else self.reference.on(count=SOME, seed=spec.seed)
+        if spec.samples:
+            return self.reference.with_made_up(SOME)
+        return self.reference.on(count=SOME, seed=spec.seed)
 
     @cached_property
     def verifier(self) -> Verifier:

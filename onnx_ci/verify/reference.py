@@ -68,13 +68,23 @@ class Reference:
         self._failure: ModelError | None = None
 
     def under(self, runner: Runner, *, samples: int | None = None) -> Reference:
-        """Return the same original and inputs, or the first, in another runtime; its file as it is."""
-        return replace(self, runner=runner, observed=None, like=self, given=self.feeds()[:samples])
+        """Return the same original and inputs, or the first of them, in another runtime."""
+        return replace(self, runner=runner, like=self, given=self.feeds()[:samples])
 
     def on(self, *, count: int, seed: int, wide: bool = False) -> Reference:
         """Return the same original on other inputs: so many at least, made up from another seed."""
-        spec = replace(self.spec, count=max(count, self.spec.count), seed=seed)
-        return replace(self, spec=spec, like=self, wide=wide)
+        spec = replace(self.spec, samples=(), count=max(count, self.spec.count), seed=seed)
+        return replace(self, spec=spec, like=self, given=None, wide=wide)
+
+    def with_made_up(self, count: int) -> Reference:
+        """Return the same original on the user's samples and on inputs that are made up, if it runs there."""
+        try:
+            made_up = self.on(count=count, seed=self.spec.seed)
+            both = replace(self, like=self, given=[*self.feeds(), *made_up.feeds()])
+            both._outputs = [*self.outputs(), *made_up.outputs()]
+        except Unrunnable:
+            return self
+        return both
 
     def outputs(self) -> ArrayOutputs:
         """Return the original's outputs. The first failure is final: a second search would find the same."""
@@ -108,6 +118,11 @@ class Reference:
     def sample_count(self) -> int:
         """How many inputs were found; none before they are asked for."""
         return len(self._feeds)
+
+    @property
+    def own_samples(self) -> int:
+        """How many inputs are the user's own."""
+        return len(self.feeds()) if self.spec.samples else 0
 
     @property
     def untaken(self) -> Sequence[Side]:

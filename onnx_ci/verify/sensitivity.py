@@ -244,7 +244,7 @@ class Sensitivity:
 
     def _sees_a_blur(self, candidate: Model, tolerance: Tolerance) -> bool:
         """Whether weights that are off by a third are noticed, on any of the inputs there are."""
-        verifiers = [verifier for verifier in (self.verifier, self.verifier.some) if verifier]
+        verifiers = [self.verifier, self.verifier.some] if self.verifier.further_feeds else [self.verifier]
         try:
             return any(
                 "noticed" in self._reactions_to(blur, candidate, tolerance, verifier).values()
@@ -313,9 +313,7 @@ class TensorCoverage:
         left = [item for item in items if self.states[item.key] != "noticed"]
         if not left:
             return
-        some = self.verifier.some
-        further = some.reference.feeds() if some is not None else ()
-        runs.begin([*feeds, *further])
+        runs.begin([*feeds, *self.verifier.further_feeds])
         for how in (scramble, randomize):
             for group in grouped(left, 1):
                 self._settle(runs, group, how)

@@ -1,0 +1,176 @@
+"""What is behind an output is judged: where a sigmoid or softmax shows too little, or too much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from onnx_ci import compare
+from onnx_ci.errors import ModelError
+from onnx_ci.model.load import open_model
+from onnx_ci.policy.schema import Tolerance
+from onnx_ci.verify.compare import compare_outputs
+from onnx_ci.verify.observation import Observation, observation_of, observed
+from tests.traps.base import model, weight
+
+
+def behind(text: str, tmp_path: Path) -> list[tuple[str, int | None, bool]]:
+    onnx.save(model(text), tmp_path / "m.onnx")
+    with open_model(tmp_path / "m.onnx") as opened:
+        names = [output.name for output in observed(opened).proto.graph.output]
+    found = [observation_of(name) for name in names]
+    return [(one.squash, one.axis, one.plain) for one in found if one is not None]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("g (float[2,4] x) => (float[2,4] y) { y = Sigmoid(x) }", [("Sigmoid", None, True)]),
+        ("g (float[2,4] x) => (float[4,2] y) { s = Tanh(x) y = Transpose(s) }", [("Tanh", None, True)]),
+        ("g (float[2,4] x) => (float[2,4] y) { y = Softmax<axis = 0>(x) }", [("Softmax", 0, True)]),
+        ("g (float[2,4] x) => (int64[2,1] y) { y = ArgMax<axis = 1>(x) }", [("ArgMax", None, True)]),
+        (
+            "g (float[2,4] x) => (float[2,8] y) { s = Sigmoid(x) y = Concat<axis = 1>(s, x) }",
+            [("Sigmoid", None, False)],
+        ),
+        (
+            "g (float[2,4] x) => (float[2,4] y) { s = Sigmoid(x) two = Constant<value_float = 2.0>()"
+            " y = Mul(s, two) }",
+            [("Sigmoid", None, False)],
+        ),
+        (
+            "g (float[2,4] x) => (float[2,4] y) { e = Exp(x) a = Constant<value_ints = [-1]>()"
+            " t = ReduceSum<keepdims = 1>(e, a) y = Div(e, t) }",
+            [("Softmax", -1, True)],
+        ),
+        ("g (float[2,4] x) => (float[2,4] y) { s = Sigmoid(x) y = Mul(s, x) }", []),
+        ("g (float[2,4] x) => (float[2,4] y) { s = Sigmoid(x) y = Relu(s) }", []),
+        ("g (float[2,4] x) => (float[2,4] y) { y = Relu(x) }", []),
+    ],
+)
+def test_what_squashes_is_found_through_what_keeps_values(
+    tmp_path: Path, text: str, found: list[tuple[str, int | None, bool]]
+) -> None:
+    assert behind(text, tmp_path) == found
+
+
+def test_a_name_that_is_kept_for_this_is_refused(tmp_path: Path) -> None:
+    proto = model("g (float[2,4] x) => (float[2,4] y) { y = Sigmoid(x) }")
+    name = Observation(output="y", squash="Sigmoid", plain=True).name
+    proto.graph.node[0].output[0] = proto.graph.output[0].name = name
+    onnx.save(proto, tmp_path / "m.onnx")
+    with open_model(tmp_path / "m.onnx") as opened, pytest.raises(ModelError) as refused:
+        observed(opened)
+    assert refused.value.code == "OCI005"
+
+
+def deltas(before: np.ndarray, after: np.ndarray, squash: str = "Sigmoid", cosine: float = 0.999) -> tuple:
+    """Compare an output by what is behind it; all arrays are samples of what is behind."""
+    functions = {"Sigmoid": lambda z: 1 / (1 + np.exp(-z)), "Softmax": softmax}
+    name = Observation(output="y", squash=squash, axis=-1 if squash == "Softmax" else None, plain=True).name
+
+    def outputs(samples: np.ndarray) -> list[dict[str, np.ndarray]]:
+        return [{"y": functions[squash](z).astype(np.float32), name: z.astype(np.float32)} for z in samples]
+
+    return compare_outputs(outputs(before), outputs(after), Tolerance(cosine=cosine))
+
+
+def softmax(z: np.ndarray) -> np.ndarray:
+    powers = np.exp(z - z.max(axis=-1, keepdims=True))
+    shares: np.ndarray = powers / powers.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def test_an_answer_next_to_nothing_that_moves_by_less_is_no_failure() -> None:
+    """An objectness of 1e-5 that moves by 2e-7 has a cosine of 0.998 with itself, taken alone."""
+    rng = np.random.default_rng(0)
+    before = -11.5 + 0.5 * rng.standard_normal((4, 8, 8))
+    (delta,) = deltas(before, before + 0.03 * rng.standard_normal(before.shape))
+    assert (delta.name, delta.problem, delta.behind) == ("y", "", "Sigmoid")
+    assert delta.max_abs < 1e-5
+
+
+def test_an_answer_that_is_sure_is_no_proof() -> None:
+    """The softmax hardly moves; what is behind it, and what it would say in doubt, does."""
+    rng = np.random.default_rng(0)
+    before = rng.standard_normal((4, 1, 5))
+    before[:, :, 0] += 12
+    (delta,) = deltas(before, before + 1.5 * rng.standard_normal(before.shape), "Softmax")
+    assert delta.max_abs < 0.01
+    assert delta.cosine < 0.999
+    assert delta.breaches == ("limit",)
+
+
+def test_doubt_is_judged_where_the_model_has_none() -> None:
+    """Logits of a hundred hold a cosine of 0.999 with an error that turns an open question round."""
+    rng = np.random.default_rng(0)
+    before = 8 * rng.standard_normal((4, 1, 50))
+    before[:, :, 0] += 20
+    (delta,) = deltas(before, before + 0.2 * rng.standard_normal(before.shape), "Softmax")
+    assert "is undecided" in delta.problem
+    (milder,) = deltas(before, before + 0.02 * rng.standard_normal(before.shape), "Softmax")
+    assert not milder.problem
+
+
+def test_logits_that_shift_together_are_the_same() -> None:
+    before = np.random.default_rng(0).standard_normal((4, 2, 5))
+    (delta,) = deltas(before, before + 7.0, "Softmax")
+    assert not delta.problem
+    assert delta.cosine == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_small_answer_counts_against_the_largest_of_all_inputs() -> None:
+    rng = np.random.default_rng(0)
+    large, small = rng.standard_normal((2, 64)).astype(np.float32)
+    small *= 1e-4
+    moved = small + 1e-6 * rng.standard_normal(64).astype(np.float32)
+    noisy = small + 1e-4 * rng.standard_normal(64).astype(np.float32)
+    limits = Tolerance(cosine=0.999, max_rel=0.05)
+    (alone,) = compare_outputs([{"y": small}], [{"y": noisy}], limits)
+    assert alone.problem
+    (beside,) = compare_outputs([{"y": large}, {"y": small}], [{"y": large}, {"y": noisy}], limits)
+    assert not beside.problem
+    (strict,) = compare_outputs(
+        [{"y": large}, {"y": small}], [{"y": large}, {"y": moved}], Tolerance(max_abs=1e-7)
+    )
+    assert strict.breaches == ("limit",)
+
+
+def picker(off: float, text: str) -> onnx.ModelProto:
+    rng = np.random.default_rng(3)
+    weights = rng.standard_normal((32, 64)).astype(np.float32)
+    made = model(text)
+    del made.graph.initializer[:]
+    made.graph.initializer.append(
+        numpy_helper.from_array(weights + off * rng.standard_normal(weights.shape).astype(np.float32), "W")
+    )
+    return made
+
+
+PICKS = """g (float[512,32] x) => (int64[512] y) <float[32,64] W> {
+    h = MatMul(x, W)
+    y = ArgMax<axis = 1, keepdims = 0>(h) }"""
+
+
+def test_a_choice_is_judged_by_what_it_is_made_from() -> None:
+    """Of 512 rows a few have two values as good as equal; which of them is picked is no error."""
+    near = compare(picker(0.0, PICKS), picker(0.01, PICKS))
+    assert near.verdict == "ok", near.verification.reason
+    (delta,) = near.verification.outputs
+    assert (delta.behind, delta.top1 < 1.0) == ("ArgMax", True)
+    assert compare(picker(0.0, PICKS), picker(0.3, PICKS)).verdict == "outputs_changed"
+    named = compare(picker(0.0, PICKS), picker(0.01, PICKS), tolerance={"cosine": 0.999, "top1": 1.0})
+    assert named.verdict == "outputs_changed"
+
+
+def test_a_sure_classifier_whose_weights_are_rounded_away_is_refused() -> None:
+    text = "g (float[8,64] x) => (float[8,4] y) { h = MatMul(x, W) y = Softmax(h) }"
+    steep = weight(64, 4, seed=1, scale=1.0)
+    steep[:, 0] += 0.5
+    coarse = np.round(steep * 1.5) / 1.5
+    found = compare(model(text, {"W": steep}), model(text, {"W": coarse.astype(np.float32)}))
+    assert found.verdict == "outputs_changed"
