@@ -125,6 +125,7 @@ class OutputDelta:
     exact: bool
     drift: float = 0.0  # the share by which the length of the whole changed
     behind: str = ""  # the function at its end; what that is given was compared as well
+    worst_input: int | None = None  # the number of the input where it is furthest off, counted from 0
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
     kind: OutputKind = ""

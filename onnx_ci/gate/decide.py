@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onnx_ci.policy.schema import Override
-from onnx_ci.results import Alternative, Finding, Measure, Severity, Verdict, gain
-from onnx_ci.util.advice import GIVE_SAMPLES, LOOSEN_TOLERANCE, OR_OVERRIDE, RAISE_BUDGET, allow_stronger
+from onnx_ci.results import Alternative, Finding, Measure, Severity, Verdict, Verification, gain
+from onnx_ci.util.advice import (
+    GIVE_SAMPLES,
+    LOOSEN_TOLERANCE,
+    OR_OVERRIDE,
+    RAISE_BUDGET,
+    RECORD,
+    Hint,
+    allow_stronger,
+    set_tolerance,
+)
 from onnx_ci.util.sizes import format_percent, format_size
 
 if TYPE_CHECKING:
@@ -18,10 +28,10 @@ if TYPE_CHECKING:
 # What a limit is called, and the finding it leads to when it is broken.
 LIMIT_CODES = {"growth": "OCI002", "params": "OCI014", "latency": "OCI010"}
 # Methods that store weights small, and those that compute in 8 bits as well.
+_ABOUT = 1.05  # sizes in trials are estimates
 STORES_SMALL = ("fp16-weights", "int8-weights", "int4-weights")
 QUANTIZES = (*STORES_SMALL, "dynamic-int8", "static-int8")
 
-DEFAULT_HINT = LOOSEN_TOLERANCE + ", or allow milder methods"
 REFUSED_HINTS = {
     "OCI010": "allow more time (budget: {latency: ...}), or milder methods",
     "OCI013": "give the model more room: limits: {seconds: ..., memory: ...}",
@@ -103,7 +113,13 @@ def _over_budget(model: Measured, choice: Choice, broken: Mapping[str, int]) -> 
 
 def _closest(choice: Choice, limit: int) -> str:
     """How near it came: the smallest within tolerance, and what the tolerance would have to be to fit."""
-    held = [one for one in choice.alternatives if one.state == "within"]
+    refused = [one for one in choice.alternatives if one.state == "refused"]
+    held = [
+        one
+        for one in choice.alternatives
+        if one.state == "within"  # in trials, which what was written and refused overrules
+        and not any(other.methods == one.methods and one.size <= _ABOUT * other.size for other in refused)
+    ]
     best = min(held, key=lambda one: one.size, default=None)
     said = f"; within tolerance it can be {_described(best)}" if best else ""
     small = [one for one in choice.alternatives if one.size <= limit and one.cosine is not None]
@@ -138,7 +154,9 @@ def _budget_hint(model: Measured, choice: Choice) -> str:
     if not quantizes and choice.verification.status != "failed":
         stronger = allow_stronger("dedupe", "drop-unused", "int8-weights")
         return stronger + ", " + RAISE_BUDGET + OR_OVERRIDE
-    return RAISE_BUDGET + ", " + LOOSEN_TOLERANCE + OR_OVERRIDE
+    failed = choice.verification.status == "failed" and choice.verification.inputs == "generated"
+    more = RECORD + "; then " + LOOSEN_TOLERANCE if failed else LOOSEN_TOLERANCE
+    return RAISE_BUDGET + ", " + more + OR_OVERRIDE
 
 
 def _would_shrink(model: Measured, staged: Staged) -> Finding:
@@ -160,13 +178,23 @@ def _left_out(model: Measured, choice: Choice, severity: Severity) -> Iterator[F
     """Say which candidates were refused for their outputs."""
     found = choice.verification
     if found.status == "failed":
-        hint = found.hint or REFUSED_HINTS.get(found.code, DEFAULT_HINT)
+        hint = found.hint or REFUSED_HINTS.get(found.code) or refused_hint(found)
         yield model.task.finding(found.code or "OCI004", severity, found.reason, hint)
         return
     for one in choice.alternatives:
         if severity == "warning" and one.state == "refused":
             message = f"{', '.join(one.methods)} left out: {one.verdict}"
             yield model.task.finding("OCI004", "note", message)
+
+
+def refused_hint(found: Verification) -> Hint:
+    """What helps most first: real inputs, where these were made up; the tolerance it keeps comes last."""
+    cosine = min((output.cosine for output in found.outputs), default=0.0)
+    last = LOOSEN_TOLERANCE
+    if 0.5 <= cosine < 1.0:
+        last = set_tolerance("cosine", f"{math.floor(cosine * 10000) / 10000:g}") + " would let it pass"
+    milder = "allow milder methods, or " + last
+    return RECORD + "; or " + milder if found.inputs == "generated" else milder
 
 
 def _unverified(model: Measured, choice: Choice) -> Finding:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
+from onnx_ci.gate.decide import refused_hint
 from onnx_ci.gate.judge import about_fusions, judge
 from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
 from onnx_ci.inputs.generate import FIRST, deriver_of
@@ -212,11 +213,12 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
         findings = tuple(about_fusions(outcome.path, found))
         return replace(outcome, verdict="ok", verification=found, findings=findings, latency=proof.latency)
     verdict: Verdict = "unverified"
-    code = found.code or "OCI005"
+    code, hint = found.code or "OCI005", found.hint
     if found.status == "failed":
         verdict, code = "outputs_changed", found.code or "OCI004"
+        hint = hint or refused_hint(found)
     message = f"{outcome.path}: {found.reason}"
-    finding = Finding(code=code, severity="error", message=message, hint=found.hint)
+    finding = Finding(code=code, severity="error", message=message, hint=hint)
     return replace(outcome, verdict=verdict, verification=found, findings=(finding,))
 
 

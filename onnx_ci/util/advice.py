@@ -42,6 +42,10 @@ def _joined(first: str, second: str) -> Hint:
 
 
 GIVE_SAMPLES = Hint("inputs: {samples: [...]}", flags="--samples F.npz")
+RECORD = Hint(
+    "these inputs were made up: record real ones (onnx-ci record -- PROGRAM)",
+    flags="these inputs were made up: record real ones (onnx-ci record -- PROGRAM), and give them: --samples",
+)
 CHECK_SAMPLES = Hint("check inputs.samples", flags="check --samples")
 SET_DIMS = Hint("inputs: {dims: {NAME: SIZE}}", flags="--dims NAME=SIZE")
 RAISE_BUDGET = Hint("raise the budget", flags="raise the --budget")

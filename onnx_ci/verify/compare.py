@@ -332,9 +332,19 @@ def _compare(
         problems += found
     return replace(
         delta,
+        worst_input=_worst_input(pairs, views, energy) if problems else None,
         problem="; ".join(dict.fromkeys(problem.words for problem in problems)),
         breaches=tuple(dict.fromkeys(problem.breach for problem in problems)),
     )
+
+
+def _worst_input(pairs: Sequence[Pair], views: Sequence[_View], energy: float) -> int | None:
+    """Return the number of the input on which the output, or what is behind it, is furthest off."""
+    if not pairs:
+        return None
+    looked_at: Sequence[Pair] = next((view.pairs for view in views if view.tells), pairs)
+    of = energy if looked_at is pairs else 0.0
+    return min(range(len(pairs)), key=lambda index: _one(*looked_at[index], 0.0, of)[0].sqnr)
 
 
 def _energy(pairs: Sequence[Pair], bounded: Observation | None = None) -> float:

@@ -18,7 +18,7 @@ import onnx
 from onnx_ci.errors import ModelError
 from onnx_ci.model.interface import contract_breaks
 from onnx_ci.policy.schema import Limits, Tolerance
-from onnx_ci.results import Comparison, Latency, RuntimeRun, Status, Verification
+from onnx_ci.results import Comparison, Latency, OutputDelta, RuntimeRun, Status, Verification
 from onnx_ci.sandbox.exchange import Array, is_text
 from onnx_ci.sandbox.runner import Feeds, Load, RunFailed, Runner
 from onnx_ci.util.text import first_of
@@ -245,7 +245,7 @@ class Verifier:
 
     def _judged(self, compared: ComparedOutputs, tolerance: Tolerance) -> Verification:
         deltas, noise = tuple(compared.deltas), self.reference.noise
-        problems = [f"output {delta.name!r}: {delta.problem}" for delta in deltas if delta.problem]
+        problems = [_problem(delta, len(self.reference.feeds())) for delta in deltas if delta.problem]
         verification = self._found("failed" if problems else "passed", _listed(problems))
         if problems and compared.method != "distribution":
             excused = excuse(deltas, noise, tolerance)
@@ -265,6 +265,14 @@ class Verifier:
             inputs="samples" if self.reference.spec.samples else "generated",
             samples=self.reference.sample_count,
         )
+
+
+def _problem(delta: OutputDelta, count: int) -> str:
+    """What is wrong with an output, on which of the inputs, and how far that is in the output's own units."""
+    where = ""
+    if "limit" in delta.breaches and delta.worst_input is not None and count > 1:
+        where = f" (worst on input {delta.worst_input + 1} of {count}; it moved by up to {delta.max_abs:.3g})"
+    return f"output {delta.name!r}: {delta.problem}{where}"
 
 
 def is_near(passed: Verification, tolerance: Tolerance) -> bool:
@@ -350,13 +358,12 @@ class Runtimes:
         feeds, spare = self.reference.feeds_for(claim.extra, self.reference.feeds()[:_FIRST])
         limits = self.reference.limits
         try:
-            runs = [
-                self.reference.runner.run(path, feeds, limits=limits, spare=spare, seed=0)
-                for path in (claim.observed, claim.path)
-            ]
+            run = self.reference.runner.run
+            copied = run(claim.observed, feeds, limits=limits, spare=spare)
+            itself = run(claim.path, feeds, limits=limits, spare=spare)
         except RunFailed as error:
             return f"the candidate could not be run: {error.message}"
-        deltas = compare_outputs(*runs, Tolerance(sqnr=_SAME))
+        deltas = compare_outputs(copied, itself, Tolerance(sqnr=_SAME))
         wrong = [delta for delta in deltas if delta.breaches and delta.breaches != ("unequal",)]
         return _listed([f"output {delta.name!r} of the file itself: {delta.problem}" for delta in wrong])
 

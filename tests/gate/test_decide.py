@@ -23,6 +23,7 @@ from onnx_ci.results import NOT_RUN, Alternative, AlternativeState, Finding, Mea
 HERE = Path("/models")
 MODEL = cast(Model, None)  # a verdict never looks into one
 FAILED = Verification(status="failed", reason="cosine is 0.9")
+FAILED_ON_SAMPLES = Verification(status="failed", reason="cosine is 0.9", inputs="samples", samples=4)
 SLOW = Verification(status="failed", reason="too slow", code="OCI010")
 OVERSIZED = Verification(status="failed", reason="ran out", code="OCI013")
 WORSE = Verification(status="failed", reason="the score got worse", code="OCI016")
@@ -77,6 +78,7 @@ class Case:
     verdict: str
     findings: tuple[str, ...] = ()  # code and severity of each
     says: tuple[str, ...] = ()  # parts of the messages and hints
+    says_not: tuple[str, ...] = ()
 
 
 SIZE = Budget(size=50)
@@ -131,7 +133,13 @@ CASES = [
          choice=Choice(staged(40, "dedupe"), PASSED, (tried("refused", 30), tried("too_large", 60))),
          findings=("OCI003 error", "OCI004 note"), says=("int8-weights left out: refused: cosine is 0.9",)),
     Case(title="none holds, and nobody insists", choice=Choice(None, FAILED, ()), verdict="ok",
-         findings=("OCI004 note",), says=("cosine is 0.9", "loosen the tolerance, or allow milder methods")),
+         findings=("OCI004 note",),
+         says=("cosine is 0.9", "these inputs were made up: record real ones", "allow milder methods")),
+    Case(title="none holds on the samples given", choice=Choice(None, FAILED_ON_SAMPLES, ()), verdict="ok",
+         findings=("OCI004 note",), says=("allow milder methods, or loosen the tolerance",)),
+    Case(title="over, and what held in trials was refused", budget=SIZE, verdict="over_budget",
+         choice=Choice(None, NOT_RUN, (tried("within", 60), tried("refused", 60, 0.8))),
+         findings=("OCI001 error",), says_not=("within tolerance it can be",)),
     Case(title="none holds, and the user insists", choice=Choice(None, FAILED, ()), insists=True,
          verdict="outputs_changed", findings=("OCI004 error",)),
     Case(title="an exact method failed", choice=Choice(None, FAILED, (), failed_exact=True),
@@ -187,6 +195,8 @@ def test_the_verdict(case: Case) -> None:
     text = "\n".join(f"{finding.message}\n{finding.hint}" for finding in findings)
     for part in case.says:
         assert part in text
+    for part in case.says_not:
+        assert part not in text
     assert decide(model, case.choice) == (verdict, findings)  # nothing is remembered
 
 

@@ -13,6 +13,7 @@ from onnx_ci import compare
 from onnx_ci.errors import ModelError
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import Tolerance
+from onnx_ci.results import OutputDelta
 from onnx_ci.verify.compare import compare_outputs
 from onnx_ci.verify.observation import Observation, observation_of, observed
 from tests.traps.base import model, weight
@@ -68,7 +69,9 @@ def test_a_name_that_is_kept_for_this_is_refused(tmp_path: Path) -> None:
     assert refused.value.code == "OCI005"
 
 
-def deltas(before: np.ndarray, after: np.ndarray, squash: str = "Sigmoid", cosine: float = 0.999) -> tuple:
+def deltas(
+    before: np.ndarray, after: np.ndarray, squash: str = "Sigmoid", cosine: float = 0.999
+) -> tuple[OutputDelta, ...]:
     """Compare an output by what is behind it; all arrays are samples of what is behind."""
     functions = {"Sigmoid": lambda z: 1 / (1 + np.exp(-z)), "Softmax": softmax}
     name = Observation(output="y", squash=squash, axis=-1 if squash == "Softmax" else None, plain=True).name
