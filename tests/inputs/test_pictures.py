@@ -1,0 +1,157 @@
+"""Pictures, sounds and spectra that are made up, and the range that a model takes pictures in."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from onnx_ci.inputs import scenes, sounds
+from onnx_ci.inputs.generate import FIRST, deriver_of
+from onnx_ci.inputs.graph import UseDef
+from onnx_ci.inputs.normalization import BYTES, IMAGENET, RANGES, SIGNED, UNIT, PictureRange, picture_ranges
+from onnx_ci.policy.schema import InputSpec
+
+Floats = NDArray[np.float64]
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def photo(number: int) -> Floats:
+    """A picture that had no part in finding ranges: blocks of colours with a gradient over them."""
+    rng = generator(100 + number)
+    blocks = np.kron(rng.random((3, 12, 12)), np.ones((8, 8)))
+    return np.clip(blocks * np.linspace(0.4, 1.2, 96) + 0.05 * rng.standard_normal((3, 96, 96)), 0, 1)
+
+
+def trained(taken: PictureRange, *, norm: bool, before: str = "") -> onnx.ModelProto:
+    """A convolution whose batch normalization, or bias, was fitted to pictures of one range."""
+    rng = generator(3)
+    weights = rng.standard_normal((16, 3, 3, 3)) * 0.3
+    pictures = np.stack([taken.apply(photo(number)) for number in range(4)])
+    if before == "Div":
+        pictures = pictures / 255.0
+    windows = np.lib.stride_tricks.sliding_window_view(pictures, (3, 3), axis=(2, 3))
+    answers = np.einsum("nchwij,ocij->onhw", windows, weights).reshape(16, -1)
+    mean, deviation = answers.mean(axis=1), answers.std(axis=1)
+    stored = {"w": weights}
+    nodes = [helper.make_node("Conv", ["given", "w"], ["c"])]
+    if norm:
+        stored |= {"gamma": np.ones(16), "beta": np.zeros(16), "mean": mean, "variance": deviation**2}
+        inputs = ["c", "gamma", "beta", "mean", "variance"]
+        nodes.append(helper.make_node("BatchNormalization", inputs, ["y"]))
+    else:
+        stored = {"w": weights, "b": np.sign(rng.standard_normal(16)) * 1.5 * deviation}
+        nodes = [helper.make_node("Conv", ["given", "w", "b"], ["y"])]
+    if before:
+        stored["of"] = np.array(255.0)
+        nodes.insert(0, helper.make_node(before, ["x", "of"], ["given"]))
+    else:
+        nodes.insert(0, helper.make_node("Identity", ["x"], ["given"]))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 64, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in stored.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def found(proto: onnx.ModelProto) -> tuple[PictureRange, ...]:
+    return picture_ranges(UseDef(proto), "x", numpy_helper.to_array)
+
+
+@pytest.mark.parametrize("taken", RANGES, ids=lambda taken: taken.name)
+def test_a_batch_normalization_tells_the_range(taken: PictureRange) -> None:
+    assert found(trained(taken, norm=True)) == (taken,)
+
+
+@pytest.mark.parametrize("taken", [BYTES, IMAGENET], ids=lambda taken: taken.name)
+def test_a_bias_tells_ranges_that_are_far_apart(taken: PictureRange) -> None:
+    assert found(trained(taken, norm=False)) == (taken,)
+
+
+def test_a_bias_leaves_two_ranges_that_are_near_each_other() -> None:
+    assert set(found(trained(UNIT, norm=False))) <= {UNIT, SIGNED}
+
+
+def test_what_stands_before_the_convolution_is_looked_through() -> None:
+    assert found(trained(BYTES, norm=True, before="Div")) == (BYTES,)
+
+
+def test_no_range_is_made_up_where_none_can_be_told() -> None:
+    proto = trained(UNIT, norm=False)
+    del proto.graph.node[-1].input[2]
+    assert found(proto) == ()
+
+
+def test_pictures_are_in_the_range_that_was_found_and_that_is_said() -> None:
+    deriver = deriver_of(trained(BYTES, norm=True), InputSpec(count=4), numpy_helper.to_array)
+    pictures = [sample["x"] for sample in deriver.feeds(FIRST)]
+    assert all(isinstance(picture, np.ndarray) and picture.max() > 150 for picture in pictures)
+    assert "from 0 to 255" in deriver.reasons(FIRST)["x"]
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (224, 224), (48, 320), (1, 1), (3, 500), (700, 640), (7, 7)])
+@pytest.mark.parametrize("index", range(4))
+def test_pictures_are_the_same_each_time_and_within_bounds(shape: tuple[int, int], index: int) -> None:
+    first, second = (scenes.picture(generator(5), *shape, index) for _ in range(2))
+    assert first.shape == (3, *shape)
+    assert np.array_equal(first, second)
+    assert first.min() >= 0.0
+    assert first.max() <= 1.0
+
+
+def test_scenes_have_detail_at_every_scale() -> None:
+    """The spectrum of a photograph falls with frequency; that of noise does not, that of a blob at once."""
+    grey = scenes.scene(generator(1), 256, 256, people=1).mean(axis=0)
+    power = np.abs(np.fft.fft2(grey - grey.mean())) ** 2
+    radius = np.hypot(*np.meshgrid(np.fft.fftfreq(256), np.fft.fftfreq(256)))
+    bands = [power[(radius >= low) & (radius < 2 * low)].mean() for low in (0.01, 0.02, 0.04, 0.08, 0.16)]
+    assert all(first > second for first, second in pairwise(bands))
+    assert bands[-1] > 1e-7 * bands[0]
+
+
+@pytest.mark.parametrize("shape", [(16000,), (2, 512), (1, 1, 8000), (3, 1)])
+@pytest.mark.parametrize("index", range(8))
+def test_sounds_are_the_same_each_time_and_bounded(shape: tuple[int, ...], index: int) -> None:
+    first, second = (sounds.sound(generator(2), shape, index) for _ in range(2))
+    assert first.shape == shape
+    assert np.array_equal(first, second)
+    assert np.abs(first).max() < 4.0
+
+
+@pytest.mark.parametrize(("frames", "bands"), [(76, 32), (800, 80), (98, 513), (1, 40)])
+def test_spectra_have_the_size_that_was_asked_for(frames: int, bands: int) -> None:
+    standard, raw = (sounds.spectra(generator(4), frames, bands, index) for index in (0, 1))
+    assert standard.shape == raw.shape == (frames, bands)
+    assert abs(float(standard.mean())) < 1.0
+    assert np.isfinite(raw).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "why"),
+    [
+        ([1, 3, 64, 64], "a picture, by its shape"),
+        ([1, 64, 64, 3], "a picture, by its shape"),
+        ([1, 1, 28, 28], "a picture, by its shape"),
+        ([1, 80, 300], "spectra of sounds, by its name or shape"),
+        ([1, 76, 32, 1], "spectra of sounds, by its name or shape"),
+        ([1, 43844, 1], "speech, music and noise, by its name or shape"),
+        ([1, 16000], "speech, music and noise, by its name or shape"),
+        ([1, 13], "noise"),
+    ],
+)
+def test_kinds_are_told_by_shape(shape: list[int], why: str) -> None:
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [output])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert deriver_of(proto, InputSpec()).reasons(FIRST)["x"] == why
