@@ -24,6 +24,7 @@ from onnx_ci.verify.score import evaluate
 from onnx_ci.verify.sensitivity import Sensitivity
 from onnx_ci.verify.verifier import SOME, Claim, Runtimes, Verifier
 
+SPARE = 4  # inputs made up for the original beyond those that are used
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
 
@@ -84,6 +85,7 @@ class Prover:
             self.runner,
             self._runnable(self.original, self.original.path, "original.onnx"),
             self.original.proto,
+            spare=SPARE,
             read=self.original.array,
             observed=self._observable(self.original, "original.onnx"),
             spec=self.rule.inputs,
@@ -98,7 +100,7 @@ class Prover:
         spec = self.rule.inputs
         if spec.samples:
             return self.reference.with_made_up(SOME)
-        return self.reference.on(count=SOME, seed=spec.seed)
+        return replace(self.reference.on(count=SOME, seed=spec.seed), spare=SPARE)
 
     @cached_property
     def verifier(self) -> Verifier:

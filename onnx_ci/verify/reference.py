@@ -28,11 +28,13 @@ from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, need
 from onnx_ci.util.advice import CHECK_SAMPLES, GIVE_SAMPLES, SET_DIMS
 from onnx_ci.verify.compare import batched, is_graded, same_outputs
 from onnx_ci.verify.noise import OTHER_DRAWS, Baked, Seeding, Unmatched, gross_noise, noise_of, random_nodes
+from onnx_ci.verify.observation import observation_of
 
 GIVE = "give inputs that run: " + GIVE_SAMPLES + ", or sizes: " + SET_DIMS
 _HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
 _MANY = 8  # samples that are asked for where some are to be of other sizes, and how many of them
 _SIZES = 2
+_NUMBERS = 64  # of each output that tell one answer from another
 _SCARCE = ("timeout", "memory")  # what one thread, or a second session, may lack
 
 ArrayOutputs = list[dict[str, Array]]
@@ -52,6 +54,7 @@ class Reference:
     spec: InputSpec
     limits: Limits
     root: Path
+    spare: int = 0  # more inputs to make up, of which those that tell least are left out
     wide: bool = False  # whether numbers of which nothing is known may be far from zero
     read: ReadTensor | None = None  # the values of its weights
     observed: Path | None = None  # the original with what is behind its outputs as further outputs
@@ -74,7 +77,7 @@ class Reference:
     def on(self, *, count: int, seed: int, wide: bool = False) -> Reference:
         """Return the same original on other inputs: so many at least, made up from another seed."""
         spec = replace(self.spec, samples=(), count=max(count, self.spec.count), seed=seed)
-        return replace(self, spec=spec, like=self, given=None, wide=wide)
+        return replace(self, spec=spec, like=self, given=None, wide=wide, spare=0)
 
     def with_made_up(self, count: int) -> Reference:
         """Return the same original on the user's samples and on inputs that are made up, if it runs there."""
@@ -252,7 +255,8 @@ class Reference:
         """Try attempt after attempt until one runs, within one time limit for all of them."""
         failures: list[RunFailed] = []
         began = time.monotonic()
-        for attempt in derive_feeds(self.proto_to_feed(), self.spec, self.read, wide=wide):
+        pool = replace(self.spec, count=self.spec.count + self.spare)
+        for attempt in derive_feeds(self.proto_to_feed(), pool, self.read, wide=wide):
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
                 break
@@ -264,7 +268,8 @@ class Reference:
                 continue
             if wide and _is_lost(outputs):
                 return self._search(wide=False)
-            return self._varied(feeds, outputs)
+            chosen = most_telling(outputs, max(1, self.spec.count))
+            return self._varied([feeds[number] for number in chosen], [outputs[number] for number in chosen])
         hard = [error for error in failures if error.kind != "error"]
         raise self._unrunnable((hard or failures)[0], "on inputs made up for it", GIVE)
 
@@ -315,6 +320,46 @@ class Reference:
             if error.kind in _SCARCE:
                 hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
         return Unrunnable(message, hint=hint, failure=error)
+
+
+def most_telling(outputs: ArrayOutputs, count: int) -> list[int]:
+    """Return the numbers of the inputs that tell most: whose answers differ most from each other, and are
+    least sure of themselves. All of them where there are no more than were asked for."""
+    if len(outputs) <= count:
+        return list(range(len(outputs)))
+    answers = np.stack([_answer(sample) for sample in outputs])
+    spread = answers.std(axis=0)
+    answers = np.round(answers / np.where(spread > 0, spread, 1.0), 1)  # the same on every machine
+    doubt = np.array([1.0 - 0.5 * _sureness(sample) for sample in outputs])
+    far = np.linalg.norm(answers - np.median(answers, axis=0), axis=1)
+    chosen: list[int] = []
+    while len(chosen) < count:
+        value = np.round(far * doubt, 2)
+        value[chosen] = -1.0
+        chosen.append(int(np.argmax(value)))
+        near = np.linalg.norm(answers - answers[chosen[-1]], axis=1)
+        far = near if len(chosen) == 1 else np.minimum(far, near)
+    return sorted(chosen)
+
+
+def _answer(sample: Mapping[str, Array]) -> Array:
+    """Return an answer as so many numbers for every sample: what is behind outputs, where that is known."""
+    behind = {one.output for name in sample if (one := observation_of(name))}
+    parts = []
+    for name, value in sample.items():
+        if name in behind or not is_float(value.dtype):
+            continue
+        flat = np.nan_to_num(value.astype(np.float64).reshape(-1))
+        flat = flat if flat.size else np.zeros(1)
+        parts.append(np.clip(flat[np.linspace(0, flat.size - 1, _NUMBERS).astype(np.int64)], -1e6, 1e6))
+    return np.concatenate(parts) if parts else np.zeros(1)
+
+
+def _sureness(sample: Mapping[str, Array]) -> float:
+    """Return how sure the outputs that have a range are, from 0 to 1."""
+    bounded = {one.output for name in sample if (one := observation_of(name)) and one.is_bounded}
+    values = [np.abs(sample[name].astype(np.float64)) for name in bounded if sample[name].size]
+    return max((float(np.nan_to_num(value).max()) for value in values), default=0.0)
 
 
 def _is_lost(outputs: Sequence[Mapping[str, Array]]) -> bool:
