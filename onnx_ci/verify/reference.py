@@ -255,7 +255,8 @@ class Reference:
         """Try attempt after attempt until one runs, within one time limit for all of them."""
         failures: list[RunFailed] = []
         began = time.monotonic()
-        pool = replace(self.spec, count=self.spec.count + self.spare)
+        # What random nodes draw depends on how many runs there were before: there none may be left out.
+        pool = replace(self.spec, count=self.spec.count + (0 if self.seeding else self.spare))
         for attempt in derive_feeds(self.proto_to_feed(), pool, self.read, wide=wide):
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
