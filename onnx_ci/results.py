@@ -227,7 +227,7 @@ class Peak:
 
     @property
     def words(self) -> str:
-        node = f"{self.op} {self.node!r}" if self.node else self.op
+        node = self.op if self.node in self.name else f"{self.op} {self.node!r}"
         return f"{self.name!r} ({node}) comes to {self.magnitude:.3g}"
 
 
@@ -247,14 +247,14 @@ class Float16Range:
         parts = []
         if self.over:
             parts.append(
-                f"{len(self.over)} of {self.values} values go past its largest number, 65504, and are"
-                " infinite on hardware that computes in float16; the CPU computed in float32 here, which does"
-                f" not show it: {_peaks(self.over)}"
+                f"{len(self.over)} of {self.values} values would be infinite on hardware that does, since its"
+                f" largest number is 65504 (the CPU computed them in float32, which does not show it here)."
+                f" On {self.samples} inputs {_peaks(self.over)}"
             )
         if self.near:
-            parts.append(f"near the largest float16 number, 65504: {_peaks(self.near)}")
+            parts.append(f"less than a factor of two from 65504, where it ends: {_peaks(self.near)}")
         if self.unseen:
-            parts.append(f"whether it overflows could not be looked at: {self.unseen}")
+            parts.append(f"whether that overflows could not be looked at: {self.unseen}")
         return f"computes in float16: {'; '.join(parts)}" if parts else ""
 
     def findings(self, name: str) -> tuple[Finding, ...]:

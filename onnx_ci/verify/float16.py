@@ -44,7 +44,6 @@ LARGEST = 65504.0
 _INFINITE = 65520.0  # from here on, float16 rounds to infinity
 _NEAR = LARGEST / 2
 _MOST = 20_000  # values that are looked at, and nodes once functions are part of the graph
-_OUTPUT = "onnx-ci/peaks"
 # Operators whose values were there before, or are bounded.
 _NO_NEW_VALUES = {
     *("Constant", "ConstantOfShape", "Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"),
@@ -87,6 +86,8 @@ def float16_range(reference: Reference, model: Model, scratch: Path) -> Float16R
         search = _Search(twin.proto)
         if not search.values:
             return Float16Range(unseen=search.unseen) if search.unseen else None
+        if search.version < FIRST_OPSET:
+            raise _Unfit(f"opsets before {FIRST_OPSET} are not looked at")
         if len(search.values) > _MOST:
             raise _Unfit(f"it has {len(search.values):,} such values, and {_MOST:,} are the most")
         order = _make_twin(twin, search.values)
@@ -99,7 +100,7 @@ def float16_range(reference: Reference, model: Model, scratch: Path) -> Float16R
         return Float16Range(unseen=str(error))
     except (ModelError, ValueError) as error:
         return Float16Range(unseen=f"its float32 twin could not be run: {error}")
-    peaks = np.max([sample[_OUTPUT] for sample in outputs], axis=0).reshape(-1, 2)
+    peaks = np.max([peak for sample in outputs for peak in sample.values()], axis=0).reshape(-1, 2)
     found = sorted(_peaks(order, peaks), key=lambda peak: -peak.magnitude)
     return Float16Range(
         values=len(order),
@@ -127,8 +128,6 @@ def _inlined(model: Model) -> Model:
     """Return a copy in which functions are part of the graph: only there their values have types."""
     copy = model.copy()
     copy.proto.ClearField("training_info")
-    if opset(copy.proto) < FIRST_OPSET:
-        raise _Unfit(f"opsets before {FIRST_OPSET} are not looked at")
     if copy.proto.functions:
         if _inlined_nodes(copy.proto) > _MOST:
             raise _Unfit(f"with its functions it has more than {_MOST:,} nodes")
@@ -265,10 +264,10 @@ def _make_twin(model: Model, values: Mapping[str, _Value]) -> list[_Value]:
     casts = _widen_stored(model)
     marker = Marker(model.proto, lambda *node: _measure(values, constants, *node), "Max")
     constants = _Constants(*(marker.name() for _ in _Constants._fields))
-    marks = marker.body(graph, "")
+    marks, peaks = marker.body(graph, ""), marker.name()
     del graph.output[:]
-    graph.output.append(helper.make_tensor_value_info(_OUTPUT, SINGLE, [2 * len(marks)]))
-    graph.node.append(helper.make_node("Concat", list(marks.values()), [_OUTPUT], axis=0))
+    graph.output.append(helper.make_tensor_value_info(peaks, SINGLE, [2 * len(marks)]))
+    graph.node.append(helper.make_node("Concat", list(marks.values()), [peaks], axis=0))
     for body, stored, name in casts:
         body.node.insert(0, helper.make_node("Cast", [stored], [name], to=SINGLE))
     graph.node.insert(0, constant(constants.flat, TensorProto.INT64, [-1]))

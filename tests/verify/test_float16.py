@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import Limits, Rule
 from onnx_ci.results import Float16Range
-from onnx_ci.sandbox.runner import Runner
+from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.verify import float16
 from onnx_ci.verify.prove import Prover
 from tests.support.cli import Done, call
@@ -256,6 +256,42 @@ def test_check_warns_of_the_users_own_model_and_remembers(tmp_path: Path) -> Non
     assert (code, codes(outcome)) == (0, [])
     code, outcome = checked(tmp_path, model(square(300)), "    methods: []\n    load_check: off\n")
     assert (code, codes(outcome)) == (0, [])
+
+
+def test_a_twin_past_its_limits_is_said_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Runner.run
+
+    def too_slow(self: Runner, model: Path, *arguments: Any, **settings: Any) -> Any:
+        if model.name == "twin.onnx":
+            raise RunFailed("timeout", "onnxruntime took longer than 60 s")
+        return run(self, model, *arguments, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "run", too_slow)
+        code, outcome = checked(tmp_path, model(square(300)))
+        assert (code, codes(outcome)) == (0, [("OCI056", "note")])
+        assert "took longer than 60 s" in outcome["findings"][0]["message"]
+    code, outcome = checked(tmp_path, model(square(300)))
+    assert (code, codes(outcome)) == (0, [("OCI056", "warning")])
+
+
+def test_a_candidate_that_was_looked_at_speaks_for_the_model(tmp_path: Path) -> None:
+    """Rounded weights next to a float16 part; the finding is there once, whichever was looked at."""
+    wide = helper.make_tensor("w", TensorProto.FLOAT, [64, 64], np.linspace(-1, 1, 4096).astype(np.float32))
+    text = """g (float[1,64] x) => (float[1,64] y) <float k32 = {%s}> {
+        m = MatMul(x, w) t = Tanh(m) i = Cast<to=10>(t) k = Cast<to=10>(k32) h = Add(i, k) q = Mul(h, h)
+        d = Div(q, k) s = Sub(d, k) y = Cast<to=1>(s) }"""
+    for value, expected in ((300, [("OCI056", "warning")]), (3, [])):
+        proto = model(text % value)
+        proto.graph.initializer.append(wide)
+        save(proto, tmp_path / "m.onnx")
+        write_policy(tmp_path, "    methods: [fp16-weights]\n    shrink: smallest\n")
+        done = call("fix", "m.onnx", "--format", "json", cwd=tmp_path)
+        outcome = done.json["models"][0]
+        assert (done.code, outcome["verdict"]) == (0, "shrunk"), done.out
+        assert codes(outcome) == expected
 
 
 def compared(folder: Path, first: str, second: str) -> Done:
