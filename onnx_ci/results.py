@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from onnx_ci.util.advice import Audience, hint_for
+from onnx_ci.util.advice import KEEP_IN_FLOAT32, Audience, hint_for
 from onnx_ci.util.sizes import format_size
 
 CODES = {
@@ -52,9 +52,12 @@ CODES = {
     "OCI053": "can't be loaded or run as it is",
     "OCI054": "puts out nothing but NaN or infinity",
     "OCI055": "its outputs moved with its weights",
+    "OCI056": "computes in float16, which its values may overflow",
 }
 BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
+OVERFLOWS = "OCI056"
+_SHOWN = 3
 
 
 Code = Annotated[str, "one of CODES, or of a later version"]
@@ -215,6 +218,60 @@ class Optimized:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Peak:
+    """The largest magnitude that one value of a graph has on all inputs."""
+
+    name: str
+    op: str
+    node: str
+    magnitude: float
+
+    @property
+    def words(self) -> str:
+        node = self.op if self.node in self.name else f"{self.op} {self.node!r}"
+        return f"{self.name!r} ({node}) comes to {self.magnitude:.3g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Float16Range:
+    """What the values that a model computes in float16 come to where the same is computed in float32."""
+
+    values: int = 0  # how many were looked at; none: it does not compute in float16
+    samples: int = 0
+    over: tuple[Peak, ...] = ()  # infinite in float16, the largest first
+    near: tuple[Peak, ...] = ()  # less than a factor of two from it
+    unseen: str = ""  # why not all could be looked at
+
+    @property
+    def words(self) -> str:
+        """What is to be said of it; nothing where all is well."""
+        parts = []
+        if self.over:
+            parts.append(
+                f"{len(self.over)} of {self.values} values would be infinite on hardware that does, since its"
+                f" largest number is 65504 (the CPU computed them in float32, which does not show it here)."
+                f" On {self.samples} inputs {_peaks(self.over)}"
+            )
+        if self.near:
+            parts.append(f"less than a factor of two from 65504, where it ends: {_peaks(self.near)}")
+        if self.unseen:
+            parts.append(f"whether that overflows could not be looked at: {self.unseen}")
+        return f"computes in float16: {'; '.join(parts)}" if parts else ""
+
+    def findings(self, name: str) -> tuple[Finding, ...]:
+        if not self.words:
+            return ()
+        severity: Severity = "warning" if self.over else "note"
+        hint = KEEP_IN_FLOAT32 if self.over or self.near else ""
+        message = f"{name}: {self.words}"
+        return (Finding(code=OVERFLOWS, severity=severity, message=message, hint=hint),)
+
+
+def _peaks(peaks: tuple[Peak, ...]) -> str:
+    return ", ".join(peak.words for peak in peaks[:_SHOWN]) + (", …" if len(peaks) > _SHOWN else "")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verification:
     """What running both models showed. `not_run` never counts as passed."""
 
@@ -229,10 +286,15 @@ class Verification:
     coverage: Coverage | None = None  # None where nothing was lost: values are the same by construction
     runtimes: tuple[RuntimeRun, ...] = ()  # every version and setting that both were run with
     optimized: Optimized | None = None
+    float16: Float16Range | None = None  # None where the candidate does not compute in float16
     method: Comparison = "plain"
     # How far each output of the original is from itself in a second session: nothing finer can be told.
     noise: tuple[OutputDelta, ...] = ()
     needed: bool = field(default=True, compare=False)  # False: nothing was changed; not part of a report
+
+    def float16_findings(self, name: str) -> tuple[Finding, ...]:
+        """What is to be said of a candidate that passed: it is what will be there."""
+        return self.float16.findings(name) if self.float16 and self.status == "passed" else ()
 
 
 ENOUGH = 16  # samples of the user's own; fewer can't vouch for all that the model will be fed

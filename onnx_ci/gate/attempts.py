@@ -157,8 +157,9 @@ def _prove(subject: Subject, staged: Staged, ledger: Ledger) -> Proof:
             rounded=made.rounded,
         )
     )
-    coverage = proof.verification.coverage
+    coverage, float16 = proof.verification.coverage, proof.verification.float16
     ledger.by_chance |= proof.verification.code == RAN_OUT or bool(coverage and coverage.hurried)
+    ledger.by_chance |= bool(float16 and float16.unseen)
     return proof
 
 

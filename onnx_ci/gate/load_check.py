@@ -12,13 +12,14 @@ from onnx_ci.errors import ModelError
 from onnx_ci.gate.cache import run_memory
 from onnx_ci.gate.decide import softened
 from onnx_ci.gate.subject import Subject
-from onnx_ci.model.graph import bodies, opset, tensors
+from onnx_ci.model.graph import bodies, mentions_type, opset, tensors
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import measure
 from onnx_ci.model.model import Model, clear_values
+from onnx_ci.model.proto import TensorProto
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import Finding, Severity, Verdict, Verification
+from onnx_ci.results import Finding, Float16Range, Severity, Verdict, Verification
 from onnx_ci.util.advice import GIVE_SAMPLES
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Moved:
     samples: int = 0
 
 
-Fact = TypeVar("Fact", Ran, Moved)
+Fact = TypeVar("Fact", Ran, Moved, Float16Range)
 
 
 def load_check(
@@ -82,7 +83,9 @@ def load_check(
     else:
         lost = tuple(delta.name for delta in verification.outputs if delta.kind == "nan")
         ran = Ran(state="ran", lost=lost, samples=verification.samples)
-    findings = [*_about(subject, ran), *(_about_move(subject) if ran.state == "ran" else ())]
+    findings = [*_about(subject, ran)]
+    if ran.state == "ran":
+        findings += [*_about_float16(subject, verification), *_about_move(subject)]
     if verdict == "ok" and any(finding.severity == "error" for finding in findings):
         verdict = "unverified"
     return verdict, tuple(softened(findings, "warning") if rule.severity == "warning" else findings)
@@ -191,6 +194,15 @@ def _about(subject: Subject, ran: Ran) -> Iterator[Finding]:
         yield subject.task.finding(code, severity, what + ran.said, ran.hint + f"; {TURN_OFF}")
 
 
+def _about_float16(subject: Subject, verification: Verification) -> tuple[Finding, ...]:
+    """What hardware that computes in float16 would lose, unless that is told of a candidate already."""
+    told = verification.status == "passed" and verification.float16 is not None
+    if told or not mentions_type(subject.model.proto, TensorProto.FLOAT16):
+        return ()
+    found = _remembered(subject, Float16Range, lambda: subject.prover.float16 or Float16Range())
+    return found.findings(subject.task.name)
+
+
 def _about_move(subject: Subject) -> Iterator[Finding]:
     """How far outputs are from what they were, where only weights changed."""
     source = subject.task.base
@@ -255,5 +267,6 @@ def _remembered(subject: Subject, kind: type[Fact], find: Callable[[], Fact], *a
     found = kept.recall(kind)
     if found is None:
         found = find()
-        kept.keep(found, lasting=getattr(found, "state", "") != "ran out")
+        by_chance = getattr(found, "state", "") == "ran out" or getattr(found, "unseen", "")
+        kept.keep(found, lasting=not by_chance)
     return found

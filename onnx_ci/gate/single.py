@@ -210,7 +210,7 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
         proof = prover.prove(second_model(before, after))
     found = proof.verification
     if found.status == "passed":
-        findings = tuple(about_fusions(outcome.path, found))
+        findings = (*about_fusions(outcome.path, found), *found.float16_findings(outcome.path))
         return replace(outcome, verdict="ok", verification=found, findings=findings, latency=proof.latency)
     verdict: Verdict = "unverified"
     code, hint = found.code or "OCI005", found.hint

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
@@ -25,7 +25,7 @@ _RUNS = 48  # of the model, in search of samples for branches not taken
 _VARIANTS = 2 * STEPS
 _FAILURES = 2  # crashes and the like before the search is given up
 _ALIKE = 4  # samples that take a branch one way, at most
-_FIRST_OPSET = 9  # before, Scan had another form, and numbers were stretched otherwise
+FIRST_OPSET = 9  # before, Scan had another form, and numbers were stretched otherwise
 
 Taken = tuple[str, bool]  # the key of an If, and whether its condition holds
 
@@ -206,37 +206,51 @@ def _mark(proto: ModelProto) -> dict[str, str]:
 
     A mark is the value that counts how often the first branch of an If ran, and the second.
     """
-    if opset(proto) < _FIRST_OPSET:
+    if opset(proto) < FIRST_OPSET:
         return {}
-    marks = _Marker(proto).body(proto.graph, "")
+    marks = Marker(proto, _branch_marks, "Add").body(proto.graph, "")
     del proto.graph.output[:]
     proto.graph.output.extend(_info(value) for value in marks.values())
     return marks
 
 
-class _Marker:
-    """Counts for each If, by its key, which branches run, and carries the counts out to the main graph."""
+def _branch_marks(marker: Marker, node: NodeProto, key: str, nodes: list[NodeProto]) -> dict[str, str]:
+    if node.op_type == "If" and node.input and node.domain in ("", "ai.onnx"):
+        return {key: marker.counts(node.input[0], nodes)}
+    return {}
 
-    def __init__(self, proto: ModelProto) -> None:
+
+class Marker:
+    """Measures something about nodes, two numbers a mark, and carries that out of branches, loops and
+    functions to the main graph. What runs more than once is combined: added up, or the largest."""
+
+    def __init__(
+        self,
+        proto: ModelProto,
+        measure: Callable[[Marker, NodeProto, str, list[NodeProto]], dict[str, str]],
+        combine: Literal["Add", "Max"],
+    ) -> None:
+        """`measure` returns marks of a node by their keys; what computes them it adds to the nodes."""
+        self.measure = measure
+        self.combine = combine
         self.prefix = fresh_name("mark", all_names(proto))
         self.numbers = count()
         self.functions = {(f.domain, f.name): f for f in proto.functions}
         self.done: dict[tuple[str, str], dict[str, str]] = {}
 
     def body(self, body: Body, scope: str) -> dict[str, str]:
-        """Return the marks of all Ifs in here, as values of this body."""
+        """Return all marks in here, as values of this body."""
         marks: dict[str, str] = {}
         nodes: list[NodeProto] = []
         for index, node in enumerate(list(body.node)):
             key = node_key(scope, index)
             new = self._inner_marks(node, key, nodes)
             nodes.append(node)
-            if node.op_type == "If" and node.input and node.domain in ("", "ai.onnx"):
-                new[key] = self._counts(node.input[0], nodes)
+            new |= self.measure(self, node, key, nodes)
             for inner, value in new.items():
                 if inner in marks:  # calls of one function count together
-                    total = self._name()
-                    nodes.append(helper.make_node("Add", [marks[inner], value], [total]))
+                    total = self.name()
+                    nodes.append(helper.make_node(self.combine, [marks[inner], value], [total]))
                     value = total
                 marks[inner] = value
         del body.node[:]
@@ -259,13 +273,13 @@ class _Marker:
     def _if(self, node: NodeProto, key: str) -> dict[str, str]:
         graphs = {a.name: a.g for a in node.attribute if a.name in ("then_branch", "else_branch")}
         inner = {name: self.body(graph, f"{key}.{name}") for name, graph in graphs.items()}
-        outer = {mark: self._name() for marks in inner.values() for mark in marks}
+        outer = {mark: self.name() for marks in inner.values() for mark in marks}
         for mark, value in outer.items():
             node.output.append(value)
             for name, graph in graphs.items():
                 if mark not in inner[name]:
-                    inner[name][mark] = self._name()
-                    graph.node.append(_constant(inner[name][mark], TensorProto.FLOAT, [0.0, 0.0]))
+                    inner[name][mark] = self.name()
+                    graph.node.append(constant(inner[name][mark], TensorProto.FLOAT, [0.0, 0.0]))
                 graph.output.append(_info(inner[name][mark]))
         return outer
 
@@ -281,11 +295,11 @@ class _Marker:
         if graph is None:
             return outer
         for mark, value in self.body(graph, f"{key}.body").items():
-            carried, total, result, zero = (self._name() for _ in range(4))
-            graph.node.append(helper.make_node("Add", [carried, value], [total]))
+            carried, total, result, zero = (self.name() for _ in range(4))
+            graph.node.append(helper.make_node(self.combine, [carried, value], [total]))
             graph.input.insert(given + states, _info(carried))
             graph.output.insert(leading + states, _info(total))
-            before.append(_constant(zero, TensorProto.FLOAT, [0.0, 0.0]))
+            before.append(constant(zero, TensorProto.FLOAT, [0.0, 0.0]))
             node.input.insert(given + states, zero)
             node.output.insert(states, result)
             states += 1
@@ -299,26 +313,26 @@ class _Marker:
             self.done[key] = {}  # one that calls itself is not a model, and must not keep us here
             self.done[key] = self.body(function, function_key(function))
             function.output.extend(self.done[key].values())
-        outer = {mark: self._name() for mark in self.done[key]}
+        outer = {mark: self.name() for mark in self.done[key]}
         if outer:
             node.output.extend([""] * (len(function.output) - len(outer) - len(node.output)))
             node.output.extend(outer.values())
         return outer
 
-    def _counts(self, condition: str, nodes: list[NodeProto]) -> str:
+    def counts(self, condition: str, nodes: list[NodeProto]) -> str:
         """Add nodes that give [1, 0] where the condition holds, [0, 1] where it does not."""
-        number, shape, flat, one, other, both = (self._name() for _ in range(6))
+        number, shape, flat, one, other, both = (self.name() for _ in range(6))
         nodes += [
             helper.make_node("Cast", [condition], [number], to=TensorProto.FLOAT),
-            _constant(shape, TensorProto.INT64, [1]),
+            constant(shape, TensorProto.INT64, [1]),
             helper.make_node("Reshape", [number, shape], [flat]),
-            _constant(one, TensorProto.FLOAT, [1.0]),
+            constant(one, TensorProto.FLOAT, [1.0]),
             helper.make_node("Sub", [one, flat], [other]),
             helper.make_node("Concat", [flat, other], [both], axis=0),
         ]
         return both
 
-    def _name(self) -> str:
+    def name(self) -> str:
         return f"{self.prefix}.{next(self.numbers)}"
 
 
@@ -326,5 +340,5 @@ def _info(name: str) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
 
 
-def _constant(name: str, code: int, values: list[float]) -> NodeProto:
+def constant(name: str, code: int, values: list[float]) -> NodeProto:
     return helper.make_node("Constant", [], [name], value=helper.make_tensor("", code, [len(values)], values))

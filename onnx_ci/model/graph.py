@@ -26,6 +26,7 @@ SHORT_CONSTANTS = {
     "value_float": (AttributeProto.FLOAT, "f", "float32"),
     "value_floats": (AttributeProto.FLOATS, "floats", "float32"),
 }
+TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype")
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
@@ -77,6 +78,23 @@ def tensors(model: ModelProto) -> Iterator[TensorProto]:
         for node in body.node:
             for attribute in node.attribute:
                 yield from attribute_tensors(attribute)
+
+
+def type_attributes(node: NodeProto) -> Iterator[AttributeProto]:
+    """The attributes that name the element type of what a node gives."""
+    for attribute in node.attribute:
+        if attribute.name in TYPE_ATTRIBUTES and attribute.type == AttributeProto.INT:
+            yield attribute
+
+
+def mentions_type(model: ModelProto, kind: int) -> bool:
+    """Whether any value of a model may be of this element type: stored, fed or asked for."""
+    if any(tensor.data_type == kind for tensor in tensors(model)):
+        return True
+    if any(value.type.tensor_type.elem_type == kind for value in model.graph.input):
+        return True
+    nodes = (node for body in bodies(model) for node in body.node)
+    return any(attribute.i == kind for node in nodes for attribute in type_attributes(node))
 
 
 def output_names(body: Body) -> list[str]:

@@ -51,6 +51,10 @@ SET_DIMS = Hint("inputs: {dims: {NAME: SIZE}}", flags="--dims NAME=SIZE")
 RAISE_BUDGET = Hint("raise the budget", flags="raise the --budget")
 LOOSEN_TOLERANCE = Hint("loosen the tolerance", flags="loosen the --tolerance")
 OR_OVERRIDE = Hint(", or accept this content with an override", flags="")  # which only a policy has
+KEEP_IN_FLOAT32 = (
+    "keep these operators in float32 when you convert (a block list of the converter), or scale down what"
+    " goes into them; bfloat16 has the range of float32"
+)
 
 
 def set_tolerance(limit: str, value: str) -> Hint:

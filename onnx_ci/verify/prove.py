@@ -13,10 +13,12 @@ from onnx_ci.model.model import Model, values_beside
 from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_runnable
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, Rule, Tolerance
-from onnx_ci.results import Latency, Proof, Status, Verification
+from onnx_ci.results import OVERFLOWS, Float16Range, Latency, Proof, Status, Verification
 from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.sandbox.versions import Libraries
+from onnx_ci.util.advice import KEEP_IN_FLOAT32
 from onnx_ci.verify.compare import ComparedOutputs
+from onnx_ci.verify.float16 import float16_range
 from onnx_ci.verify.fusions import Counts, compared, optimized_counts
 from onnx_ci.verify.observation import observed
 from onnx_ci.verify.reference import Reference
@@ -62,7 +64,7 @@ class Prover:
         proof = Proof(accepted=True, verification=Verification(status="passed"))
         for stage in (
             *(self._outputs, self._further_inputs, self._sensitivity, self._runtimes),
-            *(self._latency, self._score, self._fusions),
+            *(self._float16, self._latency, self._score, self._fusions),
         ):
             proof = stage(proof, claim, candidate)
             if proof.verification.status != "passed":
@@ -113,6 +115,11 @@ class Prover:
     @cached_property
     def runtimes(self) -> Runtimes:
         return Runtimes(self.reference, self.rule.runtimes)
+
+    @cached_property
+    def float16(self) -> Float16Range | None:
+        """What the original computes in float16 comes to; None where it does not."""
+        return float16_range(self.reference, self.original, self.scratch)
 
     @cached_property
     def _original_nodes(self) -> Counts | None:
@@ -168,6 +175,16 @@ class Prover:
 
     def _runtimes(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
         return replace(proof, verification=self.runtimes.check(proof.verification, claim))
+
+    def _float16(self, proof: Proof, _: Claim, candidate: Submission) -> Proof:
+        """Refuse what overflows float16 where the original does not. What is exact has the same values."""
+        if candidate.bitwise:
+            return proof
+        after = float16_range(self.reference, candidate.model, self.scratch)
+        proof = replace(proof, verification=replace(proof.verification, float16=after))
+        if after is None or not after.over or (self.float16 and self.float16.over):
+            return proof
+        return _refused(proof, after.words, OVERFLOWS, hint=KEEP_IN_FLOAT32)
 
     def _latency(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
         allowed = self.rule.budget.latency
