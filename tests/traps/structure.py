@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from tests.traps.base import Feed, Trap, model, trap, weight
+from tests.traps.base import Array, Feed, Trap, model, trap, weight
 from tests.traps.constants import CONSTANTS
 from tests.traps.control_flow import CONTROL_FLOW, both_ways
 from tests.traps.domains import DOMAINS
@@ -79,11 +79,12 @@ def all_weights_are_inputs() -> ModelProto:
 
 
 def defaults_around_inputs() -> ModelProto:
-    """Inputs with a default stand before, between and after those that must be fed, whose order stays; one
+    """Inputs with a default stand before and between those that must be fed, whose order stays; one
     of them nobody reads, one is the shape of a Reshape, one says less of its sizes than its value does."""
     text = """g (float[N,64] W, float[2,64] x, int64[2] to, float[3] idle, float[2,64] z) => (float[128,1] y)
         { h = MatMul(x, W) s = Add(h, z) y = Reshape(s, to) }"""
-    weights = {"W": weight(64, 64, seed=1), "to": np.array([-1, 1], np.int64), "idle": weight(3, seed=2)}
+    weights: dict[str, Array] = {"W": weight(64, 64, seed=1), "idle": weight(3, seed=2)}
+    weights["to"] = np.array([-1, 1], np.int64)
     return model(text, weights)
 
 
