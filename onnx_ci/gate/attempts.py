@@ -53,9 +53,10 @@ def choose(subject: Subject, ledger: Ledger) -> Choice:
 
 
 def try_all(subject: Subject, ledger: Ledger) -> Choice:
-    """The first that is proven; once more without other libraries, where one of them misled us."""
+    """The first that is proven; once more without other libraries, where one of them misled us, and with
+    inputs as they were: onnxruntime folds what is constant, and rounds elsewhere then."""
     choice = first_proven(subject, subject.methods, ledger)
-    own = [one for one in subject.methods if method(one.name).fidelity != "exact*"]
+    own = [one for one in subject.methods if not method(one.name).presumes]
     if choice.staged is None and choice.misled and len(own) < len(subject.methods):
         ledger.tried = []
         again = first_proven(subject, own, ledger)
@@ -81,8 +82,10 @@ def first_proven(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledg
         failed = failed or proof.verification
         if proof.verification.status == "not_run" and not _unseen(proof):
             break  # no other candidate can be verified either
-        failed_exact = failed_exact or staged.candidate.bitwise
-        misled = misled or (staged.candidate.exact and not staged.candidate.bitwise)
+        presumes = any(run.method.presumes for run in staged.candidate.runs)
+        frozen = "defaults" in staged.candidate.changes
+        failed_exact = failed_exact or (staged.candidate.bitwise and not frozen)
+        misled = misled or frozen or (staged.candidate.exact and presumes)
     else:
         if ledger.by_rule is not None:
             return _by_rule(ledger.by_rule, failed, ledger)

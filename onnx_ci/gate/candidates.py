@@ -186,7 +186,7 @@ class Choice:
     verification: Verification
     alternatives: tuple[Alternative, ...]
     failed_exact: bool = False
-    misled: bool = False  # a library's "the same mathematics" was not: it is worth trying without
+    misled: bool = False  # what a method presumes did not hold: it is worth trying without
     latency: Latency | None = None
     plan: Planned | None = None  # what was tried tensor by tensor, chosen or not
     stale: Finding | None = None  # why the model may not stay as it is, whatever its size

@@ -152,7 +152,7 @@ def _largest(model: Measured) -> str:
 def _budget_hint(model: Measured, choice: Choice) -> str:
     quantizes = any(one.name in QUANTIZES for one in model.task.rule.methods)
     if not quantizes and choice.verification.status != "failed":
-        stronger = allow_stronger("dedupe", "drop-unused", "int8-weights")
+        stronger = allow_stronger("dedupe", "drop-unused", "freeze-inputs", "int8-weights")
         return stronger + ", " + RAISE_BUDGET + OR_OVERRIDE
     failed = choice.verification.status == "failed" and choice.verification.inputs == "generated"
     more = RECORD + "; then " + LOOSEN_TOLERANCE if failed else LOOSEN_TOLERANCE

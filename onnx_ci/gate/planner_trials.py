@@ -186,8 +186,8 @@ class Shelf:
     def _estimated(self, tensor: Tensor) -> Tensor:
         arrays = [_sample(self.model.array(site.tensor)) for site in tensor.places]
         tensor.elements = sum(elements for _, elements in arrays)
-        power = sum(float(np.vdot(part, part)) * elements / part.size for part, elements in arrays)
-        tensor.nbytes = sum(4 * elements * self._share([part]) for part, elements in arrays)
+        power = sum(_energy(part) * elements / part.size for part, elements in arrays)
+        tensor.nbytes = sum(part.itemsize * elements * self._share([part]) for part, elements in arrays)
         for index, (form, encode) in enumerate(zip(self.forms, self.encodings, strict=True)):
             if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
                 continue
@@ -206,8 +206,7 @@ class Shelf:
             made = sketched(self.model, site, encode, part)
             if made is None:
                 return None
-            difference = (made.values - part).reshape(-1)
-            error += float(np.vdot(difference, difference)) * elements / part.size
+            error += _energy(made.values - part) * elements / part.size
             self.tables[index] = sum(table.nbytes for table in made.shared.values())
             share = self._share(list(made.arrays.values()))
             nbytes += self.forms[index].nbytes(elements, tuple(site.tensor.dims)) * share + made.overhead
@@ -224,7 +223,9 @@ class Shelf:
             file = self.folder / f"{self.numbers[name]}-{form}-{place}.npy"
             values = self.model.array(site.tensor)
             found = sketched(self.model, site, encode, values) if encode else None
-            np.save(file, values if found is None else found.values, allow_pickle=False)
+            if found is not None:
+                values = found.values.astype(values.dtype, copy=False)
+            np.save(file, values, allow_pickle=False)
             made.append(file)
         return made
 
@@ -233,6 +234,12 @@ def _side_by_side(work: Callable[[Given], Made], items: Iterable[Given]) -> list
     """numpy lets other threads run while it computes."""
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
         return list(pool.map(work, items))
+
+
+def _energy(values: Array) -> float:
+    """The sum of squares, which fp16 could not hold."""
+    flat = values.reshape(-1).astype(np.float32, copy=False)
+    return float(np.vdot(flat, flat))
 
 
 def _sample(values: Array) -> tuple[Array, int]:

@@ -87,7 +87,7 @@ def _as_named(files: Iterable[str]) -> tuple[str, ...]:
 
 
 # Two exports of one network may differ in these and still be compared.
-OWN_AFFAIRS = ("dims", "opset", "ir", "metadata", "producer", "functions")
+OWN_AFFAIRS = ("defaults", "dims", "opset", "ir", "metadata", "producer", "functions")
 COMPARED = 8  # inputs made up for one pair: with 2, one in eight real damages of a small classifier passed
 
 

@@ -14,7 +14,7 @@ import onnx
 from onnx import TypeProto, ValueInfoProto, helper, numpy_helper
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.graph import SHORT_CONSTANTS
+from onnx_ci.model.graph import SHORT_CONSTANTS, default_inputs
 from onnx_ci.model.interface import show_type
 from onnx_ci.model.proto import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 from onnx_ci.sandbox.exchange import numpy_dtype
@@ -51,9 +51,8 @@ class Input:
 
 def fed_inputs(proto: onnx.ModelProto) -> list[ValueInfoProto]:
     """Return the graph's inputs without those that have a default value among the initializers."""
-    stored = {tensor.name for tensor in proto.graph.initializer}
-    stored |= {sparse.values.name for sparse in proto.graph.sparse_initializer}
-    return [value for value in proto.graph.input if value.name not in stored]
+    defaults = set(default_inputs(proto.graph))
+    return [value for value in proto.graph.input if value.name not in defaults]
 
 
 def dims_of(tensor: TypeProto.Tensor) -> tuple[Dim, ...] | None:

@@ -105,6 +105,17 @@ class Method:
         applied: Applied = function(model, options, feeds) if self.wants_feeds else function(model, options)
         return applied
 
+    @property
+    def presumes(self) -> bool:
+        """It is exact as long as a library keeps to the same mathematics: its own, or onnxruntime's folding
+        of what is constant from now on."""
+        return self.fidelity == "exact*" or "defaults" in self.changes
+
+    @property
+    def foreign(self) -> bool:
+        """Another library does the work."""
+        return bool(self.tool) or self.home == "ort_quantize" or self.name == "fuse-transformer"
+
     def encoding(self, model: Model, given: Mapping[str, object]) -> Encode | None:
         """Return how one weight is stored, of methods that store them one by one; None if a model can't."""
         encode: Encode | None = self._module.encoding(model, self.read_options(given))
@@ -126,6 +137,13 @@ METHODS = (
         "exact",
         "remove doc strings and node metadata, never model metadata",
         home="drop_unused",
+    ),
+    Method(
+        2,
+        "freeze-inputs",
+        "exact",
+        "initializers that are listed as graph inputs too become constants",
+        changes=("defaults",),
     ),
     Method(10, "fold-constants", "exact", "replace constant subgraphs where the result is not larger"),
     Method(

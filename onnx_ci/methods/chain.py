@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import Applied, Method
+from onnx_ci.methods.freeze_inputs import freeze_inputs, inputs_too
+from onnx_ci.methods.options import FreezeInputs
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import lay_out
 from onnx_ci.results import Step
@@ -90,6 +92,7 @@ def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no
         began = time.perf_counter()
         tried = current.copy()
         applied = run.apply(tried, feeds)
+        applied.note = "; ".join(filter(None, [applied.note, _held_back(run, applied, current, feeds)]))
         after = lay_out(tried).size
         keep = _gained(run.method, applied, size, after)
         steps.append(_step(run, applied, size, after, time.perf_counter() - began, keep=keep))
@@ -97,6 +100,17 @@ def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no
             current, size = tried, after
             kept.append(run)
     return Chained(current, tuple(steps), tuple(kept), size)
+
+
+def _held_back(run: Run, applied: Applied, model: Model, feeds: Feeds) -> str:
+    """Say how much more a method would do if no weight were a graph input too."""
+    frozen = model.copy()
+    if run.method.foreign or not freeze_inputs(frozen, FreezeInputs()).tensors:
+        return ""  # another library does not even look at such a model, and has said so
+    whole = replace(run, parts=())
+    done = whole.apply(model.copy(), feeds).tensors if run.parts else applied.tensors
+    more = whole.apply(frozen, feeds).tensors - done
+    return inputs_too(more) if more > 0 else ""
 
 
 def _gained(method: Method, applied: Applied, before: int, after: int) -> bool:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 
 from onnx_ci.model import graph as graphs
-from onnx_ci.model.graph import Body, Scope, Site
+from onnx_ci.model.graph import CONSTANTS_IR, Body, Scope, Site
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import AttributeProto, GraphProto, NodeProto, TensorProto
 
 Attribute = int | Sequence[int] | None
-OVERRIDABLE = 4  # the IR version from which an initializer may be a default
 
 
 class Edits:
@@ -75,7 +74,7 @@ class Edits:
 
 def takes_initializers(body: Body, ir_version: int) -> bool:
     """Before IR 4 every initializer is an input as well; in a function there are none at all."""
-    return isinstance(body, GraphProto) and ir_version >= OVERRIDABLE
+    return isinstance(body, GraphProto) and ir_version >= CONSTANTS_IR
 
 
 def drop_named(graph: GraphProto, initializers: Collection[str], infos: Collection[str]) -> None:
@@ -190,5 +189,5 @@ def probe(model: Model, names: Collection[str]) -> tuple[Model, dict[str, list[s
     for tensor in defaults:
         copy.proto.graph.initializer.append(tensor)
         declare_input(copy.proto.graph, tensor)
-    copy.proto.ir_version = max(copy.proto.ir_version, OVERRIDABLE)
+    copy.proto.ir_version = max(copy.proto.ir_version, CONSTANTS_IR)
     return copy, dict(inputs)

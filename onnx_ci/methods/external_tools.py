@@ -10,8 +10,19 @@ from typing import Any
 
 from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.methods.catalogue import Applied
+from onnx_ci.methods.freeze_inputs import inputs_too
 from onnx_ci.model.dtypes import BITS
-from onnx_ci.model.graph import STANDARD_DOMAINS, Scope, bodies, keep_items, roots, stored_in, tensors
+from onnx_ci.model.graph import (
+    CONSTANTS_IR,
+    STANDARD_DOMAINS,
+    Scope,
+    bodies,
+    default_inputs,
+    keep_items,
+    roots,
+    stored_in,
+    tensors,
+)
 from onnx_ci.model.load import adopt_model, weight_files
 from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import HANDED_LIMIT, GraphProto, ModelProto, NodeProto, TensorProto
@@ -26,7 +37,6 @@ EXTRAS = {"simplify": "simplify", "optimize": "simplify", "fuse_transformer": "f
 IN, OUT = "in.onnx", "out.onnx"
 # What a model says of itself, apart from its graph.
 OWN_FIELDS = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
-FIRST_IR = 4  # before it, every weight is an input as well
 ENOUGH = 1024  # elements from which an encoding matters
 
 
@@ -179,11 +189,11 @@ def _restore_imports(made: ModelProto, before: ModelProto, *, raises_opset: bool
 
 def unfit(model: ModelProto) -> str:
     """Why no tool may have the model; empty where one may."""
-    if model.ir_version < FIRST_IR:
-        return f"IR version {model.ir_version} makes every weight an input that a caller may override"
-    shared = _overridable(model.graph)
+    if model.ir_version < CONSTANTS_IR:
+        return f"IR version {model.ir_version} makes every weight a graph input too: add freeze-inputs"
+    shared = default_inputs(model.graph)
     if shared:
-        return f"a caller may override {shared[0]!r}, which is an input and has a value"
+        return inputs_too(len(shared))
     if model.training_info:
         return "it has training graphs"
     if any(function.overload or function.domain in STANDARD_DOMAINS for function in model.functions):
@@ -191,12 +201,6 @@ def unfit(model: ModelProto) -> str:
     if any(isinstance(body, GraphProto) and body.quantization_annotation for body in bodies(model)):
         return "it has quantization annotations"
     return "it has sparse tensors" if _sparse(model) else _shadowing(model)
-
-
-def _overridable(graph: GraphProto) -> list[str]:
-    stored = {tensor.name for tensor in graph.initializer}
-    stored |= {sparse.values.name for sparse in graph.sparse_initializer}
-    return [value.name for value in graph.input if value.name in stored]
 
 
 def _sparse(model: ModelProto) -> bool:

@@ -1,4 +1,4 @@
-"""Stores float32 weights in 4 bits with a scale a block, rebuilt in float32 when a session starts."""
+"""Stores weights in 4 bits with a scale a block, rebuilt in float32 or fp16 when a session starts."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def encoding(model: Model, options: Int4Weights) -> Encode | None:
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
         if not weights.plain_weight(values) or np.abs(values).max() > LARGEST:
             return None
+        values = values.astype(np.float32, copy=False)
         if options.encoding == "dq":
             return _as_dq(encoder, values, options.block_size)
         return _as_fold(encoder, values, options.block_size, options.bits)

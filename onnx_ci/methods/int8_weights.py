@@ -1,4 +1,4 @@
-"""Stores float32 weights as 8-bit integers with scales, rebuilt in float32 when a session starts.
+"""Stores weights as 8-bit integers with scales, rebuilt in float32 or fp16 when a session starts.
 
 Slices along an axis, or runs of elements, share a scale; a zero point is stored where it pays.
 """
@@ -61,6 +61,7 @@ def encoding(model: Model, options: Int8Weights) -> Encode | None:
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
         if not weights.plain_weight(values):
             return None
+        values = values.astype(np.float32, copy=False)
         return as_asked(encoder, values, granularity, options.block_size)
 
     return encode

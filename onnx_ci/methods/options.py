@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from onnx_ci.errors import OptionError
 from onnx_ci.util import scalars
@@ -12,6 +12,7 @@ from onnx_ci.util.scalars import FLAG, NAMES, Scalar, whole
 from onnx_ci.util.text import nearest
 
 Options = TypeVar("Options")
+FLOAT, FLOAT16 = 1, 10  # element types by their numbers in the standard
 
 
 def option(default: object, scalar: Scalar) -> Any:
@@ -142,12 +143,20 @@ class Dedupe:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FreezeInputs:
+    """Which inputs stay inputs, by name."""
+
+    skip: tuple[str, ...] = option((), NAMES)
+
+
+@dataclass(frozen=True, kw_only=True)
 class WeightOptions:
     """Which tensors a method takes: large ones, by name those of `only` (all if empty) but not of `skip`.
 
     Small tensors stay as they are: their bytes don't matter, their values might.
     """
 
+    element_types: ClassVar[tuple[int, ...]] = (FLOAT,)
     min_elements: int = option(1024, whole(1))
     only: tuple[str, ...] = option((), NAMES)
     skip: tuple[str, ...] = option((), NAMES)
@@ -163,6 +172,7 @@ class Int8Weights(WeightOptions):
     """`channel`: a scale for each slice along the best axis; `tensor`: one for all; `block`: one for
     each run of `block_size`. `fold` is decoded when a session starts, `dq` by DequantizeLinear."""
 
+    element_types = (FLOAT, FLOAT16)
     granularity: Literal["channel", "tensor", "block"] = choice("channel", "tensor", "block")
     block_size: int = option(64, whole(16, 4096))
     encoding: Literal["fold", "dq"] = choice("fold", "dq")
@@ -187,6 +197,7 @@ class Int4Weights(WeightOptions):
     """Codes of `bits`; each run of `block_size` has a scale. `fold` is decoded when a session starts, `dq` by
     DequantizeLinear, for which an older opset is raised to 21 if `raise_opset` allows it."""
 
+    element_types = (FLOAT, FLOAT16)
     min_elements: int = option(4096, whole(1))
     bits: int = option(4, whole(2, 7))
     block_size: int = option(32, whole(16, 256))

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from onnx_ci.model.graph import Scope, Site, bodies, stored_in
+from onnx_ci.model.graph import Scope, Site, bodies, constant_value, stored_in
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.receipt import tensor_key
@@ -15,7 +15,8 @@ from onnx_ci.model.receipt import tensor_key
 # Ops that compute with quantized values: whatever they read is part of an encoding, not a plain weight.
 QUANTIZED_OP = re.compile(r"^Q[A-Z]|[Qq]uantize|Integer|NBits")
 # Ops that decode what was cast up from a smaller type: scales, offsets, tables, and the shape at the end.
-DECODERS = ("Mul", "Add", "Sub", "Reshape", "Slice", "Gather", "Transpose")
+MOVES = ("Reshape", "Slice", "Transpose")
+DECODERS = ("Mul", "Add", "Sub", "Gather", *MOVES)
 
 
 def all_stored(root: Scope) -> Iterator[Site]:
@@ -97,19 +98,27 @@ def _quantized_nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 def encoding_parts(model: ModelProto) -> set[str]:
     """Every name that is part of a stored encoding: read by a quantized op, cast up from a smaller type,
-    looked up in a table by stored codes, repeated, or combined with such a value by ops that decode."""
+    looked up in a table by stored codes, repeated, or combined with such a value by ops that decode. What is
+    stored as fp16 is one where it is cast for such an op, and a plain weight otherwise."""
     names = quantized_inputs(model)
     stored = _stored_names(model)
+    halves = _half_names(model)
     indices: set[str] = set()
+    cast_from: dict[str, str] = {}
     for body in bodies(model):
         for node in body.node:
             if node.op_type in ("Cast", "CastLike") and node.input[0] in stored:
                 names.update(node.output)
                 stored.update(node.output)
                 indices.update(node.output if _to_int32(node) else ())
+                cast_from.update(dict.fromkeys(node.output, node.input[0]))
             elif stored.issuperset(node.input) and _decodes(node, names, indices):
                 names.update([*node.input, *node.output])
                 stored.update(node.output)
+                if node.op_type in MOVES:
+                    cast_from[node.output[0]] = cast_from.get(node.input[0], "")
+                else:
+                    names.update(halves.intersection(cast_from.get(name, "") for name in node.input))
     return names
 
 
@@ -123,6 +132,19 @@ def _decodes(node: NodeProto, encoded: set[str], indices: set[str]) -> bool:
 
 def _to_int32(node: NodeProto) -> bool:
     return any(entry.name == "to" and entry.i == TensorProto.INT32 for entry in node.attribute)
+
+
+def _half_names(model: ModelProto) -> set[str]:
+    """What is stored as fp16."""
+    halves: set[str] = set()
+    for body in bodies(model):
+        if isinstance(body, GraphProto):
+            halves.update(item.name for item in body.initializer if item.data_type == TensorProto.FLOAT16)
+        for node in body.node:
+            value = constant_value(node)
+            if value is not None and value.data_type == TensorProto.FLOAT16:
+                halves.add(node.output[0])
+    return halves
 
 
 def _stored_names(model: ModelProto) -> set[str]:

@@ -22,6 +22,7 @@ from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
+EXTREMES = {"float16": 65504.0}  # of a type, if that is below what a weight may be
 FLT_MIN = np.finfo(np.float32).tiny
 SLICE_TAKES_INPUTS = 10  # the opset from which what to cut is an input, not an attribute
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
@@ -113,7 +114,9 @@ class Encoder:
         return self.node("Slice", [value, start, end])
 
     def done(self) -> list[NodeProto]:
-        """The nodes; the last one gives the weight."""
+        """The nodes; the last one gives the weight, as fp16 where it was and something computes with that."""
+        if self.site.tensor.data_type == TensorProto.FLOAT16 and not _only_cast(self.site):
+            self.cast(self.nodes[-1].output[0], "half", TensorProto.FLOAT16)
         self.nodes[-1].output[0] = self.output
         return self.nodes
 
@@ -121,7 +124,7 @@ class Encoder:
 def encode_weights(
     model: Model, options: WeightOptions, encode: Encode | None, *, kept: str, note: str = ""
 ) -> Applied:
-    """Encode every float32 weight that the options choose; `kept` says why some are left as they are."""
+    """Encode every weight that the options choose; `kept` says why some are left as they are."""
     if encode is None:
         return Applied(0, note)
     left_alone = fixed_names(model.proto) | encoding_parts(model.proto)
@@ -184,7 +187,7 @@ def plain_weight(values: Array) -> bool:
     either changes what the model does, however small the error is next to the largest value.
     """
     largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
-    if not SMALLEST <= largest <= LARGEST:  # NaN is in no range
+    if not SMALLEST <= largest <= LARGEST or largest == EXTREMES.get(values.dtype.name):  # NaN is in no range
         return False
     flat = values.reshape(-1)
     blocks = [flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK)]
@@ -194,16 +197,16 @@ def plain_weight(values: Array) -> bool:
 
 
 def is_chosen(site: Site, options: WeightOptions) -> bool:
-    """Whether a stored tensor is one of the float32 weights that the options choose."""
+    """Whether a stored tensor is one of the weights that the options choose."""
     large = bool(site.tensor.dims) and element_count(site.tensor) >= options.min_elements
     named = not options.only or matches(site.name, options.only)
-    plain = site.tensor.data_type == TensorProto.FLOAT
+    plain = site.tensor.data_type in options.element_types
     return plain and large and named and not matches(site.name, options.skip)
 
 
 def kept_note(kept: list[str], why: str) -> str:
     """What a step says of the weights it left alone."""
-    return f"{len(kept)} kept as float32 ({why}): {', '.join(kept[:3])}" if kept else ""
+    return f"{len(kept)} left alone ({why}): {', '.join(kept[:3])}" if kept else ""
 
 
 @dataclass(frozen=True)
@@ -277,6 +280,12 @@ def summed_axis(site: Site, ndim: int) -> int:
 def stands_first(site: Site) -> bool:
     """Whether a product has the weight on its left, where onnxruntime's kernels take one scale only."""
     return not _readers(site, position=0).isdisjoint(("MatMul", "Gemm"))
+
+
+def _only_cast(site: Site) -> bool:
+    """Whether nothing but Casts read a weight: they take float32 as well."""
+    readers = site.scope.chain()[-1].readers.get((site.scope, site.name), ())
+    return bool(readers) and all(reader.node.op_type == "Cast" for reader in readers)
 
 
 def _readers(site: Site, position: int) -> set[str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Body = GraphProto | FunctionProto
 STANDARD_DOMAINS = ("", "ai.onnx")
+CONSTANTS_IR = 4  # the first IR version in which an initializer need not be a graph input
 # Operators that give other numbers at every run, unless they have a seed.
 RANDOM_OPS = frozenset(
     ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"]
@@ -318,6 +319,13 @@ def short_constant(node: NodeProto) -> np.ndarray[Any, np.dtype[Any]] | None:
 
             return np.array(getattr(attribute, field_name), dtype)
     return None
+
+
+def default_inputs(graph: GraphProto) -> list[str]:
+    """The inputs of a graph that are initializers too: a caller may give them, and need not."""
+    stored = {tensor.name for tensor in graph.initializer}
+    stored |= {sparse.values.name for sparse in graph.sparse_initializer}
+    return [value.name for value in graph.input if value.name in stored]
 
 
 def fixed_names(model: ModelProto) -> set[str]:

@@ -8,7 +8,7 @@ import onnx
 from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
 from onnx_ci.model import npy, receipt
-from onnx_ci.model.graph import bodies
+from onnx_ci.model.graph import CONSTANTS_IR, bodies, default_inputs
 
 OWN = (receipt.KEY, npy.KEY, npy.INNER)  # entries of the metadata that this program writes
 # "dims" are names of open sizes, and what is said of outputs' sizes: no input is taken less for those.
@@ -18,8 +18,18 @@ TOPICS = ("inputs", "outputs", "dims", "opset", "ir", "metadata", "producer", "f
 def contract_breaks(
     before: onnx.ModelProto, after: onnx.ModelProto, *, allow: Collection[str] = ()
 ) -> list[str]:
-    """Return one sentence for each break; `allow` names the topics that may change."""
-    inputs, input_dims = _values("input", before.graph.input, after.graph.input)
+    """Return one sentence for each break; `allow` names the topics that may change.
+
+    Where it names "defaults", inputs that had a value of their own may be gone, and nothing else may: before
+    IR 4 that takes IR 4.
+    """
+    given = list(before.graph.input)
+    if "defaults" in allow:
+        frozen = {*default_inputs(before.graph)} - {value.name for value in after.graph.input}
+        given = [value for value in given if value.name not in frozen]
+        if frozen and before.ir_version < CONSTANTS_IR == after.ir_version:
+            allow = (*allow, "ir")
+    inputs, input_dims = _values("input", given, after.graph.input)
     outputs, output_dims = _values("output", before.graph.output, after.graph.output)
     breaks = {
         "inputs": inputs,

@@ -115,7 +115,7 @@ _HEAD = """\
 version: 1
 
 defaults:
-  methods: [dedupe, drop-unused]  # exact; `onnx-ci methods` lists more, such as fp16-weights
+  methods: [dedupe, drop-unused, freeze-inputs]  # exact; `onnx-ci methods` lists more, such as fp16-weights
   tolerance: {cosine: 0.999}  # how far outputs may move when a method is not exact
 
 # Patterns as in .gitignore, relative to this file; the last match wins.

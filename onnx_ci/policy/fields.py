@@ -468,7 +468,9 @@ LIMITS = table(
 
 DEFAULTS = table(
     budget=Key(BUDGET, "{size: 25 MB, growth: 5%}", "what the model may weigh"),
-    methods=Key(METHODS, "[dedupe, drop-unused]", "what may be done to shrink it, mildest first"),
+    methods=Key(
+        METHODS, "[dedupe, drop-unused, freeze-inputs]", "what may be done to shrink it, mildest first"
+    ),
     shrink=Key(MODE, "to-budget", "how far to go with approximate methods"),
     tolerance=Key(TOLERANCE, "{cosine: 0.999}", "how far outputs may move; all limits must hold"),
     inputs=Key(INPUTS, "{dims: {batch: 1}, count: 4}", "what the model is run on to verify it"),

@@ -105,7 +105,9 @@ class Rule:
     line: int = 0
     ignore: bool = False
     budget: Budget = Budget()
-    methods: tuple[MethodChoice, ...] = (MethodChoice(name="dedupe"), MethodChoice(name="drop-unused"))
+    methods: tuple[MethodChoice, ...] = tuple(
+        MethodChoice(name=name) for name in ("dedupe", "drop-unused", "freeze-inputs")
+    )
     shrink: Mode | None = None  # None: what is usual for its budget
     tolerance: Tolerance = DEFAULT_TOLERANCE
     inputs: InputSpec = InputSpec()

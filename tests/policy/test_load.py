@@ -67,7 +67,8 @@ def test_the_contract_is_read_whole() -> None:
         ),
         evaluate=Evaluate(command="python eval.py {model}", metric="wer", max_increase=0.2),
     )
-    assert second == Rule(pattern="vendor/**", line=21, ignore=True)
+    exact = (MethodChoice(name="dedupe"), MethodChoice(name="drop-unused"))
+    assert second == Rule(pattern="vendor/**", line=21, ignore=True, methods=exact)
     assert policy.groups == (
         Group(name="app bundle", paths=("app/*.onnx",), budget=Budget(size=60_000_000), line=24),
     )

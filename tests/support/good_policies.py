@@ -51,11 +51,12 @@ def after_rules(*lines: str) -> str:
 
 
 class Registry:
-    """Four methods, one with an option."""
+    """Five methods, one with an option."""
 
     options: Mapping[str, Mapping[str, object]] = {
         "dedupe": {},
         "drop-unused": {},
+        "freeze-inputs": {},
         "fp16-weights": {},
         "int8-weights": {
             "min_elements": {"type": "integer"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from tests.traps.base import Feed, Trap, model, trap, weight
+from tests.traps.base import Array, Feed, Trap, model, trap, weight
 from tests.traps.constants import CONSTANTS
 from tests.traps.control_flow import CONTROL_FLOW, both_ways
 from tests.traps.domains import DOMAINS
@@ -76,6 +76,31 @@ def all_weights_are_inputs() -> ModelProto:
         helper.make_tensor_value_info(name, TensorProto.FLOAT, value.shape) for name, value in weights.items()
     )
     return made
+
+
+def defaults_around_inputs() -> ModelProto:
+    """Inputs with a default stand before and between those that must be fed, whose order stays; one
+    of them nobody reads, one is the shape of a Reshape, one says less of its sizes than its value does."""
+    text = """g (float[N,64] W, float[2,64] x, int64[2] to, float[3] idle, float[2,64] z) => (float[128,1] y)
+        { h = MatMul(x, W) s = Add(h, z) y = Reshape(s, to) }"""
+    weights: dict[str, Array] = {"W": weight(64, 64, seed=1), "idle": weight(3, seed=2)}
+    weights["to"] = np.array([-1, 1], np.int64)
+    return model(text, weights)
+
+
+def default_for_a_loop() -> ModelProto:
+    """What a loop multiplies with, and how often it runs, are inputs with a default."""
+    text = """g (float[2,64] x, int64 often, bool go, float[64,64] W) => (float[2,64] y)
+        { y = Loop (often, go, x) <body = b (int64 i, bool c, float[2,64] s) => (bool d, float[2,64] t)
+            { d = Identity(c) t = MatMul(s, W) }> }"""
+    return model(text, {"often": np.array(3), "go": np.array(True), "W": weight(64, 64, seed=1)})
+
+
+def half_weight_is_input() -> ModelProto:
+    """A weight is stored as fp16, is a graph input too, and is computed with in float32."""
+    text = """g (float[2,64] x, float16[64,64] H) => (float[2,64] y)
+        { W = Cast <to = 1> (H) y = MatMul(x, W) }"""
+    return model(text, {"H": weight(64, 64, seed=1).astype(np.float16)})
 
 
 def weight_is_output() -> ModelProto:
@@ -296,6 +321,9 @@ STRUCTURE: tuple[Trap, ...] = (
     trap(overridable_weight, feeds=overrides),
     trap(overridable_weight_in_branch, feeds=branch_overrides),
     trap(all_weights_are_inputs),
+    trap(defaults_around_inputs),
+    trap(default_for_a_loop),
+    trap(half_weight_is_input),
     trap(weight_is_output),
     trap(weight_is_input_and_output, feeds=overrides),
     trap(unused_everything),
