@@ -58,10 +58,16 @@ def dim_kind(model_input: Input, axis: int) -> DimKind:
     """Return what a dimension most likely is, by its name or else by its place."""
     dims = model_input.dims
     kind = _kind_by_name(dims[axis], axis)
+    if kind == "batch" and 0 < axis == len(dims) - 1:
+        kind = None  # what every member of a batch has: some exporters give the name to any open size
     in_a_row = len(dims) <= 2 or (len(dims) == 3 and axis == 2 and dims[1] in (1, 2))
-    if kind in ("sequence", "frames") and is_float(model_input.dtype) and in_a_row:
+    if kind in ("sequence", "frames") and _is_measured(model_input) and in_a_row:
         return "samples"  # floats without a feature axis are a signal
     return kind or _kind_by_place(model_input, axis)
+
+
+def _is_measured(model_input: Input) -> bool:
+    return is_float(model_input.dtype) and not model_input.numbers_rows
 
 
 def _kind_by_name(dim: Dim, axis: int) -> DimKind | None:
@@ -79,7 +85,7 @@ def _kind_by_name(dim: Dim, axis: int) -> DimKind | None:
 
 def _kind_by_place(model_input: Input, axis: int) -> DimKind:
     dims = model_input.dims
-    rank, about, floats = len(dims), words(model_input.name), is_float(model_input.dtype)
+    rank, about, floats = len(dims), words(model_input.name), _is_measured(model_input)
     if rank == 1:
         if floats:
             return "samples" if about & SAMPLES else "batch"

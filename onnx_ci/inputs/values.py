@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,12 +18,13 @@ import numpy as np
 from onnx_ci.inputs import names, patterns, scenes, sounds
 from onnx_ci.inputs.graph import MAP_ENTRIES, Input, Shape, element_count
 from onnx_ci.inputs.normalization import BYTES, SIGNED, UNIT, PictureRange
-from onnx_ci.inputs.operators import Range
+from onnx_ci.inputs.operators import WHOLE_AXIS, Range
 from onnx_ci.inputs.roles import Role, WantedInput, wanted_values
 from onnx_ci.inputs.shapes import SampleShapes
 from onnx_ci.sandbox.exchange import Array, Value, integer_limits, is_complex, is_float, is_integer, is_text
 
 _ITEMS = 3  # of a sequence
+_FEW = 3  # of an axis, where all of it was too much
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
 _RATE = 16000
 _SIGNAL = 160  # shorter float rows are features, not sound
@@ -51,6 +52,7 @@ class Sample:
     wide: bool = True  # floats of which nothing is known may be far from zero
     ranges: Mapping[str, tuple[float, float]]
     inferred: SampleShapes
+    weighted: Collection[tuple[str, int]] = ()  # axes along which there are weights: features
 
 
 class Drawn(NamedTuple):
@@ -203,7 +205,10 @@ def _wanted_list(request: ValueRequest) -> Drawn | None:
     wanted = request.wanted
     if not isinstance(wanted, list) or len(wanted) != element_count(request.shape):
         return None
-    return Drawn(np.array(wanted).reshape(request.shape), f"what {request.role.users} asks for")
+    values = np.array(wanted).reshape(request.shape)
+    if request.sample.small:
+        values = np.where(values == WHOLE_AXIS, _FEW, values)
+    return Drawn(values, f"what {request.role.users} asks for")
 
 
 def _by_name(request: ValueRequest) -> Drawn | None:
@@ -285,9 +290,15 @@ def _wanted_range(request: ValueRequest) -> Drawn | None:
 
 
 def _indices(rng: np.random.Generator, shape: Shape, below: int) -> Array:
-    """A plain list of indices most often assigns members to groups: in order, and no group left empty."""
+    """A plain list of indices most often assigns members to groups: in order, and no group left empty.
+
+    Two rows are the edges of a graph: from every node to the next one, and then to those after it.
+    """
     if len(shape) == 1:
         return np.arange(shape[0]) * below // max(1, shape[0])
+    if len(shape) == 2 and shape[0] == 2:
+        start = np.arange(shape[1])
+        return np.stack([start, start + 1 + start // below]) % below
     count = element_count(shape)
     if count <= below <= _DISTINCT:  # what is scattered to one place twice depends on the order
         return rng.permutation(below)[:count].reshape(shape)
@@ -344,8 +355,12 @@ def _is_sound(request: ValueRequest) -> bool:
         return True  # samples, and the one channel last
     if len(shape) not in (1, 2, 3) or shape[-1] < _SIGNAL or (len(shape) == 3 and shape[1] > 2):
         return False
-    kind = names.dim_kind(request.input, len(shape) - 1)
-    return bool(request.words & names.SAMPLES) or kind == "samples" or shape[-1] >= _LONG
+    if request.words & names.SAMPLES or shape[-1] >= _LONG:
+        return True
+    last = len(shape) - 1
+    if (request.input.name, last) in request.sample.weighted or names.dim_kind(request.input, 0) == "count":
+        return False  # features, of each of the nodes or boxes
+    return names.dim_kind(request.input, last) == "samples"
 
 
 def _sound(request: ValueRequest) -> Array:
@@ -398,11 +413,10 @@ def _picture(request: ValueRequest, ranges: Sequence[PictureRange]) -> Array:
     members = []
     for member in range(shape[0]):
         colours = scenes.picture(rng, height, width, index + member)
-        colours = colours if channels == 3 else colours.mean(axis=0, keepdims=True)
-        picture = (
-            np.concatenate([colours, np.ones((1, height, width))])[:channels] if channels == 4 else colours
-        )
-        members.append(taken.apply(picture))
+        colours = colours.mean(axis=0, keepdims=True) if channels == 1 else colours
+        if channels == 4:
+            colours = np.concatenate([colours, np.ones((1, height, width))])
+        members.append(taken.apply(colours))
     pictures = np.stack(members)
     return (pictures.transpose(0, 2, 3, 1) if channels_last else pictures).reshape(request.shape)
 
