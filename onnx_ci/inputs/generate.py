@@ -32,7 +32,7 @@ from onnx_ci.inputs.roles import Role, roles_of
 from onnx_ci.inputs.shapes import SampleShapes, constant_shape
 from onnx_ci.inputs.values import Sample, cast, draw, make_value
 from onnx_ci.policy.schema import InputSpec
-from onnx_ci.sandbox.exchange import Value, is_float, is_text
+from onnx_ci.sandbox.exchange import Value, is_float, is_integer, is_text
 from onnx_ci.sandbox.runner import Feeds
 from onnx_ci.util.advice import SET_DIMS
 from onnx_ci.util.sizes import format_size
@@ -164,6 +164,7 @@ class Deriver:
             ranges=self.spec.ranges,
             inferred=SampleShapes(self.graph, self.inputs, shapes),
             weighted=self.required.keys(),
+            masked=any(names.words(i.name) & names.MASK and is_integer(i.dtype) for i in self.inputs),
         )
 
 
