@@ -28,6 +28,7 @@ _ITEMS = 3  # of a sequence
 _FEW = 3  # of an axis, where all of it was too much
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
 _RATE = 16000
+_LOWEST_HERTZ, _HIGHEST_HERTZ = 50, 2000  # of a voice
 _SIGNAL = 160  # shorter float rows are features, not sound
 _DISTINCT = 1 << 20  # indices to choose from without repeating one
 _LONG = 4000  # floats in a row are sound, whatever they are called
@@ -228,6 +229,9 @@ def _by_name(request: ValueRequest) -> Drawn | None:
         return Drawn(ones, "a mask, by its name: ones, rows after the first padded with zeros")
     if words & names.RATE:
         return Drawn(np.full(shape, _RATE), "a sampling rate, by its name")
+    if words & names.FREQUENCY and len(shape) == 0:
+        hertz = _LOWEST_HERTZ if words & names.LOWEST else _HIGHEST_HERTZ
+        return Drawn(np.full(shape, hertz), "a frequency, by its name")
     if words & names.LENGTH and len(shape) <= 1:
         length = sample.past if words & names.PAST else sample.length
         return Drawn(np.full(shape, length), "a length, by its name: that of the sequence")

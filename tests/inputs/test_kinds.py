@@ -44,6 +44,14 @@ def test_kinds_by_shape_and_name(declared: str, name: str, why: str) -> None:
     assert reason(declared, name) == why
 
 
+def test_frequencies_have_an_order() -> None:
+    proto = model("g (float fmin, float fmax) => (float y) { y = Sub(fmax, fmin) }")
+    for value in proto.graph.input:
+        value.type.tensor_type.shape.SetInParent()
+    sample = first(proto)[0]
+    assert 0 < sample["fmin"] < sample["fmax"]
+
+
 def test_a_row_of_numbers_with_weights_is_features() -> None:
     weights = ",".join("1" * 400)
     proto = model(
