@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def _spec(options: argparse.Namespace, model: Path) -> InputSpec:
     return replace(spec, dims={**spec.dims, **read_dims(options.dims or "")})
 
 
-def _described(sample: dict[str, Any], reasons: dict[str, str]) -> Iterator[str]:
+def _described(sample: dict[str, Any], reasons: Mapping[str, str]) -> Iterator[str]:
     for name, data in sample.items():
         for label, array in entries({name: data}):
             dims = "x".join(map(str, array.shape)) or "one number"

@@ -14,7 +14,6 @@ from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.decide import refused_hint
 from onnx_ci.gate.judge import about_fusions, judge
 from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
-from onnx_ci.inputs.generate import FIRST, deriver_of
 from onnx_ci.inputs.graph import unknown_dims
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
@@ -34,7 +33,7 @@ class Made:
     """Samples that run; why the inputs are what they are; the branches that no sample takes, in words."""
 
     samples: Sequence[dict[str, Any]]
-    reasons: dict[str, str]
+    reasons: Mapping[str, str]
     untaken: Sequence[str]
 
 
@@ -45,7 +44,7 @@ def make_samples(path: Path, spec: InputSpec) -> Made:
         own = reference.stored
         return Made(
             samples=[{k: v for k, v in sample.items() if k not in own} for sample in reference.feeds()],
-            reasons=deriver_of(reference.proto_to_feed(), spec, reference.read).reasons(FIRST),
+            reasons=reference.reasons,
             untaken=[side.words for side in reference.untaken],
         )
 

@@ -83,6 +83,26 @@ def shapes_for(choice: SizeChoice) -> dict[str, Shape]:
     return shapes
 
 
+def guessed(inputs: Sequence[Input], required: Mapping[Axis, int], fixed: Mapping[str, int]) -> list[Axis]:
+    """Return the axes whose sizes neither the model nor the user says: the first of each symbol."""
+    settled = set(fixed)
+    for model_input in inputs:
+        named = enumerate(model_input.dims)
+        settled |= {
+            dim for axis, dim in named if isinstance(dim, str) and (model_input.name, axis) in required
+        }
+    axes = []
+    for model_input in inputs:
+        for axis, dim in enumerate(model_input.dims):
+            place = (model_input.name, axis)
+            if isinstance(dim, int) or place in required or dim in settled or _TERM.search(dim or ""):
+                continue
+            axes.append(place)
+            if dim is not None:
+                settled.add(dim)
+    return axes
+
+
 def _evaluate(expression: str, sizes: Mapping[str, int]) -> int | None:
     """Evaluate `past_sequence_length + 1` and the like: +, - and * from left to right."""
     if expression in sizes:
@@ -125,11 +145,10 @@ def _usual_size(model_input: Input, axis: int, choice: SizeChoice) -> int:
 
 
 def required_sizes(graph: UseDef, inputs: Sequence[Input]) -> dict[Axis, int]:
-    """Return what the weights require of the inputs that leave something open."""
+    """Return what the weights require of the inputs, also where a size is said."""
     required: dict[Axis, int] = {}
     for model_input in inputs:
-        if not all(isinstance(dim, int) for dim in model_input.dims):
-            required |= _sizes_required_of(graph, model_input, len(inputs))
+        required |= _sizes_required_of(graph, model_input, len(inputs))
     return required
 
 

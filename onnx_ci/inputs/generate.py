@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import onnx
 
 from onnx_ci.errors import ModelError
-from onnx_ci.inputs import dims, names, patterns
+from onnx_ci.inputs import dims, names
 from onnx_ci.inputs.dims import STEPS, Axis, SizeChoice, shapes_for
 from onnx_ci.inputs.goals import Goal, Goals
 from onnx_ci.inputs.graph import (
@@ -32,7 +32,7 @@ from onnx_ci.inputs.roles import Role, roles_of
 from onnx_ci.inputs.shapes import SampleShapes, constant_shape
 from onnx_ci.inputs.values import Sample, cast, draw, make_value
 from onnx_ci.policy.schema import InputSpec
-from onnx_ci.sandbox.exchange import Value, is_float, is_text
+from onnx_ci.sandbox.exchange import Value, is_float, is_integer, is_text
 from onnx_ci.sandbox.runner import Feeds
 from onnx_ci.util.advice import SET_DIMS
 from onnx_ci.util.sizes import format_size
@@ -57,6 +57,8 @@ class Attempt:
     flag: bool | None = None  # None: both ways, in turn
     varied: bool = True
     wide: bool = True  # floats of which nothing is known may be far from zero
+    small: bool = False  # numbers stay near zero, and counts low, where the range is only a guess
+    sizes: Mapping[Axis, int] = field(default_factory=dict)  # instead of the usual ones
 
 
 FIRST = Attempt(step=0, past=0)
@@ -93,7 +95,7 @@ class Deriver:
             fixed = {**choice.fixed, dim: size} if isinstance(dim, str) else choice.fixed
             choice = replace(choice, fixed=fixed, required={**choice.required, (name, axis): size})
         shapes = shapes_for(choice)
-        if _too_large(self.inputs, shapes) is not None or any(n in self.spec.ranges for n in goal.values):
+        if too_large(self.inputs, shapes) is not None or any(n in self.spec.ranges for n in goal.values):
             return None
         sample = self._make(attempt, index, choice)
         for model_input in self.inputs:
@@ -106,6 +108,19 @@ class Deriver:
             elif name in goal.absent and "optional" in model_input.wraps:
                 sample[name] = None
         return sample
+
+    def open_sizes(self, attempt: Attempt) -> dict[Axis, int]:
+        """Return the sizes of one attempt that are only guessed, each at the first place that has it."""
+        choice = self._choice(attempt, 0)
+        shapes = shapes_for(choice)
+        return {
+            (name, axis): shapes[name][axis]
+            for name, axis in dims.guessed(choice.inputs, self.required, self.spec.dims)
+        }
+
+    def settled(self, attempt: Attempt) -> Deriver:
+        """Return one that keeps to the sizes of an attempt that ran, where these are not the usual ones."""
+        return replace(self, required={**self.required, **attempt.sizes})
 
     def reasons(self, attempt: Attempt) -> dict[str, str]:
         """Return why the inputs get the values they get."""
@@ -124,14 +139,14 @@ class Deriver:
         inputs, required = self.inputs, self.required
         if not all(model_input.ranked for model_input in inputs):
             inputs = dims.with_ranks(inputs, attempt.step)
-            required = dims.required_sizes(self.graph, inputs)
+            required = {**dims.required_sizes(self.graph, inputs), **required}
         return SizeChoice(
             inputs=inputs,
             step=attempt.step,
             past=attempt.past,
             scale=1 + index % 2 if attempt.varied else 1,
             fixed=self.spec.dims,
-            required=required,
+            required={**required, **attempt.sizes},
         )
 
     def _sample(self, attempt: Attempt, index: int, choice: SizeChoice) -> Sample:
@@ -144,10 +159,12 @@ class Deriver:
             length=_sequence_length(choice.inputs, shapes),
             shortest=_shortest(choice.inputs, shapes),
             past=attempt.past,
-            small=attempt.step > 1,
+            small=attempt.small,
             wide=attempt.wide,
             ranges=self.spec.ranges,
             inferred=SampleShapes(self.graph, self.inputs, shapes),
+            weighted=self.required.keys(),
+            masked=any(names.words(i.name) & names.MASK and is_integer(i.dtype) for i in self.inputs),
         )
 
 
@@ -156,6 +173,7 @@ def deriver_of(proto: onnx.ModelProto, spec: InputSpec, read: ReadTensor | None 
     graph = UseDef(proto)
     inputs = dims.with_equal_dims(graph, [read_input(value) for value in fed_inputs(proto)], spec.dims)
     roles = roles_of(graph, [model_input.name for model_input in inputs])
+    inputs = [replace(i, numbers_rows=roles[i.name].below is not None) for i in inputs]
     for model_input in inputs:
         if read is not None and is_float(model_input.dtype):
             roles[model_input.name].ranges = picture_ranges(graph, model_input.name, read)
@@ -168,52 +186,8 @@ def deriver_of(proto: onnx.ModelProto, spec: InputSpec, read: ReadTensor | None 
     )
 
 
-def derive_feeds(
-    proto: onnx.ModelProto, spec: InputSpec, read: ReadTensor | None = None, *, wide: bool = True
-) -> Iterator[list[dict[str, Value]]]:
-    """Yield attempts of `spec.count` samples each; none with numbers far from zero unless they may be `wide`.
-
-    Attempts that differ only in what this model does not have are not repeated.
-    """
-    deriver = deriver_of(proto, spec, read)
-    inputs = deriver.inputs
-    has_flags = any(i.dtype == bool for i in inputs)
-    has_guesses = any(i.dtype.kind in "iu" and deriver.roles[i.name] == Role() for i in inputs)
-    has_wide = spec.count > patterns.WIDE and any(is_float(i.dtype) for i in inputs)
-    seen: set[str] = set()
-    derived, refused = False, None
-    for attempt in _attempts():
-        if attempt.wide and not wide:
-            continue
-        shapes = deriver.shapes(attempt)
-        flags = has_flags and (attempt.flag, attempt.varied)
-        key = str((shapes, flags, has_guesses and attempt.step > 1, has_wide and attempt.wide))
-        if key in seen:
-            continue
-        seen.add(key)
-        refusal = next(filter(None, (_too_large(inputs, sample) for sample in shapes)), None)
-        if refusal is None:
-            derived = True
-            yield deriver.feeds(attempt)
-        else:
-            refused = refused or refusal
-    if refused is not None and not derived:
-        raise refused
-
-
-def _attempts() -> Iterator[Attempt]:
-    for step in range(STEPS):
-        for past in (0, 1):
-            first = Attempt(step=step, past=past)
-            yield first
-            yield replace(first, varied=False)
-            # A decoder with two branches wants the one without a cache as long as the cache is empty.
-            yield replace(first, varied=False, flag=past > 0)
-            yield replace(first, varied=False, flag=past == 0)
-            yield replace(first, varied=False, wide=False)
-
-
-def _too_large(inputs: Sequence[Input], shapes: Mapping[str, Shape]) -> ModelError | None:
+def too_large(inputs: Sequence[Input], shapes: Mapping[str, Shape]) -> ModelError | None:
+    """Return why a sample of these shapes is not made up, if it is not."""
     # Values are drawn as float64 and cast; Python's strings take more.
     sizes = {i.name: element_count(shapes[i.name]) * (64 if is_text(i.dtype) else 8) for i in inputs}
     total = sum(sizes.values())

@@ -47,6 +47,7 @@ class Input:
     ranked: bool = True  # False where the model does not even say how many axes there are
     wraps: tuple[Wrap, ...] = ()  # what the tensor is in, outermost first
     keys: np.dtype[Any] | None = None  # of a map
+    numbers_rows: bool = False  # of a table: tokens, even where they come as floats
 
 
 def fed_inputs(proto: onnx.ModelProto) -> list[ValueInfoProto]:

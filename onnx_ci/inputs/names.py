@@ -21,11 +21,15 @@ def _set(text: str) -> frozenset[str]:
 PAST = _set("past cache kv mems")
 SAMPLES = _set("samples sample audio wav waveform pcm speech")
 SPECTRA = _set("mel mels fbank spectrogram spectra spec feats features mfcc logmel stft")
+SERIES = _set("ecg eeg emg ppg imu accel accelerometer gyro gyroscope sensor sensors")
+TOKENS = _set("ids token tokens")
 STATE = _set("state states hidden h c hx cx hn cn")
 MASK = _set("mask masks")
 PADDING = _set("padding pad padded")  # a mask that is true where there is nothing
 LENGTH = _set("len lens length lengths")
 RATE = _set("sr rate")
+FREQUENCY = _set("frequency freq hz fmin fmax")
+LOWEST = _set("fmin min lowest low")
 POSITION = _set("position positions pos")
 ONE = _set("speed scale scales temperature sigma strength gain factor")
 PERMUTATION = _set("perm permutation argsort")
@@ -57,14 +61,21 @@ def words(name: str) -> frozenset[str]:
 def dim_kind(model_input: Input, axis: int) -> DimKind:
     """Return what a dimension most likely is, by its name or else by its place."""
     dims = model_input.dims
-    kind = _kind_by_name(dims[axis], axis)
+    kind = kind_by_name(dims[axis], axis)
+    if kind == "batch" and 0 < axis == len(dims) - 1:
+        kind = None  # what every member of a batch has: some exporters give the name to any open size
     in_a_row = len(dims) <= 2 or (len(dims) == 3 and axis == 2 and dims[1] in (1, 2))
-    if kind in ("sequence", "frames") and is_float(model_input.dtype) and in_a_row:
+    if kind in ("sequence", "frames") and _is_measured(model_input) and in_a_row:
         return "samples"  # floats without a feature axis are a signal
     return kind or _kind_by_place(model_input, axis)
 
 
-def _kind_by_name(dim: Dim, axis: int) -> DimKind | None:
+def _is_measured(model_input: Input) -> bool:
+    return is_float(model_input.dtype) and not model_input.numbers_rows
+
+
+def kind_by_name(dim: Dim, axis: int) -> DimKind | None:
+    """Return what the name of a dimension says."""
     if not isinstance(dim, str):
         return None
     said = words(dim)
@@ -79,7 +90,7 @@ def _kind_by_name(dim: Dim, axis: int) -> DimKind | None:
 
 def _kind_by_place(model_input: Input, axis: int) -> DimKind:
     dims = model_input.dims
-    rank, about, floats = len(dims), words(model_input.name), is_float(model_input.dtype)
+    rank, about, floats = len(dims), words(model_input.name), _is_measured(model_input)
     if rank == 1:
         if floats:
             return "samples" if about & SAMPLES else "batch"

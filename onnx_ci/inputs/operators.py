@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from onnx_ci.inputs.graph import Dims, Op, Shape, UseDef
 
-_WHOLE_AXIS = 2.0**30  # as the end of a slice: whatever there is
+WHOLE_AXIS = 2.0**30  # as the end of a slice: whatever there is
 _LARGEST_BLOCK = 4096
 
 
@@ -310,7 +310,7 @@ def _slice_ends(node: NodeShapes) -> Wanted:
     out, data = node.out, node.data
     sizes = out if out is not None and (data is None or len(out) == len(data)) else data
     known = [_size(sizes, axis) for axis in _slice_axes(node)]
-    return [_WHOLE_AXIS if size is None else size for size in known]
+    return [WHOLE_AXIS if size is None else size for size in known]
 
 
 def _slice_axes(node: NodeShapes) -> list[int]:

@@ -70,13 +70,21 @@ def padding(rng: np.random.Generator, shape: Shape) -> Array:
     return padded
 
 
-def mask(rng: np.random.Generator, shape: Shape) -> Array:
-    """Draw ones, and zeros at the end of all rows but the first of a batch."""
-    ones = np.ones(shape)
-    if len(shape) == 2 and shape[1] >= _SHORTEST:
-        for row in ones[1:]:
-            row[int(rng.integers(shape[1] // 2, shape[1])) :] = 0
-    return ones
+def mask(shape: Shape, lengths: Array) -> Array:
+    """Return ones, and zeros after the length of each row."""
+    return (
+        np.less(np.arange(shape[1]), lengths[:, None]).astype(np.float64)
+        if len(shape) == 2
+        else np.ones(shape)
+    )
+
+
+def row_lengths(rng: np.random.Generator, rows: int, width: int) -> Array:
+    """Draw how long the rows of a batch are: the first is whole, others at least half as long."""
+    lengths = np.full(rows, width)
+    if width >= _SHORTEST:
+        lengths[1:] = rng.integers(width // 2, width, size=max(0, rows - 1))
+    return lengths
 
 
 def surface(rng: np.random.Generator, shape: Shape, *, channels_last: bool) -> Array:

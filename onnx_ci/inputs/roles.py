@@ -115,6 +115,11 @@ class Role:
         return [word for word in self.vocabulary if isinstance(word, kind)]
 
     @property
+    def is_guessed(self) -> bool:
+        """Whether nothing is known of its values, or only that they may be as far as an axis goes."""
+        return self == Role() or any(use.op.type == "Slice" for use in self.uses)
+
+    @property
     def users(self) -> str:
         return " and ".join(dict.fromkeys(use.op.type for use in self.uses[:2]))
 
@@ -209,10 +214,10 @@ def wanted_values(role: Role, dtype: np.dtype[Any], count: int, shapes: SampleSh
     ranges: list[Range] = []
     for use in role.uses:
         wanted = _wanted_by(use, dtype, count, shapes)
-        if isinstance(wanted, list):
-            return wanted
-        if wanted is not None:
+        if isinstance(wanted, Range):
             ranges.append(wanted)
+        elif wanted is not None and not (role.indexes and count > 1 and len(set(wanted)) == 1):
+            return wanted  # unless all indices would be the same one, for something that counts them
     if not ranges:
         return None
     low = max(wanted.low for wanted in ranges)

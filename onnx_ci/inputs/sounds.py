@@ -13,6 +13,7 @@ _VOWELS = 6.0  # in a second
 _HISS = 0.05  # of full scale
 _HUSH = 0.001
 _NOTES = 4.0  # in a second
+_FADED = 2.0  # seconds after which a note is not heard any more
 _WINDOW, _STEP = 400, 160  # samples of one spectrum, and from one to the next: 25 and 10 ms
 _FEWEST_BINS = 192  # more bands than this are the spectrum itself, fewer are of the mel scale
 _LONGEST = 1 << 22  # samples that are drawn; a longer sound repeats
@@ -85,11 +86,13 @@ def _music(rng: np.random.Generator, seconds: Array) -> Array:
     music = np.zeros(len(seconds))
     scale = 220.0 * 2 ** (np.array([0, 2, 4, 5, 7, 9, 11, 12]) / 12)
     for number in range(1 + int(len(seconds) / _RATE * _NOTES)):
-        since = seconds - number / _NOTES
-        fading = np.where(since >= 0, np.exp(-4.0 * np.maximum(since, 0.0)), 0.0)
+        start = int(number * _RATE / _NOTES)
+        heard = music[start : start + int(_FADED * _RATE)]
+        since = seconds[: len(heard)]
+        fading = np.exp(-4.0 * since)
         for pitch in rng.choice(scale, 2, replace=False):
             for overtone in (1, 2, 3, 5):
-                music += fading / overtone * np.sin(2 * np.pi * overtone * pitch * since)
+                heard += fading / overtone * np.sin(2 * np.pi * overtone * pitch * since)
         if number % 2 == 0:
-            music += 0.3 * fading**8 * rng.standard_normal(len(seconds))
+            heard += 0.3 * fading**8 * rng.standard_normal(len(heard))
     return 0.1 * music

@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnx_ci.inputs import names, patterns, scenes, sounds
+from onnx_ci.inputs import names, patterns, scenes, sounds, tokens
 from onnx_ci.inputs.graph import MAP_ENTRIES, Input, Shape, element_count
 from onnx_ci.inputs.normalization import BYTES, SIGNED, UNIT, PictureRange
-from onnx_ci.inputs.operators import Range
+from onnx_ci.inputs.operators import WHOLE_AXIS, Range
 from onnx_ci.inputs.roles import Role, WantedInput, wanted_values
+from onnx_ci.inputs.series import series
 from onnx_ci.inputs.shapes import SampleShapes
 from onnx_ci.sandbox.exchange import Array, Value, integer_limits, is_complex, is_float, is_integer, is_text
 
 _ITEMS = 3  # of a sequence
+_FEW = 3  # of an axis, where all of it was too much
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
 _RATE = 16000
+_LOWEST_HERTZ, _HIGHEST_HERTZ = 50, 2000  # of a voice
 _SIGNAL = 160  # shorter float rows are features, not sound
 _DISTINCT = 1 << 20  # indices to choose from without repeating one
 _LONG = 4000  # floats in a row are sound, whatever they are called
-_BANDS = (32, 40, 64, 80, 96, 128, 161, 201, 257, 513)
+_BANDS = (32, 40, 64, 80, 96, 120, 128, 160, 161, 201, 257, 513)
 _FEWEST_BANDS = 16
+_MOST_LEADS = 12
+_FEWEST_READINGS = 100
 _COLOURS = (1, 3, 4)
 _SMALLEST_PICTURE = 32  # of rank 3, where it may as well be a list of vectors
 _BOUNDED = names.STATE | names.PAST  # what a model gave itself before: bounded, mostly by tanh
@@ -51,6 +56,13 @@ class Sample:
     wide: bool = True  # floats of which nothing is known may be far from zero
     ranges: Mapping[str, tuple[float, float]]
     inferred: SampleShapes
+    weighted: Collection[tuple[str, int]] = ()  # axes along which there are weights: features
+    masked: bool = False  # a mask says where rows end
+
+    def row_lengths(self, shape: Shape) -> Array:
+        """Return how long each row is: the same for masks and for what they mask."""
+        rng = np.random.Generator(np.random.PCG64([self.seed, self.index]))
+        return patterns.row_lengths(rng, *shape) if len(shape) == 2 else np.ones(0)
 
 
 class Drawn(NamedTuple):
@@ -203,17 +215,23 @@ def _wanted_list(request: ValueRequest) -> Drawn | None:
     wanted = request.wanted
     if not isinstance(wanted, list) or len(wanted) != element_count(request.shape):
         return None
-    return Drawn(np.array(wanted).reshape(request.shape), f"what {request.role.users} asks for")
+    values = np.array(wanted).reshape(request.shape)
+    if request.sample.small:
+        values = np.where(values == WHOLE_AXIS, _FEW, values)
+    return Drawn(values, f"what {request.role.users} asks for")
 
 
 def _by_name(request: ValueRequest) -> Drawn | None:
     shape, words, sample, below = request.shape, request.words, request.sample, request.role.below
     integers = is_integer(request.dtype)
     if words & names.MASK:
-        ones = patterns.mask(request.rng, shape) if integers else np.ones(shape)
+        ones = patterns.mask(shape, sample.row_lengths(shape)) if integers else np.ones(shape)
         return Drawn(ones, "a mask, by its name: ones, rows after the first padded with zeros")
     if words & names.RATE:
         return Drawn(np.full(shape, _RATE), "a sampling rate, by its name")
+    if words & names.FREQUENCY and len(shape) == 0:
+        hertz = _LOWEST_HERTZ if words & names.LOWEST else _HIGHEST_HERTZ
+        return Drawn(np.full(shape, hertz), "a frequency, by its name")
     if words & names.LENGTH and len(shape) <= 1:
         length = sample.past if words & names.PAST else sample.length
         return Drawn(np.full(shape, length), "a length, by its name: that of the sequence")
@@ -239,7 +257,19 @@ def _in_table(request: ValueRequest) -> Drawn | None:
     if request.words & names.PERMUTATION and len(request.shape) == 1 and request.shape[0] <= below - low:
         return Drawn(low + request.rng.permutation(request.shape[0]), "a permutation, by its name")
     why = f"{low} to {below - 1}: what the table it indexes, or a bound on it, has room for"
+    if low == 0 and below >= tokens.FEWEST and _is_text(request):
+        lengths = request.sample.row_lengths(request.shape)
+        if not request.sample.masked:
+            lengths = np.full(len(lengths), request.shape[1])
+        drawn = tokens.text(request.rng, lengths, request.shape[1], below, request.sample.index)
+        return Drawn(drawn, f"{why}; as text has them, with special ones at its ends")
     return Drawn(patterns.ids(request.rng, request.shape, low, below, request.sample.index), why)
+
+
+def _is_text(request: ValueRequest) -> bool:
+    if len(request.shape) != 2 or not request.shape[1]:
+        return False
+    return bool(request.words & names.TOKENS) or names.dim_kind(request.input, 1) == "sequence"
 
 
 def _by_weak_name(request: ValueRequest) -> Drawn | None:
@@ -285,9 +315,15 @@ def _wanted_range(request: ValueRequest) -> Drawn | None:
 
 
 def _indices(rng: np.random.Generator, shape: Shape, below: int) -> Array:
-    """A plain list of indices most often assigns members to groups: in order, and no group left empty."""
+    """A plain list of indices most often assigns members to groups: in order, and no group left empty.
+
+    Two rows are the edges of a graph: from every node to the next one, and then to those after it.
+    """
     if len(shape) == 1:
         return np.arange(shape[0]) * below // max(1, shape[0])
+    if len(shape) == 2 and shape[0] == 2:
+        start = np.arange(shape[1])
+        return np.stack([start, start + 1 + start // below]) % below
     count = element_count(shape)
     if count <= below <= _DISTINCT:  # what is scattered to one place twice depends on the order
         return rng.permutation(below)[:count].reshape(shape)
@@ -310,7 +346,7 @@ def _integer_guess(request: ValueRequest) -> Drawn | None:
         ids = patterns.ids(rng, shape, 0, role.alphabet, sample.index)
         return Drawn(ids, "the values it is compared with")
     if role.mask:
-        return Drawn(patterns.mask(rng, shape), "used as a mask")
+        return Drawn(patterns.mask(shape, sample.row_lengths(shape)), "used as a mask")
     if role.size:
         return Drawn(np.ones(shape), "used as a size")
     if _is_picture(shape) and high >= 255:
@@ -325,7 +361,10 @@ def _float_guess(request: ValueRequest) -> Drawn:
     shape, rng, index = request.shape, request.rng, request.sample.index
     if _is_sound(request):
         return Drawn(_sound(request), "speech, music and noise, by its name or shape")
-    bands = None if request.role.ranges or request.words & _BOUNDED else _bands(request)
+    leads = _leads(request)
+    if leads is not None:
+        return Drawn(_series(request, leads), "heartbeats, movements and noise, by its name or shape")
+    bands = None if request.words & _BOUNDED else _bands(request)
     if bands is not None:
         return Drawn(_spectra(request, bands), "spectra of sounds, by its name or shape")
     if _is_picture(shape) and not request.words & names.PAST:
@@ -340,12 +379,18 @@ def _float_guess(request: ValueRequest) -> Drawn:
 
 def _is_sound(request: ValueRequest) -> bool:
     shape = request.shape
+    if request.words & names.SERIES:
+        return False
     if len(shape) == 3 and shape[2] == 1 and shape[1] >= _LONG:
         return True  # samples, and the one channel last
     if len(shape) not in (1, 2, 3) or shape[-1] < _SIGNAL or (len(shape) == 3 and shape[1] > 2):
         return False
-    kind = names.dim_kind(request.input, len(shape) - 1)
-    return bool(request.words & names.SAMPLES) or kind == "samples" or shape[-1] >= _LONG
+    if request.words & names.SAMPLES or shape[-1] >= _LONG:
+        return True
+    last = len(shape) - 1
+    if (request.input.name, last) in request.sample.weighted or names.dim_kind(request.input, 0) == "count":
+        return False  # features, of each of the nodes or boxes
+    return names.dim_kind(request.input, last) == "samples"
 
 
 def _sound(request: ValueRequest) -> Array:
@@ -355,39 +400,85 @@ def _sound(request: ValueRequest) -> Array:
     return sounds.sound(request.rng, shape[:-1], request.sample.index).reshape(shape)
 
 
+def _leads(request: ValueRequest) -> int | None:
+    """Return the axis of the leads, where an input looks like several measurements over time: few of them,
+    as the model says, and long. A single one has to be called so; its axis is the first."""
+    shape, dims = request.shape, request.input.dims
+    if request.words & _BOUNDED or len(shape) not in (2, 3):
+        return None
+    for leads, time in ((1, 2), (2, 1)) if len(shape) == 3 else ():
+        few = isinstance(dims[leads], int) and 1 < shape[leads] <= _MOST_LEADS
+        if (
+            few
+            and shape[time] >= _FEWEST_READINGS
+            and (request.input.name, time) not in request.sample.weighted
+        ):
+            return leads
+    return 0 if request.words & names.SERIES and shape[-1] >= _FEWEST_READINGS else None
+
+
+def _series(request: ValueRequest, leads: int) -> Array:
+    rng, shape, index = request.rng, request.shape, request.sample.index
+    if leads == 0:
+        return series(rng, math.prod(shape[:-1]), shape[-1], index).reshape(shape)
+    members = [series(rng, shape[leads], shape[3 - leads], index) for _ in range(shape[0])]
+    drawn = np.stack(members) if members else np.zeros(shape)
+    return drawn if leads == 1 or not members else drawn.transpose(0, 2, 1)
+
+
 def _bands(request: ValueRequest) -> int | None:
     """Return the axis of the bands, where an input looks like spectra over time: by how many they are, or by
-    its name, and with one channel at most."""
-    shape = request.shape
-    axes = [axis for axis in range(1, len(shape)) if shape[axis] > 1]
-    if len(shape) not in (3, 4) or len(axes) != 2 or min(shape[axis] for axis in axes) < _FEWEST_BANDS:
+    its name; with one channel, unless names say that it is sound."""
+    shape, dims = request.shape, request.input.dims
+    kinds = {names.kind_by_name(dim, axis) for axis, dim in enumerate(dims)}
+    if len(shape) not in (3, 4) or kinds & {"height", "width"}:
+        return None
+    named = bool(request.words & names.SPECTRA)
+    is_sound = named or "frames" in kinds or bool(request.words & names.SAMPLES)
+    axes = [axis for axis in range(1, len(shape)) if shape[axis] > (max(_COLOURS) if is_sound else 1)]
+    if len(axes) != 2 or min(shape[axis] for axis in axes) < _FEWEST_BANDS:
         return None
     for axis in reversed(axes):
-        if shape[axis] in _BANDS and isinstance(request.input.dims[axis], int):
-            return axis
-    return min(axes, key=lambda axis: shape[axis]) if request.words & names.SPECTRA else None
+        if shape[axis] in _BANDS and isinstance(dims[axis], int):
+            # A picture has bands neither last nor as many as it has columns.
+            looks_so = axis == axes[-1] and shape[axes[0]] != shape[axes[1]]
+            is_picture = bool(request.role.ranges) and _is_picture(shape) and not looks_so
+            return None if is_picture and not is_sound else axis
+    return min(axes, key=lambda axis: shape[axis]) if named else None
 
 
 def _spectra(request: ValueRequest, bands: int) -> Array:
+    """Draw spectra for each member and channel."""
     shape = request.shape
-    time = next(axis for axis in range(1, len(shape)) if shape[axis] > 1 and axis != bands)
-    members = []
-    for _ in range(shape[0]):
-        drawn = sounds.spectra(request.rng, shape[time], shape[bands], request.sample.index)
-        members.append((drawn if time < bands else drawn.T).reshape(shape[1:]))
-    return np.stack(members) if members else np.zeros(shape)
+    time = next(axis for axis in range(1, len(shape)) if shape[axis] >= _FEWEST_BANDS and axis != bands)
+    others = [axis for axis in range(len(shape)) if axis not in (time, bands)]
+    count = math.prod(shape[axis] for axis in others)
+    drawn = [
+        sounds.spectra(request.rng, shape[time], shape[bands], request.sample.index) for _ in range(count)
+    ]
+    if not drawn:
+        return np.zeros(shape)
+    order = [*others, time, bands]
+    arranged = np.stack(drawn).reshape([shape[axis] for axis in order])
+    return np.asarray(arranged.transpose(np.argsort(order)))
 
 
 def _is_picture(shape: Shape) -> bool:
     if len(shape) == 3:
         return min(shape) >= 3 and sorted(shape)[1] >= _SMALLEST_PICTURE and 3 in (shape[0], shape[2])
+    if len(shape) == 5:
+        return 3 in shape[1:3] and min(shape[3:]) >= _SMALLEST_PICTURE
     return len(shape) == 4 and min(shape[1:]) > 0
 
 
 def _picture(request: ValueRequest, ranges: Sequence[PictureRange]) -> Array:
-    """Draw a batch of pictures; those of several ranges are in another one with each sample."""
+    """Draw a batch of pictures; those of several ranges are in another one with each sample. A film is a
+    batch of them."""
     rng, index = request.rng, request.sample.index
     shape = request.shape if len(request.shape) == 4 else (1, *request.shape)
+    if len(shape) > 4:
+        frames, channels = (2, 1) if request.shape[1] == 3 else (1, 2)
+        shape = (request.shape[0] * request.shape[frames], request.shape[channels], *request.shape[3:])
     channels_last = shape[-1] in _COLOURS and shape[1] not in _COLOURS
     height, width = shape[1:3] if channels_last else shape[2:]
     channels = shape[3] if channels_last else shape[1]
@@ -398,12 +489,14 @@ def _picture(request: ValueRequest, ranges: Sequence[PictureRange]) -> Array:
     members = []
     for member in range(shape[0]):
         colours = scenes.picture(rng, height, width, index + member)
-        colours = colours if channels == 3 else colours.mean(axis=0, keepdims=True)
-        picture = (
-            np.concatenate([colours, np.ones((1, height, width))])[:channels] if channels == 4 else colours
-        )
-        members.append(taken.apply(picture))
+        colours = colours.mean(axis=0, keepdims=True) if channels == 1 else colours
+        if channels == 4:
+            colours = np.concatenate([colours, np.ones((1, height, width))])
+        members.append(taken.apply(colours))
     pictures = np.stack(members)
+    if len(request.shape) == 5 and request.shape[1] == 3:
+        films = pictures.reshape(request.shape[0], request.shape[2], *shape[1:])
+        return np.asarray(films.transpose(0, 2, 1, 3, 4))
     return (pictures.transpose(0, 2, 3, 1) if channels_last else pictures).reshape(request.shape)
 
 

@@ -15,10 +15,11 @@ import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.branches import Side, both_ways, not_taken
-from onnx_ci.inputs.generate import Deriver, derive_feeds, deriver_of, of_other_sizes
+from onnx_ci.inputs.generate import Attempt, Deriver, deriver_of, of_other_sizes
 from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.normalization import ReadTensor
 from onnx_ci.inputs.samples import load_samples
+from onnx_ci.inputs.size_search import SizeSearch
 from onnx_ci.model.graph import keep_items
 from onnx_ci.policy.schema import InputSpec, Limits
 from onnx_ci.results import OutputDelta
@@ -31,7 +32,9 @@ from onnx_ci.verify.noise import OTHER_DRAWS, Baked, Seeding, Unmatched, gross_n
 from onnx_ci.verify.observation import observation_of
 
 GIVE = "give inputs that run: " + GIVE_SAMPLES + ", or sizes: " + SET_DIMS
-_HARD_FAILURES = 2  # crashes and the like before the search for inputs is given up
+_CRASHES = 2  # before the search for inputs is given up
+_PATIENCE = 3  # one run may take such a part of the time that is left, as long as sizes can shrink
+_LEAST_SECONDS = 1.0
 _MANY = 8  # samples that are asked for where some are to be of other sizes, and how many of them
 _SIZES = 2
 _NUMBERS = 64  # of each output that tell one answer from another
@@ -64,6 +67,7 @@ class Reference:
 
     def __post_init__(self) -> None:
         self.seeding = Seeding(self.proto, self.spec.seed)
+        self.reasons: Mapping[str, str] = {}  # why the inputs that were made up are what they are
         self.took = 0.0  # seconds to find inputs and run them
         self._feeds: Sequence[Feeds] = self.given or ()
         self._outputs: ArrayOutputs | None = None
@@ -252,31 +256,52 @@ class Reference:
             raise self._unrunnable(error, where, hint) from None
 
     def _search(self, *, wide: bool) -> FedOutputs:
-        """Try attempt after attempt until one runs, within one time limit for all of them."""
-        failures: list[RunFailed] = []
-        began = time.monotonic()
+        """Try attempt after attempt until one runs and gives something, within one time limit for all."""
         # What random nodes draw depends on how many runs there were before: there none may be left out.
-        pool = replace(self.spec, count=self.spec.count + (0 if self.seeding else self.spare))
-        for attempt in derive_feeds(self.proto_to_feed(), pool, self.read, wide=wide):
+        pool = replace(self.spec, count=max(1, self.spec.count) + (0 if self.seeding else self.spare))
+        deriver = deriver_of(self.proto_to_feed(), pool, self.read)
+        search = SizeSearch(deriver, wide=wide)
+        failures: list[RunFailed] = []
+        empty: tuple[Attempt, FedOutputs] | None = None  # the first that ran, where it gave nothing
+        began = time.monotonic()
+        for attempt in search:
+            feeds = [{**sample, **self.stored} for sample in deriver.feeds(attempt)]
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
                 break
-            feeds = [{**sample, **self.stored} for sample in attempt]
+            seconds = left / _PATIENCE if search.can_shrink(attempt) else left
             try:
-                outputs = self._run(feeds, replace(self.limits, seconds=left))
+                outputs = self._run(feeds, replace(self.limits, seconds=max(seconds, _LEAST_SECONDS)))
             except RunFailed as error:
                 failures.append(error)
+                if error.kind == "error":
+                    search.failed(attempt, error.message)
+                else:
+                    search.was_scarce(attempt)
                 continue
-            if wide and _is_lost(outputs):
+            if all(array.size == 0 for sample in outputs for array in sample.values()):
+                empty = empty or (attempt, (feeds, outputs))
+                search.was_empty(attempt)
+            elif wide and _is_lost(outputs):
                 return self._search(wide=False)
-            chosen = most_telling(outputs, max(1, self.spec.count))
-            return self._varied([feeds[number] for number in chosen], [outputs[number] for number in chosen])
+            else:
+                return self._settle(deriver, attempt, feeds, outputs)
+        if empty is not None:
+            return self._settle(deriver, empty[0], *empty[1])
         hard = [error for error in failures if error.kind != "error"]
         raise self._unrunnable((hard or failures)[0], "on inputs made up for it", GIVE)
 
-    def _varied(self, feeds: Sequence[Feeds], outputs: ArrayOutputs) -> FedOutputs:
+    def _settle(
+        self, deriver: Deriver, attempt: Attempt, feeds: Sequence[Feeds], outputs: ArrayOutputs
+    ) -> FedOutputs:
+        """Take the inputs that tell most, and more of them where that shows more."""
+        self.reasons = deriver.reasons(attempt)
+        chosen = most_telling(outputs, max(1, self.spec.count))
+        feeds, outputs = [feeds[number] for number in chosen], [outputs[number] for number in chosen]
+        return self._varied(replace(deriver.settled(attempt), spec=self.spec), feeds, outputs)
+
+    def _varied(self, deriver: Deriver, feeds: Sequence[Feeds], outputs: ArrayOutputs) -> FedOutputs:
         """Add samples: of other sizes, and such that take the branches which these do not."""
-        deriver = deriver_of(self.proto_to_feed(), self.spec, self.read)
         limits = replace(self.limits, seconds=self.limits.seconds / 4)
         feeds, outputs = self._of_other_sizes(deriver, feeds, outputs, limits)
         branches = both_ways(self.runner, self.original, deriver, feeds, stored=self.stored, limits=limits)
@@ -376,10 +401,9 @@ def has_no_number(value: Array) -> bool:
 
 
 def _is_hopeless(failures: Sequence[RunFailed]) -> bool:
-    """No inputs help a model that can't be loaded, and one that hangs or crashes is not tried for ever."""
-    hard = sum(error.kind in ("crash", "memory") for error in failures)
-    last = failures[-1]
-    return last.stage == "load" or last.kind == "timeout" or hard >= _HARD_FAILURES
+    """No inputs help a model that can't be loaded, and one that crashes is not tried for ever."""
+    crashes = sum(error.kind == "crash" for error in failures)
+    return failures[-1].stage == "load" or crashes >= _CRASHES
 
 
 @dataclass(eq=False, repr=False)

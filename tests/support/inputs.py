@@ -7,7 +7,8 @@ from typing import Any
 
 import onnx
 
-from onnx_ci.inputs.generate import derive_feeds
+from onnx_ci.inputs.generate import deriver_of
+from onnx_ci.inputs.size_search import usual_attempts
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.verify.reference import Reference
 
@@ -15,8 +16,9 @@ Samples = list[dict[str, Any]]
 
 
 def attempts(proto: onnx.ModelProto, **spec: Any) -> Iterator[Samples]:
-    for feeds in derive_feeds(proto, InputSpec(**spec)):
-        yield [dict(sample) for sample in feeds]
+    deriver = deriver_of(proto, InputSpec(**spec))
+    for attempt in usual_attempts(deriver):
+        yield [dict(sample) for sample in deriver.feeds(attempt)]
 
 
 def first(proto: onnx.ModelProto, **spec: Any) -> Samples:
