@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from onnx_ci.policy.schema import Override
 from onnx_ci.results import Alternative, Finding, Measure, Severity, Verdict, gain
-from onnx_ci.util.advice import GIVE_SAMPLES, LOOSEN_TOLERANCE, OR_OVERRIDE, RAISE_BUDGET, allow_stronger
+from onnx_ci.util.advice import (
+    GIVE_SAMPLES,
+    LOOSEN_TOLERANCE,
+    OR_OVERRIDE,
+    RAISE_BUDGET,
+    allow_stronger,
+    to_run,
+)
 from onnx_ci.util.sizes import format_percent, format_size
 
 if TYPE_CHECKING:
@@ -143,7 +150,7 @@ def _budget_hint(model: Measured, choice: Choice) -> str:
 
 def _would_shrink(model: Measured, staged: Staged) -> Finding:
     candidate, before, after = staged.candidate, model.before, staged.measure
-    hint = f"run: onnx-ci fix {model.task.call}"
+    hint = to_run(f"onnx-ci fix {model.task.call}")
     if candidate.moved and after.size >= before.size:
         message = f"would move {' and '.join(candidate.moved)}{model.where}"
         return model.task.finding("OCI020", "error", message, hint)

@@ -103,7 +103,7 @@ def encoding_parts(model: ModelProto) -> set[str]:
     indices: set[str] = set()
     for body in bodies(model):
         for node in body.node:
-            if node.op_type in ("Cast", "CastLike") and node.input[0] in stored:
+            if node.op_type in ("Cast", "CastLike") and stored.intersection(node.input[:1]):
                 names.update(node.output)
                 stored.update(node.output)
                 indices.update(node.output if _to_int32(node) else ())
@@ -118,7 +118,7 @@ def _decodes(node: NodeProto, encoded: set[str], indices: set[str]) -> bool:
     block, or a table with small indices."""
     if node.op_type in DECODERS and not encoded.isdisjoint(node.input):
         return True
-    return node.op_type == "Expand" or (node.op_type == "Gather" and node.input[1] in indices)
+    return node.op_type == "Expand" or (node.op_type == "Gather" and not indices.isdisjoint(node.input[1:2]))
 
 
 def _to_int32(node: NodeProto) -> bool:

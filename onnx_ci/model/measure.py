@@ -19,6 +19,7 @@ from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.receipt import read_receipt, tensor_key
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_chunks, file_sha256
 from onnx_ci.results import Measure, ModelInfo, TensorInfo
+from onnx_ci.util.advice import to_run
 
 LEVEL = 9  # of each compressor: what a careful server or packager would use
 
@@ -105,7 +106,7 @@ def _package(name: str) -> Any:
     except ImportError:
         raise EnvironmentFault(
             f"a {name.removesuffix('ard')} budget needs the package {name!r}, which is not installed",
-            hint="run: pip install 'onnx-ci[compression]'",
+            hint=to_run("pip install 'onnx-ci[compression]'"),
         ) from None
 
 

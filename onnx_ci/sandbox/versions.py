@@ -19,6 +19,7 @@ from pathlib import Path
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.graph import bodies
 from onnx_ci.model.proto import ModelProto
+from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import cache_home, make_folder
 from onnx_ci.util.text import clean, first_of
 
@@ -100,7 +101,7 @@ def _installer(wanted: str) -> list[str]:
         return [sys.executable, "-m", "pip", "install", "--no-input", "--retries", "2", *only]
     uv = shutil.which("uv")
     if uv is None:
-        raise _unavailable(wanted, "there is neither pip nor uv", "run: python -m ensurepip")
+        raise _unavailable(wanted, "there is neither pip nor uv", to_run("python -m ensurepip"))
     return [uv, "pip", "install", "--python", sys.executable, *only]
 
 
