@@ -55,7 +55,7 @@ class Standing:
         waiting = [part for part in self.source.parts if part.waits]
         name = shell_path(self.source.parts[0].path)
         if waiting and waiting[0].pointer and waiting[0].pointer.keeper == "DVC":
-            hint = to_run(f"dvc checkout {_words(self.sources.home / part.tracked for part in waiting)}")
+            hint: str = to_run(f"dvc checkout {_words(self.sources.home / part.tracked for part in waiting)}")
         elif waiting:
             hint = to_run(f"git lfs checkout {_words(part.path for part in waiting)}")
         elif self.sources.tree is not None and self.sources.tree.commit:

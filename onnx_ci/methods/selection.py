@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from onnx_ci.model.graph import Scope, Site, bodies, stored_in
+from onnx_ci.model.graph import Scope, Site, all_nodes, bodies, stored_in
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.receipt import tensor_key
@@ -89,10 +89,9 @@ def quantized_inputs(model: ModelProto) -> set[str]:
 
 
 def _quantized_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    for body in bodies(model):
-        for node in body.node:
-            if QUANTIZED_OP.search(node.op_type):
-                yield node
+    for node in all_nodes(model):
+        if QUANTIZED_OP.search(node.op_type):
+            yield node
 
 
 def encoding_parts(model: ModelProto) -> set[str]:
@@ -101,15 +100,14 @@ def encoding_parts(model: ModelProto) -> set[str]:
     names = quantized_inputs(model)
     stored = _stored_names(model)
     indices: set[str] = set()
-    for body in bodies(model):
-        for node in body.node:
-            if node.op_type in ("Cast", "CastLike") and stored.intersection(node.input[:1]):
-                names.update(node.output)
-                stored.update(node.output)
-                indices.update(node.output if _to_int32(node) else ())
-            elif stored.issuperset(node.input) and _decodes(node, names, indices):
-                names.update([*node.input, *node.output])
-                stored.update(node.output)
+    for node in all_nodes(model):
+        if node.op_type in ("Cast", "CastLike") and stored.intersection(node.input[:1]):
+            names.update(node.output)
+            stored.update(node.output)
+            indices.update(node.output if _to_int32(node) else ())
+        elif stored.issuperset(node.input) and _decodes(node, names, indices):
+            names.update([*node.input, *node.output])
+            stored.update(node.output)
     return names
 
 

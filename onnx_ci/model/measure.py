@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.model.graph import bodies, opset, tensors
+from onnx_ci.model.graph import all_nodes, opset, tensors
 from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.model import Model, element_count, stored_size
@@ -121,7 +121,7 @@ def inspect_model(path: Path, name: str) -> ModelInfo:
         for info in infos:
             types[info.dtype] += info.size
         stored = sum(types.values())
-        ops = Counter(node.op_type for body in bodies(model.proto) for node in body.node)
+        ops = Counter(node.op_type for node in all_nodes(model.proto))
         receipt = read_receipt(model.proto)
         return ModelInfo(
             path=name,

@@ -120,6 +120,7 @@ def test_what_can_not_fit_is_told_how_close_it_came(tmp_path: Path) -> None:
     )
     assert done.code == 1
     assert not (tmp_path / "out.onnx").exists()
+    assert "error OCI001 model.onnx" in done.out
     assert "within tolerance it can be" in done.out
     assert "at a cosine of " in done.out
     assert "its largest tensors: " in done.out
