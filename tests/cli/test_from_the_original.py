@@ -18,7 +18,7 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.git_repo import Repository
 from tests.support.models import lean
 
-pytestmark = pytest.mark.sampled(20)
+pytestmark = pytest.mark.sampled(40)
 
 HEAD = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 FP16 = f"{HEAD}    methods: [fp16-weights]\n"
