@@ -15,6 +15,8 @@ from onnx_ci.util.text import one_line
 from tests.support.action import call
 from tests.support.pull_requests import Hosted
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Hosted:
