@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from onnx_ci.util.advice import KEEP_IN_FLOAT32, Audience, hint_for
+from onnx_ci.util.advice import KEEP_IN_FLOAT32, Audience, command_of, hint_for
 from onnx_ci.util.sizes import format_size
 
 CODES = {
@@ -88,6 +88,11 @@ class Finding:
     hint: str = ""
     file: str = ""  # of the policy, where it is not the rule of a model that is broken
     line: int = 0
+
+    @property
+    def command(self) -> str:
+        """What the hint asks to run; empty where it says something else."""
+        return command_of(self.hint)
 
 
 Status = Literal["passed", "failed", "not_run"]

@@ -19,7 +19,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         sampled = item.get_closest_marker("sampled")
         if sampled is not None:
-            if seen[item.path] % sampled.args[0]:
+            every = sampled.args[0]
+            if not every or seen[item.path] % every:
                 item.add_marker("real")
             seen[item.path] += 1
 

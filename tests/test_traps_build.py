@@ -159,6 +159,7 @@ session.run(None, dict(numpy.load(sys.argv[2])))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory, and of a crash on x86")
+@pytest.mark.sampled(0)
 def test_hostile(tmp_path: Path) -> None:
     """All at once, to wait only once."""
     children = {}

@@ -58,6 +58,8 @@ class OnnxCiBuildHook(BuildHookInterface[BuilderConfig]):
         return {Path(title).as_posix(): Path(path) for title, path in files.items()}
 
     def _include(self, packed: Packed, files: dict[str, Path], build_data: dict[str, Any]) -> None:
+        from onnx_ci.gate.single import copy_file
+
         forced = build_data["force_include"]
         replaced = {files[title] for title in {*packed.files, *packed.dropped} if title in files}
         for inclusions in (forced, self.build_config.force_include):
@@ -66,18 +68,13 @@ class OnnxCiBuildHook(BuildHookInterface[BuilderConfig]):
         forced.update({str(file): title for title, file in packed.files.items()})
         for number, (title, file) in enumerate(packed.kept.items()):
             if title not in files:
-                forced[self._copy(file, f"kept-{number}")] = title
+                # A path can be included by force as one thing only, and this one may be included already.
+                copy = self._staging / f"kept-{number}"
+                copy_file(file, copy)
+                forced[str(copy)] = title
         # Paths that are taken: a build fills them by force, and here with nothing.
         taken = map(self.build_config.get_distribution_path, packed.dropped)
         self.build_config.build_reserved_paths.update(taken)
-
-    def _copy(self, file: Path, name: str) -> str:
-        """A path can be included by force as one thing only, and this one may be included already."""
-        from onnx_ci.gate.single import copy_file
-
-        copy = self._staging / name
-        copy_file(file, copy)
-        return str(copy)
 
 
 @hookimpl

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from filecmp import cmp
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -27,7 +27,7 @@ from onnx_ci.repo.git import find_root
 from onnx_ci.report.text import render_run
 from onnx_ci.results import RunReport
 from onnx_ci.util.scalars import FLAG, NAMES, TEXT
-from onnx_ci.util.text import Style, did_you_mean, one_line
+from onnx_ci.util.text import Style, did_you_mean, one_line, relative_name
 
 
 @dataclass
@@ -73,10 +73,8 @@ def _titled(title: str, model: Path) -> dict[str, Path]:
 def _refuse_other(title: str, file: Path, others: Mapping[str, Path]) -> None:
     other = others.get(title, file)
     if other != file and not cmp(file, other, shallow=False):
-        raise UsageError(
-            f"{title} would have to be {file} and {other} in the package, and they differ",
-            hint="put the models into folders of their own",
-        )
+        message = f"{title} would have to be {file} and {other} in the package, and they differ"
+        raise UsageError(message, hint="put the models into folders of their own")
 
 
 def shipped(plan: Plan, source: Path, target: Path, reserved: Collection[str] = ()) -> Asked:
@@ -86,34 +84,6 @@ def shipped(plan: Plan, source: Path, target: Path, reserved: Collection[str] = 
     """
     check_target(source, target)
     return Asked(plan, source, NewFile(target, tuple(reserved)))
-
-
-def pack(
-    models: Mapping[str, Path],
-    others: Mapping[str, Path],
-    plan_of: Callable[[Path], Plan],
-    staging: Path,
-) -> tuple[Packed, RunReport]:
-    """Models by their path in the package; the others ship as they are. What is staged is for use only if
-    the report has no error."""
-    began, packed, asked = perf_counter(), Packed(), list[Asked]()
-    shared = _shared({**models, **others})
-    targets = [staging / str(number) / PurePosixPath(title).name for number, title in enumerate(models)]
-    for (title, source), target in zip(models.items(), targets, strict=True):
-        target.parent.mkdir(parents=True)
-        folder = PurePosixPath(title).parent
-        reserved = [path.relative_to(folder).as_posix() for path in shared if path.is_relative_to(folder)]
-        asked.append(shipped(plan_of(source), source, target, reserved))
-    outcomes = tuple(judge_each(asked))
-    for (title, source), target, outcome in zip(models.items(), targets, outcomes, strict=True):
-        if outcome.written:
-            packed.add(title, source, target)
-        else:
-            packed.keep(title, source)
-    for title, source in others.items():
-        packed.keep(title, source)
-    report = RunReport(command="build", outcomes=outcomes, seconds=round(perf_counter() - began, 3))
-    return packed, report
 
 
 def _shared(models: Mapping[str, Path]) -> list[PurePosixPath]:
@@ -156,7 +126,7 @@ class Options:
             return models
         wanted: set[str] = set()
         for pattern in self.models:
-            named = {title for title, path in models.items() if matches(pattern, _below(path, root))}
+            named = {title for title, path in models.items() if matches(pattern, relative_name(path, root))}
             if not named:
                 hint = "check that the file is there, and that the package includes it"
                 raise UsageError(f"{self.where}: no model of the package matches {pattern!r}", hint=hint)
@@ -168,10 +138,6 @@ def models_of(files: Mapping[str, Path]) -> dict[str, Path]:
     return {title: path for title, path in files.items() if path.suffix.lower() == ".onnx"}
 
 
-def _below(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
-
-
 def packed_for(options: Options, root: Path, files: Mapping[str, Path], staging: Path) -> tuple[Packed, str]:
     """The package's models as they ship, and the report; stops the build where a rule is broken."""
     files = {title: path.parent.resolve() / path.name for title, path in files.items()}
@@ -180,24 +146,33 @@ def packed_for(options: Options, root: Path, files: Mapping[str, Path], staging:
     if not models:
         _need_policy(context.policy_path, options, root)
         return Packed(), f"{options.where}: there is no model in this package\n"
-    others = {title: path for title, path in models_of(files).items() if title not in models}
-
-    @cache
-    def plan_under(policy: Path) -> Plan:
-        return build_plan(context_for(context, policy), shown_from=context.folder)
-
-    def plan_of(model: Path) -> Plan:
-        """Under the policy that rules the model: the one that was named, or the nearest upward."""
-        return plan_under(_need_policy(policy_for(context, model.parent), options, model.parent))
-
-    packed, report = pack(models, others, plan_of, staging)
-    text = render_run(replace(report, policy=context.checked.file), Style())
+    began, packed, asked = perf_counter(), Packed(), list[Asked]()
+    everything = {**models, **models_of(files)}
+    shared = _shared(everything)
+    plan_under = cache(lambda policy: build_plan(context_for(context, policy), shown_from=context.folder))
+    targets = {title: staging / str(i) / PurePosixPath(title).name for i, title in enumerate(models)}
+    for title, target in targets.items():
+        target.parent.mkdir(parents=True)
+        source, folder = models[title], PurePosixPath(title).parent
+        policy = _need_policy(policy_for(context, source.parent), options, source.parent)
+        reserved = [path.relative_to(folder).as_posix() for path in shared if path.is_relative_to(folder)]
+        asked.append(shipped(plan_under(policy), source, target, reserved))
+    outcomes = dict(zip(models, judge_each(asked), strict=True))
+    for title, source in everything.items():
+        if title in outcomes and outcomes[title].written:
+            packed.add(title, source, targets[title])
+        else:
+            packed.keep(title, source)
+    seconds = round(perf_counter() - began, 3)
+    report = RunReport(
+        command="build", outcomes=tuple(outcomes.values()), policy=context.checked.file, seconds=seconds
+    )
+    text = render_run(report, Style())
     if report.exit_code:
         raise BuildStopped(text)
     if not any(outcome.rule_pattern for outcome in report.outcomes):
-        raise BuildStopped(
-            f"{options.where}: no model of the package has a rule, so nothing was checked\n{text}"
-        )
+        message = f"{options.where}: no model of the package has a rule, so nothing was checked\n{text}"
+        raise BuildStopped(message)
     return packed.checked(files), text
 
 
@@ -252,9 +227,8 @@ class ByRule:
     def __init__(self, source: Path, target: Path, policy: str) -> None:
         self.policy = Path(policy)
         if not self.policy.is_file():
-            raise UsageError(
-                f"there is no policy file {policy!r}", hint="`onnx-ci init` writes .onnx-ci.yaml"
-            )
+            message = f"there is no policy file {policy!r}"
+            raise UsageError(message, hint="`onnx-ci init` writes .onnx-ci.yaml")
         # Seen from where the policy is, as `check` sees it: a build may run anywhere.
         self.context: Context = open_context(self.policy.name, self.policy.resolve().parent)
         near = source.parent.resolve() / source.name
@@ -268,12 +242,14 @@ class ByRule:
             )
         self.target = target
         if target.exists() and target.samefile(source):
-            raise UsageError(
-                f"{target} is the model itself", hint=f"to shrink it in place: onnx-ci fix {target}"
-            )
+            message = f"{target} is the model itself"
+            raise UsageError(message, hint=f"to shrink it in place: onnx-ci fix {target}")
 
     def run(self, *, cache: bool) -> RunReport:
-        shared = self._shared()
+        try:
+            shared = shared_data(self.source, self.context.root)  # perhaps it ships to the same place
+        except ModelError:
+            shared = []  # it can't be read, and the report will say so
         earlier = replaceable_data(self.target)
         for file in orphaned_data(self.target):
             if file.name not in shared:
@@ -287,13 +263,6 @@ class ByRule:
             for name in earlier - set(data_of(self.target)):
                 (self.target.parent / name).unlink(missing_ok=True)
         return report
-
-    def _shared(self) -> list[str]:
-        """Data that another model of its folder ships with, perhaps to the same place."""
-        try:
-            return shared_data(self.source, self.context.root)
-        except ModelError:
-            return []  # it can't be read, and the report will say so
 
     def samples(self) -> list[Path]:
         """The files that verification read, and the folders in which more samples may appear. A folder

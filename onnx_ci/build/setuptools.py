@@ -10,17 +10,16 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnx_ci.build.package import Packed
-from onnx_ci.errors import UsageError
+from onnx_ci.build.package import Options, Packed, models_of, needed_by, packed_for
+from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.gate.single import copy_file
 from onnx_ci.model.locations import DATA_ENDINGS
 from onnx_ci.model.replace import is_own, other_users
-from onnx_ci.util.text import one_line
+from onnx_ci.util.files import scratch_folder
+from onnx_ci.util.text import complaint, one_line
 
 if TYPE_CHECKING:
     from setuptools import Distribution
-
-    from onnx_ci.build.package import Options
 
 
 WHERE = "[tool.onnx-ci]"
@@ -36,18 +35,14 @@ def finalize_distribution_options(dist: Distribution) -> None:
     tables = load_file(file).get("tool", {})
     table = tables.get("onnx-ci")
     if table is None:
-        _warn_of_typo(tables)
+        for name in tables:
+            if re.fullmatch(r"onnx[-_.]?ci", name, re.IGNORECASE):
+                warnings.warn(f"[tool.{name}] is not read by onnx-ci; did you mean {WHERE}?", stacklevel=1)
         return
     for name, mixin in (("build_py", ShrinkModels), ("sdist", TakePolicy)):
         command: type[Any] = dist.get_command_class(name)
         if not issubclass(command, mixin):
             dist.cmdclass[name] = type(name, (mixin, command), {"onnx_ci_table": table})
-
-
-def _warn_of_typo(tables: dict[str, Any]) -> None:
-    for name in tables:
-        if re.fullmatch(r"onnx[-_.]?ci", name, re.IGNORECASE):
-            warnings.warn(f"[tool.{name}] is not read by onnx-ci; did you mean {WHERE}?", stacklevel=2)
 
 
 class ShrinkModels:
@@ -58,10 +53,6 @@ class ShrinkModels:
         if getattr(self, "editable_mode", False) or not self.packages:
             super().run()  # type: ignore[misc]
             return
-
-        from onnx_ci.build.package import models_of, packed_for
-        from onnx_ci.util.files import scratch_folder
-
         with scratch_folder() as staging, _errors_of_setuptools():
             options, folder = _options(self), BuildFolder(Path(self.build_lib))
             super().run()  # type: ignore[misc]
@@ -79,8 +70,6 @@ class TakePolicy:
     """Added to `sdist`: a wheel that is built from it needs policies and samples, which no manifest names."""
 
     def make_release_tree(self: Any, base_dir: str, files: list[str]) -> None:
-        from onnx_ci.build.package import needed_by
-
         with _errors_of_setuptools():
             needed = needed_by(_options(self), Path.cwd(), [Path.cwd() / name for name in files])
         listed = {Path(name) for name in files}
@@ -97,8 +86,6 @@ def _data_files(command: Any) -> Iterator[tuple[str, Path]]:
 
 
 def _options(command: Any) -> Options:
-    from onnx_ci.build.package import Options
-
     return Options(command.onnx_ci_table, WHERE, "policy", "models")
 
 
@@ -106,9 +93,6 @@ def _options(command: Any) -> Options:
 def _errors_of_setuptools() -> Iterator[None]:
     """An error of ours becomes one of setuptools', which it shows without a traceback."""
     from setuptools.errors import BaseError
-
-    from onnx_ci.errors import OnnxCiError
-    from onnx_ci.util.text import complaint
 
     try:
         yield
@@ -155,13 +139,10 @@ class BuildFolder:
             (self.path / title).parent.mkdir(parents=True, exist_ok=True)
             copy_file(file, self.path / title)
         models = [self.path / title for title in files if title.lower().endswith(".onnx")]
-        for title in self.left:
-            self._remove_orphan(self.path / title, models)
-
-    def _remove_orphan(self, data: Path, models: Collection[Path]) -> None:
-        owned = any(model.parent == data.parent and is_own(data.name, model) for model in models)
-        if owned and not other_users(data, self.path, self.path):
-            data.unlink(missing_ok=True)
+        for data in (self.path / title for title in self.left):
+            owned = any(model.parent == data.parent and is_own(data.name, model) for model in models)
+            if owned and not other_users(data, self.path, self.path):
+                data.unlink(missing_ok=True)
 
     def remove(self, titles: Collection[str]) -> None:
         """After a failure: nothing that was not proven stays where it would be packed."""

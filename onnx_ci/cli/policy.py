@@ -22,6 +22,7 @@ from onnx_ci.policy.schema import Policy
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import find_root
 from onnx_ci.repo.select import all_models
+from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import one_line
@@ -64,7 +65,7 @@ def run_ratchet(options: argparse.Namespace) -> int:
     context = open_context(options.policy)
     path = context.policy_path
     if path is None:
-        raise UsageError("there is no policy to lower budgets in", hint="run: onnx-ci init --ratchet")
+        raise UsageError("there is no policy to lower budgets in", hint=to_run("onnx-ci init --ratchet"))
     data = path.read_bytes()
     with Sources(context.root) as sources:
         present = Present(context, sources)

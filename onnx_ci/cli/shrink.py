@@ -73,12 +73,17 @@ def _check_other_files(options: argparse.Namespace, source: Path, target: Path) 
     if options.depfile:
         written.append(("--depfile", Path(options.depfile)))
         check_depfile(Path(options.depfile), options.target, source)
+    if not written and not options.policy:
+        return
     policy = [("the policy", Path(options.policy))] if options.policy else []
     _refuse("OUT", target, policy)
-    others = [("the model", source), *policy, ("OUT", target)]
-    others.append(("the data of OUT", target.with_name(own_data(target))))
-    if written:
-        others += ((f"data of {source}", file) for file in data_paths(source))
+    others = [
+        ("the model", source),
+        *((f"data of {source}", file) for file in data_paths(source)),
+        *policy,
+        ("OUT", target),
+        ("the data of OUT", target.with_name(own_data(target))),
+    ]
     for option, path in written:
         _refuse(option, path, others)
         others.append((f"the file of {option}", path))
@@ -175,8 +180,6 @@ def _escaped(path: str) -> str:
     _, rest = os.path.splitdrive(path)
     if odd := sorted(set(rest) & UNWRITABLE):
         names = " and ".join(UNWRITABLE_NAMES.get(character, repr(character)) for character in odd)
-        raise UsageError(
-            f"{path!r} has {names} in it, which Make would read otherwise in a dependency file",
-            hint="give the file or its folder another name, or leave --depfile out",
-        )
+        message = f"{path!r} has {names} in it, which Make would read otherwise in a dependency file"
+        raise UsageError(message, hint="give the file or its folder another name, or leave --depfile out")
     return path.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")

@@ -18,10 +18,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distributions, version
-from itertools import repeat
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import IO, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import IO, Any, TypeVar
 
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.gate.candidates import Candidate, Choice, Staged
@@ -36,6 +34,7 @@ from onnx_ci.model.store import file_sha256, file_state
 from onnx_ci.results import Measure, Step
 from onnx_ci.sandbox.versions import Libraries
 from onnx_ci.util.advice import Hint
+from onnx_ci.util.codec import build
 from onnx_ci.util.files import atomic_write, cache_home, state_home, sweep_files
 from onnx_ci.util.sizes import size_setting
 from onnx_ci.version import __version__
@@ -243,22 +242,12 @@ def plain(value: Any, *, leave_out: Collection[str] = ()) -> Any:
 
 def read(kind: type[Kind], values: dict[str, Any], **given: Any) -> Kind:
     """A dataclass from its fields, the ones that were left out given by hand."""
-    hints = get_type_hints(kind)
-    return kind(**{name: _read(hints[name], value) for name, value in values.items()}, **given)
+    result: Kind = build(kind, {**values, **given}, _with_hints)
+    return result
 
 
-def _read(hint: Any, value: Any) -> Any:
-    if value is None:
-        return None
-    if get_origin(hint) in (Union, UnionType):
-        return _read(next(one for one in get_args(hint) if one is not NoneType), value)
-    if get_origin(hint) is tuple:
-        kinds = get_args(hint)
-        every = repeat(kinds[0]) if kinds[-1] is Ellipsis else kinds
-        return tuple(_read(kind, item) for kind, item in zip(every, value, strict=False))
-    if hint is str and isinstance(value, dict):
-        return Hint(**value)
-    return read(hint, value) if is_dataclass(hint) and isinstance(hint, type) else value
+def _with_hints(kind: Any, value: Any, _where: str) -> Any:
+    return Hint(**value) if kind is str and isinstance(value, dict) else value
 
 
 LARGEST = "2 GB"

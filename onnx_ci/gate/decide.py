@@ -18,6 +18,7 @@ from onnx_ci.util.advice import (
     Hint,
     allow_stronger,
     set_tolerance,
+    to_run,
 )
 from onnx_ci.util.sizes import format_percent, format_size
 
@@ -161,7 +162,7 @@ def _budget_hint(model: Measured, choice: Choice) -> str:
 
 def _would_shrink(model: Measured, staged: Staged) -> Finding:
     candidate, before, after = staged.candidate, model.before, staged.measure
-    hint = f"run: onnx-ci fix {model.task.call}"
+    hint = to_run(f"onnx-ci fix {model.task.call}")
     if candidate.moved and after.size >= before.size:
         message = f"would move {' and '.join(candidate.moved)}{model.where}"
         return model.task.finding("OCI020", "error", message, hint)

@@ -38,7 +38,7 @@ from onnx_ci.results import (
     Verdict,
     Verification,
 )
-from onnx_ci.util.advice import GIVE_SAMPLES, fetch_from_lfs
+from onnx_ci.util.advice import GIVE_SAMPLES, fetch_from_lfs, to_run
 from onnx_ci.util.files import scratch_folder
 from onnx_ci.util.text import shell_path, shell_word
 
@@ -116,7 +116,7 @@ def disk_trouble(name: str, error: OSError) -> Finding:
 
 def _unfinished(task: Task) -> Finding:
     message = "a fix was interrupted before its data file got its name; the model still loads"
-    return task.finding("OCI018", task.rule.severity, message, f"run: onnx-ci fix {task.call}")
+    return task.finding("OCI018", task.rule.severity, message, to_run(f"onnx-ci fix {task.call}"))
 
 
 def about_sharers(task: Task, sharers: Sequence[Path]) -> Iterator[Finding]:
@@ -315,7 +315,7 @@ def _finding(task: Task, part: Part) -> Finding:
 
 def how_to_get(path: Path, keeper: str, *, fetching: bool) -> str:
     if keeper == "DVC":
-        return f"run: dvc pull {shell_path(path.with_name(path.name + ENDING))}"
+        return to_run(f"dvc pull {shell_path(path.with_name(path.name + ENDING))}")
     call = f"git lfs pull --include {shell_path(path)}"
     if fetching:
         return fetch_from_lfs(f"it could not be fetched; try: {call}")

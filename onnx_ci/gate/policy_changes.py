@@ -15,15 +15,9 @@ from pathlib import Path
 from onnx_ci.errors import EnvironmentFault, PolicyError
 from onnx_ci.gate.project import Context, built_in_context, context_for, ruling_context
 from onnx_ci.methods.catalogue import Catalogue, method
+from onnx_ci.policy import loosening
 from onnx_ci.policy.load import FILE_NAMES, check_content, group_members, names
-from onnx_ci.policy.loosening import (
-    Loosening,
-    group_loosenings,
-    history_loosenings,
-    loosenings,
-    new_overrides,
-    setting_loosenings,
-)
+from onnx_ci.policy.loosening import Loosening
 from onnx_ci.policy.reader import LARGEST
 from onnx_ci.policy.schema import Override, Rule
 from onnx_ci.repo.baseline import Baseline
@@ -129,14 +123,8 @@ class Ruled:
     former: Path
     base: Context | None  # None: the policy of the base can't be read
     head: Context
-
-    @cached_property
-    def base_rule(self) -> Rule | None:
-        return self.base.rule_of(self.former) if self.base else None
-
-    @cached_property
-    def head_rule(self) -> Rule | None:
-        return self.head.rule_of(self.path)
+    base_rule: Rule | None
+    head_rule: Rule | None
 
 
 @dataclass(frozen=True)
@@ -166,10 +154,13 @@ class PolicyChanges:
             self.models = [self._ruled(path, path) for path in inside]
             formers = ((path, baseline.former_name(path) or path) for path in inside)
             self.moved = [self._ruled(path, former) for path, former in formers if former != path]
+        self.compared = [(model, model.base) for model in self.models if model.base]
 
     def _ruled(self, path: Path, former: Path) -> Ruled:
         base = self._base(self.base.policy_for(former.parent))
-        return Ruled(path, former, base, ruling_context(self.head, path))
+        head = ruling_context(self.head, path)
+        base_rule = base.rule_of(former) if base else None
+        return Ruled(path, former, base, head, base_rule, head.rule_of(path))
 
     def _base(self, policy: Path | None) -> Context | None:
         if policy in self.unreadable:
@@ -221,14 +212,13 @@ class PolicyChanges:
     def loosened(self) -> list[tuple[Path, Context]]:
         """Models of which less is asked than the base asks, by their rule, an override or the lack of a rule;
         each with the policy that it has there."""
-        known = [(model, model.base) for model in self.models if model.base]
-        return [(model.path, base) for model, base in known if self._is_loosened(model, base)]
+        return [(model.path, base) for model, base in self.compared if self._is_loosened(model, base)]
 
     def _is_loosened(self, model: Ruled, base: Context) -> bool:
         if any(not found.permits for found in self._loosenings(model, base)):
             return True
         if model.head_rule is None:
-            settings = setting_loosenings(base.policy, model.head.policy)
+            settings = loosening.setting_loosenings(base.policy, model.head.policy)
             return any(found.key == "unmatched" for found in settings)
         lines = {found.line for found in self._new_overrides(model.head)}
         named = [override for override in model.head.policy.overrides if override.line in lines]
@@ -236,15 +226,15 @@ class PolicyChanges:
 
     @staticmethod
     def _loosenings(model: Ruled, base: Context) -> list[Loosening]:
-        return loosenings(model.base_rule, model.head_rule, unmatched=base.policy.unmatched)
+        return loosening.loosenings(model.base_rule, model.head_rule, unmatched=base.policy.unmatched)
 
     def _new_overrides(self, head: Context) -> list[Loosening]:
-        return list(new_overrides(self._known_overrides, head.policy.overrides))
+        return list(loosening.new_overrides(self._known_overrides, head.policy.overrides))
 
     @cached_property
     def _known_overrides(self) -> list[Override]:
-        bases = dict.fromkeys(model.base for model in self.models if model.base)
-        return [override for base in bases if base for override in base.policy.overrides]
+        bases = dict.fromkeys(base for _, base in self.compared)
+        return [override for base in bases for override in base.policy.overrides]
 
     def findings(self) -> list[Finding]:
         """A finding for each loosening, with all models that it is about."""
@@ -283,17 +273,17 @@ class PolicyChanges:
 
     def _changes_of_all(self) -> Iterator[Change]:
         """What is not about single models."""
-        pairs = dict.fromkeys((model.base, model.head) for model in self.models if model.base)
+        pairs = dict.fromkeys((base, model.head) for model, base in self.compared)
         for base, head in pairs:
-            for found in setting_loosenings(base.policy, head.policy) if base else ():
+            for found in loosening.setting_loosenings(base.policy, head.policy):
                 key = found.key.split()[0]
                 lines = base.checked.lines.get(key, 0), head.checked.lines.get(key, 0)
                 yield Change(found, base, head, *lines)
         for base in dict.fromkeys(base for base, _ in pairs):
-            if base is not None and base.policy_path is not None:
+            if base.policy_path is not None:
                 yield from self._changes_of_file(base)
         for head in dict.fromkeys(head for _, head in pairs):
-            asked = [base for base, other in pairs if other is head and base]
+            asked = [base for base, other in pairs if other is head]
             strict = [base for base in asked if base.policy.policy_changes == "error"]
             for found in self._new_overrides(head):
                 yield Change(found, (strict or asked)[0], head, 0, found.line)
@@ -303,10 +293,10 @@ class PolicyChanges:
         head = self._successor(base)
         kept = {group.name: group for group in head.policy.groups} if head else {}
         for group in base.policy.groups:
-            for found in group_loosenings(group, kept.get(group.name)):
+            for found in loosening.group_loosenings(group, kept.get(group.name)):
                 yield Change(found, base, head or self.head, group.line, found.line)
         history = base.policy.history
-        for found in history_loosenings(history, head.policy.history if head else None):
+        for found in loosening.history_loosenings(history, head.policy.history if head else None):
             line = history.line if history else 0
             yield Change(found, base, head or self.head, line, found.line)
 
@@ -334,18 +324,14 @@ class PolicyChanges:
         )
 
     def _unreadable(self, error: PolicyError) -> Finding:
-        return Finding(
-            code="OCI044",
-            severity="warning",
-            message=f"nothing was compared with the policy of the base, which is wrong: {error}",
-            hint="read the change of the policy yourself",
-            file=self.head.policy_name,
-        )
+        message = f"nothing was compared with the policy of the base, which is wrong: {error}"
+        hint = "read the change of the policy yourself"
+        file = self.head.policy_name
+        return Finding(code="OCI044", severity="warning", message=message, hint=hint, file=file)
 
     def _shown(self, path: Path) -> str:
-        return relative_name(
-            path, self.head.folder if path.is_relative_to(self.head.folder) else self.head.root
-        )
+        folder = self.head.folder if path.is_relative_to(self.head.folder) else self.head.root
+        return relative_name(path, folder)
 
 
 def _place(context: Context, line: int) -> str:

@@ -20,6 +20,7 @@ from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.original import Original, find_original
 from onnx_ci.results import NOT_RUN, Finding, OriginalState, Proof, Verification
+from onnx_ci.util.advice import to_run
 from onnx_ci.util.sizes import format_size
 
 
@@ -246,7 +247,7 @@ def _stays(subject: Subject, receipt: Receipt, staged: Staged | None, found: Ori
 def _to_be_replaced(subject: Subject, why: str, staged: Staged) -> Finding:
     size = format_size(subject.before.size)
     message = f"{why}; derived anew from its original it is {_form(staged)}, instead of {size}"
-    return subject.task.finding("OCI011", "error", message, f"run: onnx-ci fix {subject.task.call}")
+    return subject.task.finding("OCI011", "error", message, to_run(f"onnx-ci fix {subject.task.call}"))
 
 
 def _to_be_restored(subject: Subject, why: str, staged: Staged | None, found: Original) -> Finding:

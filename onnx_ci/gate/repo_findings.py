@@ -13,6 +13,7 @@ from onnx_ci.model.replace import data_of
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.content import ENDING, Source, Sources
 from onnx_ci.results import Finding, Outcome
+from onnx_ci.util.advice import to_run
 from onnx_ci.util.text import shell_path
 
 
@@ -54,9 +55,9 @@ class Standing:
         waiting = [part for part in self.source.parts if part.waits]
         name = shell_path(self.source.parts[0].path)
         if waiting and waiting[0].pointer and waiting[0].pointer.keeper == "DVC":
-            hint = f"run: dvc checkout {_words(self.sources.home / part.tracked for part in waiting)}"
+            hint: str = to_run(f"dvc checkout {_words(self.sources.home / part.tracked for part in waiting)}")
         elif waiting:
-            hint = f"run: git lfs checkout {_words(part.path for part in waiting)}"
+            hint = to_run(f"git lfs checkout {_words(part.path for part in waiting)}")
         elif self.sources.tree is not None and self.sources.tree.commit:
             hint = "check out the branch that is pushed, run onnx-ci fix there, commit, and push again"
         else:
@@ -145,15 +146,15 @@ class Standing:
             what = "pushed" if self.sources.tree.commit else "staged"
             message = f"{name}: was fixed in the work tree; what is {what} is still as it was"
             commands = self._added_by_dvc() if by_dvc else self._added_by_git()
-            hint = f"run: {commands}{' && git commit' if what == 'pushed' else ''}"
+            hint = to_run(f"{commands}{' && git commit' if what == 'pushed' else ''}")
             yield Finding(code="OCI029", severity="error", message=message, hint=hint)
         elif by_dvc:
             message = f"{name}: is kept by DVC, which still has the content from before"
-            hint = f"run: dvc add {shell_path(model.path)}"
+            hint = to_run(f"dvc add {shell_path(model.path)}")
             yield Finding(code="OCI024", severity="note", message=message, hint=hint)
         elif self.sources.repository is not None and new:
             message = f"{name}: has data in a new file, which belongs in the same commit"
-            hint = f"run: git add {_words([model.path, *new])}"
+            hint = to_run(f"git add {_words([model.path, *new])}")
             yield Finding(code="OCI029", severity="note", message=message, hint=hint)
 
     def _added_by_dvc(self) -> str:

@@ -24,6 +24,7 @@ from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Budget, InputSpec, MethodChoice, Rule
 from onnx_ci.results import Finding, Outcome, Verdict
 from onnx_ci.sandbox.runner import Runner
+from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write, scratch_folder
 from onnx_ci.verify.prove import Prover, Submission
 
@@ -140,7 +141,7 @@ def check_target(source: Path, target: Path) -> None:
         raise UsageError(f"{target} is a folder", hint=f"name the file to write: {target / source.name}")
     if not target.parent.is_dir():
         message = f"the folder {str(target.parent)!r} does not exist"
-        raise EnvironmentFault(message, hint=f"run: mkdir -p '{target.parent}'")
+        raise EnvironmentFault(message, hint=to_run(f"mkdir -p '{target.parent}'"))
 
 
 def check_dims(model: Path, dims: Mapping[str, int]) -> None:

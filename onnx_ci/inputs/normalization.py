@@ -147,7 +147,12 @@ def _stored(graph: UseDef, name: str, read: ReadTensor) -> Array | None:
     tensor = graph.tensors.get(graph.source(name)) if name else None
     if tensor is None or int(np.prod(tensor.dims, dtype=np.int64)) > _LARGEST:
         return None
-    return np.asarray(read(tensor), np.float64)
+    if tensor.data_location == TensorProto.EXTERNAL and not tensor.external_data:
+        return None  # a sparse tensor, whose values are elsewhere
+    try:
+        return np.asarray(read(tensor), np.float64)
+    except (TypeError, ValueError):  # fewer bytes than the shape says, or no numbers
+        return None
 
 
 @cache

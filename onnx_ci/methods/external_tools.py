@@ -28,6 +28,7 @@ from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import HANDED_LIMIT, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.save import embed, lay_out, write_model
 from onnx_ci.sandbox.process import Died, Pool, memory_for
+from onnx_ci.util.advice import to_run
 from onnx_ci.util.text import clean
 
 TOOLS = Pool("onnx_ci.sandbox.server")
@@ -95,7 +96,8 @@ def _missing(tool: str, package: str) -> EnvironmentFault:
     extra = EXTRAS.get(tool, "")
     what = f"'onnx-ci[{extra}]'" if extra else package
     return EnvironmentFault(
-        f"{_name(tool)} needs the package {package}, which can't be loaded", hint=f"run: pip install {what}"
+        f"{_name(tool)} needs the package {package}, which can't be loaded",
+        hint=to_run(f"pip install {what}"),
     )
 
 

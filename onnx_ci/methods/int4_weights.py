@@ -11,7 +11,7 @@ from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.options import Int4Weights
 from onnx_ci.methods.rounding import Array
 from onnx_ci.methods.weights import Encode, Encoder
-from onnx_ci.model.graph import STANDARD_DOMAINS, bodies, opset
+from onnx_ci.model.graph import STANDARD_DOMAINS, all_nodes, opset
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import ModelProto, NodeProto, TensorProto, full_onnx
 
@@ -131,7 +131,7 @@ def _obstacle(model: ModelProto, version: int) -> str:
     imports = [entry for entry in model.opset_import if entry.domain in STANDARD_DOMAINS]
     if version < OLDEST or model.functions or len(imports) != 1:
         return f"opset {version} can't be raised: it is below {OLDEST}, or the model has functions of its own"
-    nodes = [node for body in bodies(model) for node in body.node if node.domain in STANDARD_DOMAINS]
+    nodes = [node for node in all_nodes(model) if node.domain in STANDARD_DOMAINS]
     changed = sorted({node.op_type for node in nodes if not _means_the_same(node, version)})
     return f"opset {version} can't be raised: {', '.join(changed[:3])} changed since" if changed else ""
 

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from onnx_ci.model.graph import Scope, Site, bodies, constant_value, stored_in
+from onnx_ci.model.graph import Scope, Site, all_nodes, bodies, constant_value, stored_in
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.receipt import tensor_key
@@ -90,10 +90,9 @@ def quantized_inputs(model: ModelProto) -> set[str]:
 
 
 def _quantized_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    for body in bodies(model):
-        for node in body.node:
-            if QUANTIZED_OP.search(node.op_type):
-                yield node
+    for node in all_nodes(model):
+        if QUANTIZED_OP.search(node.op_type):
+            yield node
 
 
 def encoding_parts(model: ModelProto) -> set[str]:
@@ -105,20 +104,19 @@ def encoding_parts(model: ModelProto) -> set[str]:
     halves = _half_names(model)
     indices: set[str] = set()
     cast_from: dict[str, str] = {}
-    for body in bodies(model):
-        for node in body.node:
-            if node.op_type in ("Cast", "CastLike") and node.input[0] in stored:
-                names.update(node.output)
-                stored.update(node.output)
-                indices.update(node.output if _to_int32(node) else ())
-                cast_from.update(dict.fromkeys(node.output, node.input[0]))
-            elif stored.issuperset(node.input) and _decodes(node, names, indices):
-                names.update([*node.input, *node.output])
-                stored.update(node.output)
-                if node.op_type in MOVES:
-                    cast_from[node.output[0]] = cast_from.get(node.input[0], "")
-                else:
-                    names.update(halves.intersection(cast_from.get(name, "") for name in node.input))
+    for node in all_nodes(model):
+        if node.op_type in ("Cast", "CastLike") and stored.intersection(node.input[:1]):
+            names.update(node.output)
+            stored.update(node.output)
+            indices.update(node.output if _to_int32(node) else ())
+            cast_from.update(dict.fromkeys(node.output, node.input[0]))
+        elif stored.issuperset(node.input) and _decodes(node, names, indices):
+            names.update([*node.input, *node.output])
+            stored.update(node.output)
+            if node.op_type in MOVES:
+                cast_from[node.output[0]] = cast_from.get(node.input[0], "")
+            else:
+                names.update(halves.intersection(cast_from.get(name, "") for name in node.input))
     return names
 
 
@@ -127,7 +125,7 @@ def _decodes(node: NodeProto, encoded: set[str], indices: set[str]) -> bool:
     block, or a table with small indices."""
     if node.op_type in DECODERS and not encoded.isdisjoint(node.input):
         return True
-    return node.op_type == "Expand" or (node.op_type == "Gather" and node.input[1] in indices)
+    return node.op_type == "Expand" or (node.op_type == "Gather" and not indices.isdisjoint(node.input[1:2]))
 
 
 def _to_int32(node: NodeProto) -> bool:

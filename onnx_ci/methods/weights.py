@@ -17,7 +17,7 @@ from onnx_ci.methods.edit import Attribute, Edits, constant_node, make_node
 from onnx_ci.methods.options import WeightOptions
 from onnx_ci.methods.rounding import BLOCK, Array, Levels, codes
 from onnx_ci.methods.selection import encoding_parts, matches
-from onnx_ci.model.graph import Site, all_names, fixed_names, fresh_name, opset, roots
+from onnx_ci.model.graph import Site, all_names, fixed_names, fresh_name, opset_in, roots
 from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
@@ -107,7 +107,7 @@ class Encoder:
         return self.node("Reshape", [value, self.store("shape", np.array(shape, np.int64))])
 
     def _cut(self, value: str, length: int) -> str:
-        if opset(self.model.proto) < SLICE_TAKES_INPUTS:
+        if opset_in(self.site.scope, self.model.proto) < SLICE_TAKES_INPUTS:
             return self.node("Slice", [value], starts=[0], ends=[length])
         start = self.store("from", np.array([0], np.int64))
         end = self.store("to", np.array([length], np.int64))

@@ -57,6 +57,12 @@ def bodies(model: ModelProto) -> Iterator[Body]:
         yield from nested(training.algorithm)
 
 
+def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """Every node of the model, wherever it is."""
+    for body in bodies(model):
+        yield from body.node
+
+
 def attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
     if attribute.HasField("t"):
         yield attribute.t

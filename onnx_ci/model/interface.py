@@ -8,7 +8,7 @@ import onnx
 from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
 from onnx_ci.model import npy, receipt
-from onnx_ci.model.graph import CONSTANTS_IR, bodies, default_inputs
+from onnx_ci.model.graph import CONSTANTS_IR, all_nodes, default_inputs
 
 OWN = (receipt.KEY, npy.KEY, npy.INNER)  # entries of the metadata that this program writes
 # "dims" are names of open sizes, and what is said of outputs' sizes: no input is taken less for those.
@@ -115,7 +115,7 @@ def _element(code: int) -> str:
 
 def _opsets(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
     old, new = _imports(before), _imports(after)
-    used = {_domain(node.domain) for body in bodies(after) for node in body.node}
+    used = {_domain(node.domain) for node in all_nodes(after)}
     for domain, version in old.items():
         if domain in new and new[domain] != version:
             yield f"opset of {domain} was {version} and is now {new[domain]}"
@@ -160,7 +160,7 @@ def _plain(kind: str, old: str | int, new: str | int) -> Iterator[str]:
 def _functions(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
     old = {f"{_domain(f.domain)}.{f.name}" for f in before.functions}
     new = {f"{_domain(f.domain)}.{f.name}" for f in after.functions}
-    called = {f"{_domain(node.domain)}.{node.op_type}" for body in bodies(after) for node in body.node}
+    called = {f"{_domain(node.domain)}.{node.op_type}" for node in all_nodes(after)}
     for name in sorted((old - new) & called):
         yield f"function {name} is gone although it is called"
     for name in sorted(new - old):

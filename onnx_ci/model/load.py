@@ -18,7 +18,7 @@ from onnx_ci.model.npy import open_beside, recorded
 from onnx_ci.model.proto import ModelProto, StrictModelProto, TensorProto
 from onnx_ci.model.store import Store, file_state
 from onnx_ci.model.wire import Span, WireError, strip
-from onnx_ci.util.advice import fetch_from_lfs
+from onnx_ci.util.advice import fetch_from_lfs, to_run
 
 KNOWN_TYPES = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
 
@@ -102,7 +102,7 @@ def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
     size = f" for {found.size:,} bytes" if found else ""
     raise ModelError(
         f"{user}{display_path(path)}: is a Git LFS pointer{size}, the content has not been downloaded",
-        hint=fetch_from_lfs(f'run: git lfs pull --include "{display_path(path)}"'),
+        hint=fetch_from_lfs(to_run(f'git lfs pull --include "{display_path(path)}"')),
         code="OCI007",
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.model.graph import bodies, opset, tensors
+from onnx_ci.model.graph import all_nodes, opset, tensors
 from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.model import Model, element_count, stored_size
@@ -19,6 +19,7 @@ from onnx_ci.model.proto import ModelProto, TensorProto
 from onnx_ci.model.receipt import read_receipt, tensor_key
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_chunks, file_sha256
 from onnx_ci.results import Measure, ModelInfo, TensorInfo
+from onnx_ci.util.advice import to_run
 
 LEVEL = 9  # of each compressor: what a careful server or packager would use
 
@@ -105,7 +106,7 @@ def _package(name: str) -> Any:
     except ImportError:
         raise EnvironmentFault(
             f"a {name.removesuffix('ard')} budget needs the package {name!r}, which is not installed",
-            hint="run: pip install 'onnx-ci[compression]'",
+            hint=to_run("pip install 'onnx-ci[compression]'"),
         ) from None
 
 
@@ -120,7 +121,7 @@ def inspect_model(path: Path, name: str) -> ModelInfo:
         for info in infos:
             types[info.dtype] += info.size
         stored = sum(types.values())
-        ops = Counter(node.op_type for body in bodies(model.proto) for node in body.node)
+        ops = Counter(node.op_type for node in all_nodes(model.proto))
         receipt = read_receipt(model.proto)
         return ModelInfo(
             path=name,

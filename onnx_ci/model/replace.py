@@ -16,6 +16,7 @@ from onnx_ci.model.model import Model, display_path, location
 from onnx_ci.model.npy import npy_names, own_start
 from onnx_ci.model.save import publish, put_in_place, refusal, without_temporary
 from onnx_ci.model.store import file_state
+from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import sweep_files
 
 
@@ -239,5 +240,5 @@ def writable_target(path: Path, root: Path) -> Path:
             f"replace the link by the file itself (DVC: dvc unprotect {shlex.quote(name)})",
         )
     if target.exists() and not target.stat().st_mode & 0o222:
-        raise refusal(path, "is read-only", f"run: chmod u+w {name!r}")
+        raise refusal(path, "is read-only", to_run(f"chmod u+w {name!r}"))
     return target

@@ -72,10 +72,13 @@ def _written(text: str, spot: Spot, value: int) -> str:
 def exact_size(size: int) -> str:
     """A size in the unit people would choose, to the last byte."""
     unit = size_unit(size)
-    digits = len(str(SIZE_UNITS[unit])) - 1
-    text = f"{size / SIZE_UNITS[unit]:.{digits}f}"
-    text = f"{text.rstrip('0').rstrip('.') if digits else text} {unit}"
-    return text if parse_size(text) == size else f"{size} B"
+    whole, rest = divmod(size, SIZE_UNITS[unit])
+    digits = f"{rest:0{len(str(SIZE_UNITS[unit])) - 1}d}".rstrip("0")
+    if not digits:
+        return f"{whole} {unit}"
+    text = f"{whole}.{digits} {unit}"
+    # With a point it is read as a float, which can't tell larger ones apart.
+    return text if size < 2**53 and parse_size(text) == size else f"{size} B"
 
 
 def _spots(text: str, methods: MethodRegistry) -> list[Spot]:

@@ -72,9 +72,11 @@ def _fetched(root: Path, ref: str) -> str:
     complaint = git.complaint_of(root, "fetch", "--quiet", "--no-tags", "--depth=1", remote, wanted)
     commit = commit_of(root, ref) or (commit_of(root, "FETCH_HEAD") if complaint is None else None)
     if commit is None:
+        from onnx_ci.util.advice import to_run
+
         raise UsageError(
             f"this clone is shallow, does not know {ref!r} and could not fetch it: {complaint}",
-            hint=f"run: {command}",
+            hint=to_run(command),
         )
     return commit
 

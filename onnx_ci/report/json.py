@@ -82,5 +82,6 @@ def _verification(verification: Verification) -> dict[str, Any]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    """A place appears where it is another than the rule of the model."""
-    return {key: value for key, value in asdict(finding).items() if value or key not in ("file", "line")}
+    """A place appears where it is another than the rule of the model, a command where the hint is one."""
+    values = {**asdict(finding), "command": finding.command}
+    return {key: value for key, value in values.items() if value or key not in ("file", "line", "command")}

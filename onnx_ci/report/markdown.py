@@ -67,14 +67,10 @@ def _row(outcome: Outcome) -> str:
 
 def _finding(place: Placed) -> str:
     finding = place.finding
-    hint = f"  \n  {_hint(finding.hint)}" if finding.hint else ""
+    # A command can be copied.
+    advice = f"run {code(finding.command)}" if finding.command else prose(finding.hint)
+    hint = f"  \n  → {advice}" if finding.hint else ""
     return f"- {MARKS[finding.severity]} **{finding.code}** {prose(finding.message)}{hint}\n\n"
-
-
-def _hint(hint: str) -> str:
-    """A command can be copied."""
-    command = hint.removeprefix("run: ")
-    return f"→ {prose(hint)}" if command == hint else f"→ run {code(command)}"
 
 
 def _details(outcome: Outcome) -> str:

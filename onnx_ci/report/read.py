@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from onnx_ci.errors import UsageError
 from onnx_ci.results import Code, CodeOrNone, Finding, GroupSize, Outcome, RunReport, Shard
+from onnx_ci.util.advice import Hint
 from onnx_ci.util.codec import build
 from onnx_ci.util.scalars import FLAG, Scalar, whole
 from onnx_ci.util.text import one_line
@@ -106,8 +107,21 @@ def _report(document: Any) -> RunReport:
         raise _refusal("the report.version", "1", values.get("version"))
     models = _checked(list, values.get("models"), "the report.models")
     outcomes = [_outcome(model, f"the report.models[{number}]") for number, model in enumerate(models)]
-    report: RunReport = build(RunReport, {**values, "outcomes": outcomes}, _checked, "the report")
+    flat = {**values, "outcomes": outcomes, "findings": _findings(values, "the report")}
+    report: RunReport = build(RunReport, flat, _checked, "the report")
     return report
+
+
+def _findings(values: dict[str, Any], where: str) -> list[Finding]:
+    """Those of a model or of the run; a hint that is a command is one again."""
+    findings = []
+    for number, item in enumerate(_checked(list, values.get("findings", []), f"{where}.findings")):
+        place = f"{where}.findings[{number}]"
+        finding: Finding = build(Finding, item, _checked, place)
+        if command := _checked(str, item.get("command", ""), f"{place}.command"):
+            finding = replace(finding, hint=Hint(finding.hint, command=command))
+        findings.append(finding)
+    return findings
 
 
 def _outcome(model: Any, where: str) -> Outcome:
@@ -124,6 +138,7 @@ def _outcome(model: Any, where: str) -> Outcome:
         forms = _checked(dict, plan.get("forms", {}), f"{where}.plan.forms")
         flat["plan"] = {**plan, "forms": [list(pair) for pair in forms.items()]}
     flat = {key: value for key, value in flat.items() if value is not None}
+    flat["findings"] = _findings(flat, where)
     outcome: Outcome = build(Outcome, flat, _checked, where)
     return outcome
 

@@ -251,7 +251,7 @@ def proof_reason(verification: results.Verification) -> str:
 def runtime_row(run: results.RuntimeRun) -> tuple[str, ...]:
     """One version and setting that both models were run with, and what came of it."""
     status = run.status.replace("_", " ")
-    if run.reason or run.cosine is None:
+    if run.reason or run.cosine is None or run.sqnr is None:
         return run.setting, status, "", one_line(run.reason)
     moved = "identical" if run.max_abs == 0 else f"cosine {run.cosine:.6f}, {run.sqnr:.0f} dB"
     return run.setting, status, counted(run.samples, "sample"), moved

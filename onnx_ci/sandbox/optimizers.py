@@ -11,7 +11,7 @@ import onnx
 import onnxruntime as ort
 from onnx import AttributeProto, numpy_helper
 
-from onnx_ci.model.graph import RANDOM_OPS, bodies, short_constant
+from onnx_ci.model.graph import RANDOM_OPS, all_nodes, short_constant
 from onnx_ci.model.proto import HANDED_LIMIT
 from onnx_ci.sandbox.server import runtime_errors
 
@@ -40,10 +40,9 @@ def load(path: Path) -> onnx.ModelProto:
     """The model, unless it has an operator that tools would take for a standard one: few look at domains."""
     model = onnx.load(str(path))
     standard = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
-    for body in bodies(model):
-        for node in body.node:
-            if node.op_type in standard and node.domain not in SAME:
-                raise RuntimeError(f"{node.op_type} of {node.domain} has the name of a standard operator")
+    for node in all_nodes(model):
+        if node.op_type in standard and node.domain not in SAME:
+            raise RuntimeError(f"{node.op_type} of {node.domain} has the name of a standard operator")
     return model
 
 
@@ -81,13 +80,12 @@ def _onnxslim(model: onnx.ModelProto) -> onnx.ModelProto:
     import onnxslim
 
     # It makes double numbers of `value_float`, and then nothing fits: Constants in short become tensors.
-    for body in bodies(model):
-        for node in body.node:
-            values = short_constant(node)
-            if values is not None:
-                del node.attribute[:]
-                tensor = numpy_helper.from_array(values)
-                node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(tensor)
+    for node in all_nodes(model):
+        values = short_constant(node)
+        if values is not None:
+            del node.attribute[:]
+            tensor = numpy_helper.from_array(values)
+            node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(tensor)
     made: onnx.ModelProto | None = onnxslim.slim(model, skip_optimizations=UNSAFE_SLIMMING)
     if made is None:
         raise RuntimeError("onnxslim gave nothing back")
@@ -109,7 +107,7 @@ def optimize(source: Path, target: Path, options: dict[str, Any]) -> str:
     passes = options["passes"]
     if not passes:
         passes = [name for name in onnxoptimizer.get_fuse_and_elimination_passes() if name != DUPLICATES]
-    ops = {node.op_type for body in bodies(model) for node in body.node}
+    ops = {node.op_type for node in all_nodes(model)}
     if ops & {*RANDOM_OPS, "Dropout"}:
         passes = [name for name in passes if name != COMMON_NODES]
     save(until_settled(lambda one: onnxoptimizer.optimize(one, passes, fixed_point=True), model), target)

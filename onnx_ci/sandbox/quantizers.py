@@ -12,7 +12,7 @@ import onnxruntime
 from onnx import version_converter
 from onnxruntime import quantization
 
-from onnx_ci.model.graph import all_names, bodies, fresh_name, nested, opset
+from onnx_ci.model.graph import all_names, all_nodes, fresh_name, nested, opset
 from onnx_ci.model.proto import HANDED_LIMIT, TensorProto
 from onnx_ci.sandbox.optimizers import load, save
 
@@ -109,7 +109,7 @@ def _prepared(model: onnx.ModelProto, options: dict[str, Any]) -> onnx.ModelProt
     """At an opset with scales per channel, and with a name for every node: nodes are left out by name."""
     if options["per_channel"] and opset(model) < PER_AXIS:
         model = version_converter.convert_version(model, PER_AXIS)
-    nodes = [node for body in bodies(model) for node in body.node]
+    nodes = list(all_nodes(model))
     taken = {node.name for node in nodes} | all_names(model)
     for node in nodes:
         node.name = node.name or fresh_name("n", taken)

@@ -17,6 +17,7 @@ from onnx_ci.sandbox.exchange import Array, Value, read_samples, write_samples
 from onnx_ci.sandbox.process import Child, Died, memory_for
 from onnx_ci.sandbox.timing import latency_of
 from onnx_ci.sandbox.versions import NO_LIBRARIES, Libraries, is_installed, packages_of, version_in
+from onnx_ci.util.advice import to_run
 from onnx_ci.util.text import clean
 
 WORKER = "onnx_ci.sandbox.worker"
@@ -208,7 +209,8 @@ class Runner:
         if answer["kind"] == "environment":
             self.host.stop()
             apart = self.host.packages
-            hint = f"remove {apart}: it is made anew" if apart else "run: pip install --upgrade onnxruntime"
+            upgrade = to_run("pip install --upgrade onnxruntime")
+            hint = f"remove {apart}: it is made anew" if apart else upgrade
             raise EnvironmentFault(message, hint=hint)
         if answer["kind"] == "memory":
             self.host.stop()  # what is left of it is fragmented

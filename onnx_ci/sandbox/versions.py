@@ -17,8 +17,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.model.graph import bodies
+from onnx_ci.model.graph import all_nodes
 from onnx_ci.model.proto import ModelProto
+from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import cache_home, make_folder
 from onnx_ci.util.text import clean, first_of
 
@@ -100,7 +101,7 @@ def _installer(wanted: str) -> list[str]:
         return [sys.executable, "-m", "pip", "install", "--no-input", "--retries", "2", *only]
     uv = shutil.which("uv")
     if uv is None:
-        raise _unavailable(wanted, "there is neither pip nor uv", "run: python -m ensurepip")
+        raise _unavailable(wanted, "there is neither pip nor uv", to_run("python -m ensurepip"))
     return [uv, "pip", "install", "--python", sys.executable, *only]
 
 
@@ -161,7 +162,7 @@ _SHOWN = 3
 def custom_operators(proto: ModelProto) -> list[str]:
     """The operators that neither onnxruntime nor the model itself brings along, each with its domain."""
     own = {(function.domain, function.name) for function in proto.functions}
-    nodes = ((node.domain, node.op_type) for body in bodies(proto) for node in body.node)
+    nodes = ((node.domain, node.op_type) for node in all_nodes(proto))
     custom = dict.fromkeys(node for node in nodes if node not in own and node[0] not in _KNOWN)
     return [f"{domain}.{op}" for domain, op in custom if not domain.startswith(_KNOWN_FAMILIES)]
 

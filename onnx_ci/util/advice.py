@@ -11,15 +11,20 @@ Audience = Literal["policy", "flags", "workflow"]
 
 
 class Hint(str):
-    """What to do next. As text it speaks of the policy; `flags` and `workflow` say the same to others."""
+    """What to do next. As text it speaks of the policy; `flags` and `workflow` say the same to others.
+    `command` is what a shell is to run, where the hint is that and nothing else."""
 
     flags: str
     workflow: str
+    command: str
 
-    def __new__(cls, policy: str, *, flags: str | None = None, workflow: str | None = None) -> Hint:
+    def __new__(
+        cls, policy: str, *, flags: str | None = None, workflow: str | None = None, command: str = ""
+    ) -> Hint:
         hint = super().__new__(cls, policy)
         hint.flags = policy if flags is None else flags
         hint.workflow = policy if workflow is None else workflow
+        hint.command = command
         return hint
 
     def __add__(self, more: str) -> Hint:
@@ -30,15 +35,27 @@ class Hint(str):
 
 
 def hint_for(audience: Audience, hint: str) -> str:
-    """Return the words for one audience; plain text is the same for all."""
+    """Return the words for one audience; plain text is the same for all, and so is a command."""
     if audience == "policy" or not isinstance(hint, Hint):
-        return str(hint)
-    return hint.flags if audience == "flags" else hint.workflow
+        return hint
+    words = hint.flags if audience == "flags" else hint.workflow
+    return hint if words == hint else words
 
 
 def _joined(first: str, second: str) -> Hint:
-    flags, workflow = (hint_for(who, first) + hint_for(who, second) for who in ("flags", "workflow"))
+    flags, workflow = (
+        str(hint_for(who, first)) + str(hint_for(who, second)) for who in ("flags", "workflow")
+    )
     return Hint(str(first) + str(second), flags=flags, workflow=workflow)
+
+
+def command_of(hint: str) -> str:
+    """Return the command that a hint asks for; empty where it says something else."""
+    return hint.command if isinstance(hint, Hint) else ""
+
+
+def to_run(command: str) -> Hint:
+    return Hint(f"run: {command}", command=command)
 
 
 GIVE_SAMPLES = Hint("inputs: {samples: [...]}", flags="--samples F.npz")
@@ -70,4 +87,5 @@ def allow_stronger(*methods: str) -> Hint:
 
 def fetch_from_lfs(how: str) -> Hint:
     """In a workflow, the checkout is what can be changed."""
-    return Hint(how, workflow=f"set `lfs: true` of actions/checkout in the workflow; or {how}")
+    in_workflow = f"set `lfs: true` of actions/checkout in the workflow; or {how}"
+    return Hint(how, workflow=in_workflow, command=command_of(how))

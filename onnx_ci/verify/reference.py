@@ -296,7 +296,11 @@ class Reference:
     ) -> FedOutputs:
         """Take the inputs that tell most, and more of them where that shows more."""
         self.reasons = deriver.reasons(attempt)
-        chosen = most_telling(outputs, max(1, self.spec.count))
+        # Every other input has other sizes: both kinds stay.
+        count = max(1, self.spec.count)
+        chosen = [2 * number for number in most_telling(outputs[::2], (count + 1) // 2)]
+        chosen += [2 * number + 1 for number in most_telling(outputs[1::2], count // 2)]
+        chosen.sort()
         feeds, outputs = [feeds[number] for number in chosen], [outputs[number] for number in chosen]
         return self._varied(replace(deriver.settled(attempt), spec=self.spec), feeds, outputs)
 

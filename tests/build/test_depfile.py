@@ -12,6 +12,7 @@ import pytest
 
 from onnx_ci.cli.main import main
 from onnx_ci.errors import EnvironmentFault
+from onnx_ci.model.replace import data_of
 from tests.support.build_projects import EXACT, FEED, POLICY, found_by_check, needs, run, tree
 from tests.support.cli import Done, onnx_ci
 from tests.support.models import bloated, lean
@@ -172,6 +173,18 @@ def test_nothing_is_written_over_what_is_needed(tmp_path: Path, option: str, fil
     before = tree(tmp_path)
     done = shrink(tmp_path, "--format", "json", option, file)
     assert (done.code, what in done.err) == (2, True), done.err
+    assert tree(tmp_path) == before
+
+
+def test_nothing_is_written_over_any_of_several_data_files(tmp_path: Path) -> None:
+    model = project(tmp_path)
+    onnx.save(bloated(), model, save_as_external_data=True, all_tensors_to_one_file=False, size_threshold=0)
+    names = data_of(model)
+    assert len(names) > 1
+    before = tree(tmp_path)
+    for name in names:
+        done = shrink(tmp_path, "--depfile", f"models/{name}")
+        assert (done.code, "is data of models/model.onnx" in done.err) == (2, True), done.err
     assert tree(tmp_path) == before
 
 

@@ -18,7 +18,7 @@ from tests.support.git_repo import Repository
 from tests.support.models import bloated, lean
 from tests.traps import FILE_TRAPS, HOSTILE, NAMES, TRAPS, FileTrap
 
-pytestmark = pytest.mark.sampled(12)
+pytestmark = pytest.mark.sampled(24)
 
 POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 
@@ -361,7 +361,7 @@ def test_a_check_that_proves_nothing_is_not_a_pass(tmp_path: Path) -> None:
     before = (tmp_path / "model.onnx").read_bytes()
     done = onnx_ci("fix", "--format", "json", cwd=tmp_path)
     (model,) = done.json["models"]
-    assert (done.code, model["verdict"]) == (1, "unverified")
+    assert (done.code, model["verdict"], model["verification"]["code"]) == (1, "unverified", "OCI005")
     assert "whatever is done to the weights" in model["verification"]["reason"]
     assert (tmp_path / "model.onnx").read_bytes() == before
 
@@ -436,7 +436,7 @@ def test_one_output_does_not_vouch_for_another(tmp_path: Path) -> None:
     before = snapshot(tmp_path)
     done = onnx_ci("fix", "--format", "json", cwd=tmp_path)
     (model,) = done.json["models"]
-    assert (done.code, model["verdict"]) == (1, "unverified")
+    assert (done.code, model["verdict"], model["verification"]["code"]) == (1, "unverified", "OCI005")
     assert "'score'" in model["verification"]["reason"]
     assert snapshot(tmp_path) == before
 
@@ -495,6 +495,7 @@ def test_a_deleted_data_file_is_a_change(tmp_path: Path) -> None:
     for arguments in ([], ["--staged"]):
         done = onnx_ci("check", *arguments, cwd=tmp_path)
         assert done.code == 1
+        assert "error OCI012 m.onnx" in done.out
         assert "m.onnx.data" in done.out
 
 

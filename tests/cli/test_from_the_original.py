@@ -18,7 +18,7 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.git_repo import Repository
 from tests.support.models import lean
 
-pytestmark = pytest.mark.sampled(20)
+pytestmark = pytest.mark.sampled(40)
 
 HEAD = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 FP16 = f"{HEAD}    methods: [fp16-weights]\n"
@@ -100,6 +100,7 @@ def test_a_loss_that_is_no_longer_allowed_is_taken_back(tmp_path: Path) -> None:
     before = files(here)
     checked = onnx_ci("check", "--all", cwd=here)
     assert checked.code == 1
+    assert "error OCI011 m.onnx: " in checked.out
     assert "its rule does not allow int8-weights; derived anew from its original it is" in checked.out
     assert "would change" in checked.out
     assert files(here) == before
@@ -117,6 +118,7 @@ def test_a_tolerance_that_is_no_longer_kept_takes_the_loss_back(tmp_path: Path) 
     policy(here, strict)
     checked = onnx_ci("check", "--all", cwd=here)
     assert checked.code == 1
+    assert "error OCI011 m.onnx: " in checked.out
     assert "sqnr" in checked.out
     assert onnx_ci("fix", "--all", cwd=here).code == 0
     assert files(here) == made_from_scratch(tmp_path / "there", strict)
@@ -210,7 +212,9 @@ def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
     near.git("fetch", "--quiet", "--depth=1", f"file://{tmp_path / 'far'}", "main")
     near.git("checkout", "--quiet", "FETCH_HEAD")
     policy(near.root, INT8)
-    assert "git fetch --unshallow" in onnx_ci("check", "--all", cwd=near.root).out
+    out = onnx_ci("check", "--all", cwd=near.root).out
+    assert "OCI011 m.onnx: " in out
+    assert "git fetch --unshallow" in out
 
 
 def test_it_is_found_under_another_name_and_in_another_branch(tmp_path: Path) -> None:
@@ -253,7 +257,9 @@ def test_another_content_of_the_same_size_is_not_taken_for_it(tmp_path: Path) ->
     repository.commit_all("shrunk")
     repository.forget_originals()
     policy(tmp_path, INT8)
-    assert "was not found" in onnx_ci("check", "--all", cwd=tmp_path).out
+    out = onnx_ci("check", "--all", cwd=tmp_path).out
+    assert "OCI011 m.onnx: " in out
+    assert "was not found" in out
 
 
 def test_the_right_one_of_several_versions_is_found(tmp_path: Path) -> None:
@@ -301,7 +307,9 @@ def test_external_data_that_is_gone_is_an_original_that_is_gone(tmp_path: Path) 
     onnx_ci("fix", "--all", cwd=tmp_path)
     repository.forget_originals()
     policy(tmp_path, INT8)
-    assert "was not found" in onnx_ci("check", "--all", cwd=tmp_path).out
+    out = onnx_ci("check", "--all", cwd=tmp_path).out
+    assert "OCI011 m.onnx: " in out
+    assert "was not found" in out
 
 
 @pytest.mark.real
@@ -322,6 +330,7 @@ def test_an_original_in_git_lfs_is_found_and_nothing_is_downloaded(
         shutil.copy(far / name, near / name)
     policy(near, INT8)
     missing = onnx_ci("check", "--all", cwd=near)
+    assert "OCI011 m.onnx: " in missing.out
     assert "was not found" in missing.out
     policy(far, INT8)
     done = onnx_ci("fix", "--all", "--format", "json", cwd=far)
@@ -356,7 +365,9 @@ def test_a_damaged_lfs_object_is_not_trusted(tmp_path: Path) -> None:
     stored.write_bytes(lean(seed=1).SerializeToString())
     policy(tmp_path, INT8)
     before = files(tmp_path)
-    assert "was not found" in onnx_ci("fix", "--all", cwd=tmp_path).out
+    out = onnx_ci("fix", "--all", cwd=tmp_path).out
+    assert "OCI011 m.onnx: " in out
+    assert "was not found" in out
     assert files(tmp_path) == before
 
 
@@ -395,7 +406,9 @@ def test_a_forged_receipt_leads_nowhere(tmp_path: Path) -> None:
 def test_explain_shows_what_comes_of_the_original(tmp_path: Path) -> None:
     committed(tmp_path, FP16)
     policy(tmp_path, INT8)
-    assert "derived anew from its original" in onnx_ci("explain", "m.onnx", cwd=tmp_path).out
+    out = onnx_ci("explain", "m.onnx", cwd=tmp_path).out
+    assert "OCI011 m.onnx: " in out
+    assert "derived anew from its original" in out
 
 
 def test_samples_of_the_repository_still_count(tmp_path: Path) -> None:

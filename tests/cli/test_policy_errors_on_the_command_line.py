@@ -10,6 +10,8 @@ import pytest
 from tests.support.cli import onnx_ci
 from tests.support.models import bloated
 
+pytestmark = pytest.mark.sampled(3)
+
 CASES = [
     ("version: 1\nmodels:\n  - path: '*.onnx'\n    budgt: {size: 1 MB}\n", 4, "budget"),
     ("version: 1\nmodels:\n  - path: '*.onnx'\n    methods: [dedup]\n", 4, "dedupe"),

@@ -14,7 +14,7 @@ import yaml
 from tests.support.cli import onnx_ci
 from tests.support.models import bloated, lean
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(10)
 
 
 def save(model: onnx.ModelProto, path: Path) -> Path:

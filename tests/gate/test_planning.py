@@ -15,7 +15,7 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.models import lean
 from tests.traps.base import model, weight, write
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(16)
 
 METHODS = "dedupe,fp16-weights,int8-weights,int4-weights"
 CANCELS = """g (float[n,64] x) => (float[n,64] y) { a = MatMul(x, P) b = MatMul(x, Q) d = Sub(a, b)
@@ -120,6 +120,7 @@ def test_what_can_not_fit_is_told_how_close_it_came(tmp_path: Path) -> None:
     )
     assert done.code == 1
     assert not (tmp_path / "out.onnx").exists()
+    assert "error OCI001 model.onnx" in done.out
     assert "within tolerance it can be" in done.out
     assert "at a cosine of " in done.out
     assert "its largest tensors: " in done.out

@@ -66,6 +66,7 @@ def test_new_data_files_are_told_of(repository: Repository) -> None:
     repository.commit_all("one file")
     done = onnx_ci("fix", "--all", cwd=root)
     assert done.code == 0, done.out
+    assert "note OCI029 model.onnx" in done.out
     assert "git add model.onnx model.onnx.data" in done.out
     assert "OCI029" not in onnx_ci("fix", "--all", cwd=root).out
 
@@ -76,6 +77,7 @@ def test_dvc_is_told_first(repository: Repository) -> None:
     repository.git("add", ".")
     done = onnx_ci("fix", "--staged", cwd=repository.root)
     assert done.code == 1, done.out
+    assert "error OCI029 model.onnx" in done.out
     assert "run: dvc add model.onnx && git add model.onnx.dvc" in done.out
 
 

@@ -76,6 +76,7 @@ def test_sizes_are_judged_without_the_content(repository: Repository) -> None:
 def test_a_fix_says_that_dvc_has_to_be_told(repository: Repository) -> None:
     done = onnx_ci("fix", cwd=repository.root)
     assert done.code == 0, done.out
+    assert "note OCI024 model.onnx" in done.out
     assert "dvc add model.onnx" in done.out
 
 
@@ -87,6 +88,7 @@ def test_the_cache_of_dvc_is_never_written(repository: Repository) -> None:
     (root / "model.onnx").symlink_to(cached)
     done = onnx_ci("fix", cwd=root)
     assert done.code == 1
+    assert "error OCI017 model.onnx" in done.out
     assert "dvc unprotect" in done.out
     assert cached.read_bytes() == content
 

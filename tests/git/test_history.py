@@ -74,7 +74,7 @@ def test_merging_main_adds_nothing(branch: Repository) -> None:
     branch.commit_all("on main")
     branch.git("checkout", "--quiet", "branch")
     branch.git("merge", "--quiet", "--no-edit", "main")
-    assert "adds 165 kB" in check(branch, "--since", "main").out
+    assert "error OCI026 this branch adds 165 kB" in check(branch, "--since", "main").out
 
 
 def test_going_back_to_the_base_adds_nothing(branch: Repository) -> None:
@@ -84,7 +84,7 @@ def test_going_back_to_the_base_adds_nothing(branch: Repository) -> None:
     done = check(branch, "--staged")
     assert done.code == 0, done.out
     budget("{budget: 130 kB, since: main}", branch.root)
-    assert "adds 132 kB" in check(branch, "--staged").out
+    assert "error OCI026 this branch adds 132 kB" in check(branch, "--staged").out
 
 
 def test_data_and_what_is_staged(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_data_and_what_is_staged(tmp_path: Path) -> None:
     repository.git("add", ".")
     done = check(repository, "--staged")
     assert done.code == 1
-    assert "adds 66.1 kB" in done.out
+    assert "error OCI026 this branch adds 66.1 kB" in done.out
     assert "new\\nline.onnx.data" in done.out
     assert "even as one commit it adds" in done.out
 

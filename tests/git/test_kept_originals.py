@@ -15,7 +15,7 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean, save_outside
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(14)
 
 INT8 = "    methods: [int8-weights]\n"
 REFS = "refs/onnx-ci/originals"

@@ -85,6 +85,7 @@ def test_a_model_that_was_moved_is_told_of_the_rule_it_had(tmp_path: Path) -> No
     made.git("mv", "models/a.onnx", "b.onnx")
     done = onnx_ci("check", "--staged", cwd=tmp_path)
     assert done.code == 1
+    assert "error OCI015 b.onnx" in done.out
     assert "it was models/a.onnx before, under the rule for 'models/**' (.onnx-ci.yaml:3)" in done.out
 
 

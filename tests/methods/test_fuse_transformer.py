@@ -20,7 +20,7 @@ from tests.support.run_model import outputs
 from tests.traps.attention import HEADS, WIDTH, layer, padded, stacked, with_constants, with_hidden_shapes
 from tests.traps.base import model, weight, write
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(12)
 
 FUSED = {"Attention": 1, "SkipLayerNormalization": 2, "BiasGelu": 1}
 

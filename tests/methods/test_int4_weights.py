@@ -96,6 +96,26 @@ def test_a_table_is_shared_and_seen_in_branches(tmp_path: Path) -> None:
         assert sqnr(outputs(tmp_path / "in.onnx", feeds)[0][0], outputs(path, feeds)[0][0]) > 19
 
 
+@pytest.mark.parametrize(("outside", "inside"), [(17, 9), (9, 17)])
+def test_in_a_function_the_opset_that_it_imports_counts(outside: int, inside: int, tmp_path: Path) -> None:
+    """Where a weight has to be cut to its length: `Slice` takes inputs from opset 10 on."""
+    weight = numpy_helper.from_array(EVEN.reshape(-1)[:5001], "w")
+    body = [helper.make_node("Constant", [], ["w"], value=weight), helper.make_node("Add", ["a", "w"], ["b"])]
+    function = helper.make_function("local", "Layer", ["a"], ["b"], body, [helper.make_opsetid("", inside)])
+    graph = helper.make_graph(
+        [helper.make_node("Layer", ["zero"], ["y"], domain="local")],
+        "caller",
+        [helper.make_tensor_value_info("zero", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [5001])],
+    )
+    imports = [helper.make_opsetid("", outside), helper.make_opsetid("local", 1)]
+    model = helper.make_model(graph, functions=[function], opset_imports=imports, ir_version=8)
+    path, chained = applied(model, tmp_path, "int4-weights", bits=5)
+    assert chained.steps[0].tensors == 1
+    (cut,) = (node for node in onnx.load(path).functions[0].node if node.op_type == "Slice")
+    assert (len(cut.input), len(cut.attribute)) == ((1, 2) if inside < 10 else (3, 0))
+
+
 def test_zeros_stay_zeros(tmp_path: Path) -> None:
     sparse = np.where(RANDOM.random(EVEN.shape) < 0.6, np.float32(0), EVEN)
     sparse[:40] = 0

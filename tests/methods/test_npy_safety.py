@@ -18,7 +18,7 @@ from onnx_ci.model.replace import replace_model
 from tests.support.cli import onnx_ci
 from tests.support.models import lean
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(9)
 
 
 def extracted(folder: Path) -> Path:

@@ -15,6 +15,8 @@ from tests.support.cli import onnx_ci
 from tests.support.models import lean
 from tests.support.weight_models import applied, rebuilt, sqnr, weights_model
 
+pytestmark = pytest.mark.sampled(6)
+
 RANDOM = np.random.default_rng(11)
 EVEN = RANDOM.standard_normal((128, 96)).astype(np.float32)
 BOTH = ["float-levels", "round-mantissa"]

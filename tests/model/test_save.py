@@ -195,6 +195,7 @@ loop(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.sampled(0)
 def test_survives_being_killed_at_any_moment(tmp_path: Path) -> None:
     """A child replaces a model over and over and is killed at odd moments; the model must always load."""
     path = make(tmp_path / "model.onnx", external="model.onnx.data", elements=256)

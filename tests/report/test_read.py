@@ -55,6 +55,26 @@ def test_a_report_is_the_same_again(name: str) -> None:
     assert parse_report(render_run(full).encode(), "r.json") == full
 
 
+def test_a_command_is_one_again_and_old_reports_have_none() -> None:
+    value = document()
+    (stated,) = (finding for finding in value["models"][0]["findings"] if finding["code"] == "OCI003")
+    assert stated["command"] == "fix models/encoder.onnx"
+    assert [finding.command for finding in parsed(value).outcomes[0].findings] == [stated["command"], ""]
+    del stated["command"]
+    assert parsed(value) == run_report()
+    assert not any(finding.command for finding in parsed(value).all_findings)
+
+
+def test_a_runtime_that_tells_half_of_what_it_measured_can_be_shown() -> None:
+    value = document()
+    half = {"version": "1.20", "optimizations": "default", "status": "passed", "samples": 2, "max_abs": 0.1}
+    for more in ({"cosine": 1.0, "sqnr": None}, {"cosine": None, "sqnr": 40.0}, {"cosine": 0.5}):
+        value["models"][0]["verification"]["runtimes"] = [{**half, **more}]
+        for show in SHOWN:
+            assert show(parsed(value))
+        assert text.render_outcome(parsed(value).outcomes[0], Style(), title="m")
+
+
 def test_the_verdict_is_worked_out_anew() -> None:
     forged = document()
     forged["exit_code"] = 0
@@ -98,6 +118,7 @@ WRONG: list[tuple[list[Any], Any, str]] = [
     (["models", 0, "findings", 0, "code"], "OCI003\n", "expected a code like OCI001, found 'OCI003\\n'"),
     (["models", 0, "findings", 0, "code"], "", "expected a code like OCI001, found ''"),
     (["models", 0, "findings"], [{}] * 100_001, "expected a list of at most 100,000"),
+    (["models", 0, "findings", 0, "command"], ["rm"], "findings[0].command: expected text of at most"),
     (["command"], "rm", "the report.command: expected check or fix"),
     (["findings", 0], "x", "the report.findings[0]: expected an object, found 'x'"),
 ]

@@ -21,6 +21,7 @@ from onnx_ci.results import (
     TensorInfo,
     Verification,
 )
+from onnx_ci.util.advice import to_run
 
 
 def points() -> tuple[Point, ...]:
@@ -87,7 +88,7 @@ def outcome(path: str = "models/encoder.onnx", name: str = "layer.weight") -> Ou
         ),
         findings=(
             Finding(
-                code="OCI003", severity="error", message=f"{path}: can be 6.87 MB", hint=f"run: fix {path}"
+                code="OCI003", severity="error", message=f"{path}: can be 6.87 MB", hint=to_run(f"fix {path}")
             ),
             Finding(code="OCI004", severity="note", message=f"left out: output {name!r}"),
         ),

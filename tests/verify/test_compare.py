@@ -52,7 +52,9 @@ def test_relative_error_has_a_floor() -> None:
 
 def test_every_tolerance_is_named_with_number_and_limit() -> None:
     limits = Tolerance(max_abs=0.1, max_rel=0.1, mean_abs=0.1, cosine=0.999, sqnr=30, top1=1.0)
-    problem = one([[1.0, 2.0]] * 4, [[3.0, 2.0]] * 4, limits, np.float64).problem
+    delta = one([[1.0, 2.0]] * 4, [[3.0, 2.0]] * 4, limits, np.float64)
+    assert delta.breaches == ("limit",)
+    problem = delta.problem
     for part in ("max_abs 2 is above 0.1", "max_rel 2 is above", "mean_abs 1 is above", "top1 0 is below 1"):
         assert part in problem
     assert "cosine 0.8682 is below 0.999" in problem
@@ -141,6 +143,7 @@ def test_values_that_must_be_equal(dtype: Any) -> None:
         dtype = pytest.importorskip("ml_dtypes").int4
     assert one([1, 0, 1], [1, 0, 1], dtype=dtype).problem == ""
     delta = one([1, 0, 1], [0, 0, 0], dtype=dtype)
+    assert delta.breaches == ("unequal",)
     assert "2 of 3 values differ" in delta.problem
     assert delta.mean_abs == pytest.approx(2 / 3)
     assert delta.max_abs == 1
@@ -157,6 +160,7 @@ def test_shape_type_and_missing() -> None:
 
 def test_text_of_another_width_is_the_same_type() -> None:
     (delta,) = compare_outputs([{"y": np.array(["a", "b"])}], [{"y": np.array(["a", "long"])}], ANY)
+    assert delta.breaches == ("unequal",)
     assert "1 of 2" in delta.problem
 
 
@@ -241,8 +245,9 @@ class TestWholeNumbers:
         assert "is above 1" in one([before], [after], Tolerance(max_abs=1), np.int64).problem
 
     def test_what_is_no_number_has_to_be_equal(self) -> None:
-        assert "must not" in one([True], [False], Tolerance(max_abs=5), np.bool_).problem
-        assert "must not" in one(["a"], ["b"], Tolerance(max_abs=5), np.str_).problem
+        for before, after, dtype in ((True, False, np.bool_), ("a", "b", np.str_)):
+            delta = one([before], [after], Tolerance(max_abs=5), dtype)
+            assert (delta.breaches, "must not" in delta.problem) == (("unequal",), True)
 
     def test_the_hint_says_how_to_allow_it(self) -> None:
         from onnx_ci.verify.compare import equality_hint
@@ -257,10 +262,12 @@ class TestWholeNumbers:
 
 def test_what_a_cosine_does_not_see_is_told_only_where_it_holds() -> None:
     base = np.arange(1.0, 17.0)
-    assert "which a cosine does not see" in one(base, 2 * base, Tolerance(cosine=0.999)).problem
-    failed = one(base, 2 * base[::-1], Tolerance(cosine=0.999)).problem
-    assert "is below 0.999" in failed
-    assert "does not see" not in failed
+    scaled = one(base, 2 * base, Tolerance(cosine=0.999))
+    assert (scaled.breaches, "which a cosine does not see" in scaled.problem) == (("scale",), True)
+    failed = one(base, 2 * base[::-1], Tolerance(cosine=0.999))
+    assert failed.breaches == ("limit",)
+    assert "is below 0.999" in failed.problem
+    assert "does not see" not in failed.problem
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ def test_what_runs_with_optimizations_only_is_refused(tmp_path: Path) -> None:
     assert done.code == 1
     assert [status for *_, status in runs(done)] == ["passed", "failed"]
     (finding,) = done.json["findings"]
+    assert finding["code"] == "OCI004"
     assert "without optimizations: the candidate could not be run" in finding["message"]
 
 

@@ -103,7 +103,7 @@ def test_one_name_in_two_branches_is_two_tensors(prove: Prove) -> None:
     for seed, tensor in enumerate(found(original, "V")):
         tensor.CopyFrom(numpy_helper.from_array(weight(64, 64, seed=seed), "V"))
     seen = prove(original, rounded(original, "V"), {"x": x(), "c": np.array(False)}, ranges=NEVER)
-    assert seen.status == "not_run"
+    assert (seen.status, seen.code) == ("not_run", "OCI005")
     assert seen.coverage is not None
     assert (seen.coverage.changed, seen.coverage.noticed) == (2, 1)
 
@@ -149,9 +149,10 @@ def test_nothing_but_echoes_is_no_pass(prove: Prove) -> None:
     text = "g (float[2,64] x) => (float[2,64] y) { y = Identity(x) dead = MatMul(x, W) }"
     original = model(text, {"W": weight(64, 64, seed=1)})
     seen = prove(original, rounded(original, "W"))
-    assert seen.status == "not_run"
+    assert (seen.status, seen.code) == ("not_run", "OCI005")
     assert "whatever is done to the weights" in seen.reason
     assert "'y' repeats an input" in seen.reason
+    assert [(output.name, output.kind) for output in seen.outputs] == [("y", "echo")]
 
 
 def test_a_saturated_output_that_hides_a_third_of_error_is_no_pass(prove: Prove) -> None:
@@ -163,7 +164,7 @@ def test_a_saturated_output_that_hides_a_third_of_error_is_no_pass(prove: Prove)
     original = model(text, {"W": steep})
     sample = {"x": np.abs(x(2, 8)) + 1}
     seen = prove(original, rounded(original, "W"), sample, ranges={"x": (1.0, 2.0)})
-    assert seen.status == "not_run"
+    assert (seen.status, seen.code) == ("not_run", "OCI005")
     assert "'y' is saturated" in seen.reason
     assert [(o.sensitive, o.kind) for o in seen.outputs] == [(True, "saturated")]
     mild = model(text, {"W": steep / 1e4})
@@ -201,14 +202,14 @@ def test_a_bias_of_zeros_that_is_no_longer_zero(prove: Prove) -> None:
     original = model(text, {"W": weight(64, 64, seed=1), "p": zeros, "q": zeros})
     other = model(text, {"W": weight(64, 64, seed=1), "p": zeros, "q": zeros + 1})
     seen = prove(original, other, {"x": x(), "c": np.array(False)}, ranges=NEVER)
-    assert seen.status == "not_run"
+    assert (seen.status, seen.code) == ("not_run", "OCI005")
     assert "'q'" in seen.reason
 
 
 def test_a_tolerance_that_lets_reversed_weights_pass_is_blind(prove: Prove) -> None:
     original = model("g (float[2,64] x) => (float[2,64] y) { y = MatMul(x, W) }", {"W": weight(64, 64)})
     seen = prove(original, rounded(original, "W"), tolerance=Tolerance(max_abs=1e6))
-    assert seen.status == "not_run"
+    assert (seen.status, seen.code) == ("not_run", "OCI005")
     assert "the tolerance is blind to output 'y'" in seen.reason
 
 
@@ -232,5 +233,5 @@ def test_where_no_damage_runs_nothing_is_proven(prove: Prove) -> None:
     sizes, back = np.full(8, 2.25, np.float32), np.array([16, 16], np.int64)
     original = model(text, {"sizes": sizes, "r": back})
     seen = prove(original, model(text, {"sizes": sizes + np.float32(0.125), "r": back}))
-    assert seen.status == "not_run"
+    assert (seen.status, seen.code) == ("not_run", "OCI005")
     assert "no damaged form of the candidate runs" in seen.reason

@@ -80,6 +80,7 @@ def test_a_small_change_passes_and_a_large_one_fails(make: Make, tmp_path: Path)
     assert check(verifier, scaled(model(EMBED), 1.0001), tmp_path).status == "passed"
     failed = check(verifier, scaled(model(EMBED), 3), tmp_path)
     assert failed.status == "failed"
+    assert {delta.name: delta.breaches for delta in failed.outputs} == {"y": ("limit",), "echo": ()}
     assert failed.reason.startswith("output 'y': ")
     assert "max_rel" in failed.reason
     assert "is above 0.001" in failed.reason
