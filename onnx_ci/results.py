@@ -221,6 +221,7 @@ class Verification:
     reason: str = ""
     inputs: InputSource = "generated"
     samples: int = 0
+    recorded: str = ""  # the folder that samples come from, where `onnx-ci record` wrote them
     outputs: tuple[OutputDelta, ...] = ()
     code: CodeOrNone = ""  # the finding this leads to, where it is not the usual one
     hint: str = ""

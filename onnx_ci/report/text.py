@@ -238,7 +238,8 @@ def proof_reason(verification: results.Verification) -> str:
     if verification.reason:
         return f": {one_line(verification.reason)}"
     kind = "generated input" if verification.inputs == "generated" else "sample"
-    return f" on {counted(verification.samples, kind)}" if verification.samples else ""
+    where = f" recorded in {one_line(verification.recorded)}" if verification.recorded else ""
+    return f" on {counted(verification.samples, kind)}{where}" if verification.samples else ""
 
 
 def runtime_row(run: results.RuntimeRun) -> tuple[str, ...]:
