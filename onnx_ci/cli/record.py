@@ -75,7 +75,9 @@ def _summary(recording: Recording, how: Recorded) -> Iterator[str]:
 
 
 def _about(model: RecordedModel, how: Recorded) -> Iterator[str]:
-    kept = f"{counted(len(model.samples), 'sample')} kept, {format_size(model.size)}, in {_word(model.folder)}"
+    kept = (
+        f"{counted(len(model.samples), 'sample')} kept, {format_size(model.size)}, in {_word(model.folder)}"
+    )
     words = {"kept": kept, "ignored": "its rule ignores it, so nothing was kept", "none": "nothing was kept"}
     yield f"{_word(model.model)}: {_runs(model)}, {words.get(model.state, '')}"
     if model.too_large:
@@ -115,7 +117,7 @@ def _nothing(recording: Recording) -> EnvironmentFault:
         return EnvironmentFault(
             "no onnxruntime session was seen: the command started no Python that could be watched",
             hint="PYTHONPATH has to reach the program: not with `python -I`, `-E` or `-S`, nor through a tool"
-            " that clears the environment (tox: pass_env = PYTHONPATH); or use `with onnx_ci.record():` in it",
+            " that clears the environment (tox: pass_env = PYTHONPATH); or, in it: with onnx_ci.record():",
         )
     return EnvironmentFault(
         "no onnxruntime session was seen: Python ran, and no InferenceSession ran a model in it",

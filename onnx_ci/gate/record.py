@@ -37,7 +37,7 @@ _SPOOL = 40  # and all that is kept while a program runs
 _OURS = re.compile(r"[0-9a-f]{12}\.npz")
 _WAIT = 20.0  # seconds that a program has to end once it was told to
 
-# kept: as samples; unknown: no model of the repository; ignored: by its rule; none: nothing of it could be kept
+# "unknown": no model of the repository; "ignored": by its rule; "none": nothing of it could be kept
 State = Literal["kept", "unknown", "ignored", "none"]
 
 
@@ -219,7 +219,11 @@ class _Models:
         one was made from the other."""
         if seen.path and Path(seen.path) in self.real:
             return [self.real[Path(seen.path)]]
-        same = [path for path, size in self.sizes.items() if size == seen.size and self._sha256(path) == seen.sha256]
+        same = [
+            path
+            for path, size in self.sizes.items()
+            if size == seen.size and self._sha256(path) == seen.sha256
+        ]
         if same or not seen.sha256:
             return same
         if seen.source:

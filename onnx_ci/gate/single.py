@@ -13,8 +13,10 @@ from typing import Any
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.judge import about_fusions, judge
 from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
+from onnx_ci.inputs.from_files import FileOptions, read_files
 from onnx_ci.inputs.generate import FIRST, deriver_of
-from onnx_ci.inputs.graph import unknown_dims
+from onnx_ci.inputs.graph import fed_inputs, unknown_dims
+from onnx_ci.inputs.samples import write_npz
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure
@@ -26,15 +28,16 @@ from onnx_ci.results import Finding, Outcome, Verdict
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import atomic_write, scratch_folder
 from onnx_ci.verify.prove import Prover, Submission
+from onnx_ci.verify.reference import Reference
 
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """Samples that run; why the inputs are what they are; the branches that no sample takes, in words."""
+    """Samples that run; why the inputs of each are what they are; the branches that none takes, in words."""
 
     samples: Sequence[dict[str, Any]]
-    reasons: dict[str, str]
-    untaken: Sequence[str]
+    reasons: Sequence[Mapping[str, str]]
+    untaken: Sequence[str] = ()
 
 
 def make_samples(path: Path, spec: InputSpec) -> Made:
@@ -42,10 +45,38 @@ def make_samples(path: Path, spec: InputSpec) -> Made:
     with open_model(path) as model, Runner() as runner, scratch_folder() as scratch:
         reference = Prover(rule, model, runner, scratch, home=path.parent).reference
         own = reference.stored
+        samples = [{k: v for k, v in sample.items() if k not in own} for sample in reference.feeds()]
+        reasons = deriver_of(reference.proto_to_feed(), spec, reference.read).reasons(FIRST)
         return Made(
-            samples=[{k: v for k, v in sample.items() if k not in own} for sample in reference.feeds()],
-            reasons=deriver_of(reference.proto_to_feed(), spec, reference.read).reasons(FIRST),
+            samples=samples,
+            reasons=[reasons] * len(samples),
             untaken=[side.words for side in reference.untaken],
+        )
+
+
+def samples_from_files(path: Path, spec: InputSpec, files: Sequence[Path], options: FileOptions) -> Made:
+    """Make samples from the user's files, on which the model has to run. Inputs that files say nothing about
+    are made up."""
+    with open_model(path) as model, Runner() as runner, scratch_folder() as scratch:
+
+        def reference(inputs: InputSpec) -> Reference:
+            return Prover(Rule(pattern="", inputs=inputs), model, runner, scratch, home=scratch).reference
+
+        proto = reference(spec).proto_to_feed()
+        found = list(read_files(files, proto, options, model.array))
+        if not found:
+            raise UsageError("--from: the files hold nothing to make a sample of", hint="name other files")
+        others = [value.name for value in fed_inputs(proto) if value.name not in found[0].inputs]
+        rest = {n: v for n, v in reference(spec).feeds()[0].items() if n in others} if others else {}
+        for number, sample in enumerate(found):
+            write_npz(scratch / f"{number:06}.npz", {**sample.inputs, **rest})
+        fed = reference(InputSpec(samples=("*.npz",))).feeds()
+        return Made(
+            samples=[{name: sample[name] for name in (*found[0].inputs, *rest)} for sample in fed],
+            reasons=[
+                {**dict.fromkeys(sample.inputs, sample.reason), **dict.fromkeys(rest, "made up")}
+                for sample in found
+            ],
         )
 
 

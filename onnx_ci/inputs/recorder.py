@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    Print = tuple[tuple[str, ...], Any]  # names of arrays, and numbers that are far apart where samples differ
+    Print = tuple[
+        tuple[str, ...], Any
+    ]  # names of arrays, and numbers that are far apart where samples differ
 
 SETTINGS = "settings.json"  # beside the copy of this file
 STARTED, TROUBLE, ABOUT, RUNS, LARGEST = "started", "trouble.txt", "model.json", "runs", "largest"
@@ -82,7 +84,7 @@ def distance(first: Print, second: Print) -> float:
 
 
 def flatten(feed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is fed as arrays: the items of a sequence as NAME[0], …, a map as NAME{keys}, NAME{values}."""
+    """Return what is fed as arrays: items of a sequence as NAME[0], …, a map as NAME{keys}, NAME{values}."""
     arrays: dict[str, Any] = {}
     for name, value in feed.items():
         arrays.update(_arrays(str(name), value))
@@ -112,12 +114,12 @@ def _arrays(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 @functools.lru_cache(maxsize=256)
-def _sha256_of(path: str, size: int, changed: int) -> str:
+def _sha256_of(path: str, _size: int, _changed: int) -> str:
     """Return the digest of a file as it is now, once: a program may open it many times."""
     from hashlib import sha256
 
     digest = sha256()
-    with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs every Python that starts
+    with open(path, "rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
@@ -135,11 +137,11 @@ class Pool:
         self.sizes: list[int] = []
         self.files: list[str] = []
         self.written = self.largest = 0
-        os.makedirs(folder)  # noqa: PTH103
+        os.makedirs(folder)
         self._write(ABOUT, json.dumps(about))
 
     def _write(self, name: str, text: str, mode: str = "w") -> None:
-        with open(os.path.join(self.folder, name), mode, encoding="utf-8") as file:  # noqa: PTH118, PTH123
+        with open(os.path.join(self.folder, name), mode, encoding="utf-8") as file:
             file.write(text)
 
     def count(self) -> None:
@@ -172,11 +174,11 @@ class Pool:
         if place is None:
             return
         self.written += 1
-        file = os.path.join(self.folder, f"{self.written:06}.npz")  # noqa: PTH118
+        file = os.path.join(self.folder, f"{self.written:06}.npz")
         write_arrays(f"{file}.part", arrays)
-        os.replace(f"{file}.part", file)  # noqa: PTH105
+        os.replace(f"{file}.part", file)
         if place < len(self.files):
-            os.unlink(self.files[place])  # noqa: PTH108
+            os.unlink(self.files[place])
         self.prints[place : place + 1] = [print_]
         self.sizes[place : place + 1] = [size]
         self.files[place : place + 1] = [file]
@@ -211,7 +213,7 @@ class Recorder:
         """A process of its own, as a fork is one, has a folder of its own; other threads are not in it."""
         self.lock = threading.RLock()
         self.pools: dict[str, Pool] = {}
-        self.folder = os.path.join(self.spool, f"{os.getpid()}-{os.urandom(4).hex()}")  # noqa: PTH118
+        self.folder = os.path.join(self.spool, f"{os.getpid()}-{os.urandom(4).hex()}")
         self.troubled = False
         self.taken, self.until_look = 0, 0
 
@@ -292,7 +294,13 @@ class Recorder:
 
         @functools.wraps(original)
         def run_async(
-            self: Any, output_names: Any, input_feed: Any, callback: Any, user_data: Any, *more: Any, **named: Any
+            self: Any,
+            output_names: Any,
+            input_feed: Any,
+            callback: Any,
+            user_data: Any,
+            *more: Any,
+            **named: Any,
         ) -> Any:
             keep = recorder._quietly(recorder._look, self, input_feed)
 
@@ -324,9 +332,9 @@ class Recorder:
             return
         self.troubled = True
         with contextlib.suppress(Exception):
-            os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103
-            path = os.path.join(self.folder, TROUBLE)  # noqa: PTH118
-            with open(path, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            os.makedirs(self.folder, exist_ok=True)
+            path = os.path.join(self.folder, TROUBLE)
+            with open(path, "w", encoding="utf-8", errors="replace") as file:
                 file.write(f"{type(error).__name__}: {error}")
 
     # What the methods of onnxruntime tell.
@@ -353,7 +361,7 @@ class Recorder:
         binding: Any,
         name: str,
         device_type: str,
-        device_id: int,
+        device_id: int,  # noqa: ARG002 - named as onnxruntime does
         element_type: Any,
         shape: Any,
         buffer_ptr: int,
@@ -409,7 +417,7 @@ class Recorder:
                 about = self.models[session] = _about(session, model)
             key = json.dumps(about)
             if key not in self.pools:
-                folder = os.path.join(self.folder, str(len(self.pools)))  # noqa: PTH118
+                folder = os.path.join(self.folder, str(len(self.pools)))
                 self.pools[key] = Pool(folder, about, self.settings["most"], self.settings["limit"])
             return self.pools[key]
 
@@ -421,7 +429,7 @@ class Recorder:
             for folder, _, files in os.walk(self.spool):
                 for name in files:
                     with contextlib.suppress(OSError):
-                        self.taken += os.stat(os.path.join(folder, name)).st_size  # noqa: PTH116, PTH118
+                        self.taken += os.stat(os.path.join(folder, name)).st_size
         self.until_look -= 1
         self.taken += sum(array.nbytes for array in arrays.values())
         if self.taken > self.settings["spool"]:
@@ -440,7 +448,7 @@ def _about(session: Any, model: Any) -> dict[str, object]:
         path = os.path.realpath(os.fsdecode(model))
         about["path"] = path
         with contextlib.suppress(OSError):
-            info = os.stat(path)  # noqa: PTH116
+            info = os.stat(path)
             about.update(size=info.st_size, sha256=_sha256_of(path, info.st_size, info.st_mtime_ns))
     with contextlib.suppress(Exception):  # a receipt is a note that anybody may have written
         receipt = session.get_modelmeta().custom_metadata_map.get(_RECEIPT)
@@ -449,11 +457,11 @@ def _about(session: Any, model: Any) -> dict[str, object]:
 
 
 def _start() -> None:
-    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    here = os.path.dirname(os.path.abspath(__file__))
     with contextlib.suppress(Exception):
-        with open(os.path.join(here, SETTINGS), encoding="utf-8") as file:  # noqa: PTH118, PTH123
+        with open(os.path.join(here, SETTINGS), encoding="utf-8") as file:
             settings = json.load(file)
-        open(os.path.join(settings["folder"], STARTED), "a").close()  # noqa: PTH118, PTH123, SIM115
+        open(os.path.join(settings["folder"], STARTED), "a").close()
         Recorder(settings["folder"], settings).install()
     sys.path[:] = [path for path in sys.path if path != here]
     # The user's own, which ours hides: whatever it raises is for `site` to tell.

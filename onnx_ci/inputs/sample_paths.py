@@ -7,7 +7,9 @@ from glob import escape
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
-RECORDED = ".onnx-ci/samples"  # beside the policy: a folder for each model, called as it is without its ending
+RECORDED = (
+    ".onnx-ci/samples"  # beside the policy: a folder for each model, called as it is without its ending
+)
 
 
 def recorded_folder(model: str, folder: str = RECORDED) -> str:
@@ -27,7 +29,9 @@ def recorded_samples(model: str, home: Path) -> tuple[str, ...]:
 
 def recorded_from(patterns: Sequence[str]) -> str:
     """Return the folder of the samples, if they were recorded."""
-    folders = [str(PurePosixPath(pattern).parent) for pattern in patterns if pattern.startswith(f"{RECORDED}/")]
+    folders = [
+        str(PurePosixPath(pattern).parent) for pattern in patterns if pattern.startswith(f"{RECORDED}/")
+    ]
     return folders[0] if folders else ""
 
 

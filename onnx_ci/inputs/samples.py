@@ -57,7 +57,7 @@ def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) ->
 
 
 def read_recorded(path: Path, proto: onnx.ModelProto) -> dict[str, Any]:
-    """Read what a session was fed, as a sample for a model: without what the model has values of its own for."""
+    """Read what a session was fed as a sample for a model, without what the model has of its own."""
     own = recorded(proto)
     values = [value for value in fed_inputs(proto) if value.name not in own]
     given = _grouped(_read_npz(path, path.name), [value.name for value in values])

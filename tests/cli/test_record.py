@@ -350,9 +350,13 @@ def test_an_error_inside_the_block_is_the_users(
     import onnxruntime
 
     monkeypatch.chdir(repository.root)
-    with pytest.raises(ZeroDivisionError), onnx_ci.record():
+
+    def fail() -> None:
         onnxruntime.InferenceSession("models/a.onnx").run(None, {"x": np.zeros((1, WIDTH), np.float32)})
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), onnx_ci.record():
+        fail()
     assert first_values(repository, "models/a") == [0]
 
 
