@@ -224,12 +224,12 @@ class Recorder:
         if module is not None:
             self._patch(module)
         else:
-            sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+            sys.meta_path.insert(0, self)
 
     def remove(self) -> None:
         self.stopped = True
         if self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            sys.meta_path.remove(self)
         for owner, name, original in reversed(self.originals):
             setattr(owner, name, original)
 
@@ -239,16 +239,19 @@ class Recorder:
             return None
         finders = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
         spec = next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
-        load = getattr(getattr(spec, "loader", None), "exec_module", None)
-        if load is not None:
-
-            def exec_module(module: Any) -> None:
-                load(module)
-                if module.__name__ == _CLASSES and not self.originals:
-                    self._quietly(self._patch, module)
-
-            spec.loader.exec_module = exec_module
+        if spec is not None:
+            self._quietly(self._follow, spec.loader)
         return spec
+
+    def _follow(self, loader: Any) -> None:
+        load = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            if module.__name__ == _CLASSES and not self.originals:
+                self._quietly(self._patch, module)
+
+        loader.exec_module = exec_module
 
     def _patch(self, module: Any) -> None:
         session, binding = module.Session, module.IOBinding
@@ -378,7 +381,7 @@ class Recorder:
             if not count:
                 return np.empty(shape, dtype)
             memory = (ctypes.c_byte * (count * dtype.itemsize)).from_address(buffer_ptr)
-            return np.frombuffer(memory, dtype).reshape(shape)
+            return np.frombuffer(memoryview(memory), dtype).reshape(shape)
 
         self.bound.setdefault(binding, {})[name] = read
 
