@@ -68,8 +68,9 @@ def _summary(recording: Recording, how: Recorded) -> Iterator[str]:
         yield f"and {counted(len(unknown) - _SHOWN, 'other model')} that are none of this repository"
     for trouble in recording.troubles:
         yield f"warning: recording went wrong in one place, the program was not affected: {trouble}"
-    if recording.exit_code and (known or unknown):
-        yield f"the command ended with exit code {recording.exit_code}; what was seen until then counts"
+    if recording.exit_code:
+        until = "what was seen until then counts" if recording.models else "no onnxruntime session was seen"
+        yield f"the command ended with exit code {recording.exit_code}; {until}"
     if recording.kept:
         yield from _advice(recording.kept, how)
 

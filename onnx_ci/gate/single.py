@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.judge import about_fusions, judge
 from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
-from onnx_ci.inputs.from_files import FileOptions, read_files
+from onnx_ci.inputs.from_files import FileOptions, read_files, with_sizes
 from onnx_ci.inputs.generate import FIRST, deriver_of
 from onnx_ci.inputs.graph import fed_inputs, unknown_dims
 from onnx_ci.inputs.samples import write_npz
@@ -25,7 +27,7 @@ from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Budget, InputSpec, MethodChoice, Rule
 from onnx_ci.results import Finding, Outcome, Verdict
-from onnx_ci.sandbox.runner import Runner
+from onnx_ci.sandbox.runner import Runner, Unrunnable
 from onnx_ci.util.files import atomic_write, scratch_folder
 from onnx_ci.verify.prove import Prover, Submission
 from onnx_ci.verify.reference import Reference
@@ -55,29 +57,41 @@ def make_samples(path: Path, spec: InputSpec) -> Made:
 
 
 def samples_from_files(path: Path, spec: InputSpec, files: Sequence[Path], options: FileOptions) -> Made:
-    """Make samples from the user's files, on which the model has to run. Inputs that files say nothing about
-    are made up."""
+    """Make samples from the user's files, on which the model has to run: in their own sizes, or else in those
+    that inputs are made up in. What files say nothing about is made up."""
     with open_model(path) as model, Runner() as runner, scratch_folder() as scratch:
 
         def reference(inputs: InputSpec) -> Reference:
             return Prover(Rule(pattern="", inputs=inputs), model, runner, scratch, home=scratch).reference
 
-        proto = reference(spec).proto_to_feed()
-        found = list(read_files(files, proto, options, model.array))
-        if not found:
-            raise UsageError("--from: the files hold nothing to make a sample of", hint="name other files")
-        others = [value.name for value in fed_inputs(proto) if value.name not in found[0].inputs]
-        rest = {n: v for n, v in reference(spec).feeds()[0].items() if n in others} if others else {}
-        for number, sample in enumerate(found):
-            write_npz(scratch / f"{number:06}.npz", {**sample.inputs, **rest})
-        fed = reference(InputSpec(samples=("*.npz",))).feeds()
-        return Made(
-            samples=[{name: sample[name] for name in (*found[0].inputs, *rest)} for sample in fed],
-            reasons=[
-                {**dict.fromkeys(sample.inputs, sample.reason), **dict.fromkeys(rest, "made up")}
-                for sample in found
-            ],
-        )
+        made_up = reference(spec)
+
+        def made(proto: onnx.ModelProto, name: str) -> Made:
+            found = list(read_files(files, proto, options, model.array))
+            if not found:
+                raise UsageError(
+                    "--from: the files hold nothing to make a sample of", hint="name other files"
+                )
+            others = [value.name for value in fed_inputs(proto) if value.name not in found[0].inputs]
+            rest = {n: v for n, v in made_up.feeds()[0].items() if n in others} if others else {}
+            for number, sample in enumerate(found):
+                write_npz(scratch / f"{name}-{number:06}.npz", {**sample.inputs, **rest})
+            fed = reference(InputSpec(samples=(f"{name}-*.npz",))).feeds()
+            names = (*found[0].inputs, *rest)
+            reasons = [dict.fromkeys(names, "made up") | dict.fromkeys(s.inputs, s.reason) for s in found]
+            return Made(samples=[{n: sample[n] for n in names} for sample in fed], reasons=reasons)
+
+        proto = made_up.proto_to_feed()
+        try:
+            return made(proto, "own")
+        except ModelError as error:
+            if not isinstance(error, Unrunnable):
+                raise
+            try:
+                return made(with_sizes(proto, made_up.feeds()[0]), "usual")
+            except ModelError:
+                error.hint = "say how they are prepared (--size, --rate, --dims, …), or record real inputs"
+                raise error from None
 
 
 ENCODINGS = 60  # the first stage of methods that encode weights

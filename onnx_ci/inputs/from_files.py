@@ -6,7 +6,7 @@ Pillow, soundfile and tokenizers come with the extra `samples` and are loaded wh
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -93,10 +93,36 @@ def kind_of(files: Sequence[Path]) -> Kind:
     return next(iter(kinds))
 
 
+def with_sizes(proto: onnx.ModelProto, sample: Mapping[str, Any]) -> onnx.ModelProto:
+    """Return a copy of a model that takes only inputs of the sizes in a sample."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for value in fed_inputs(copy):
+        shape = getattr(sample.get(value.name), "shape", ())
+        for dim, size in zip(value.type.tensor_type.shape.dim, shape, strict=False):
+            dim.dim_value = size
+    return copy
+
+
 def read_files(
     files: Sequence[Path], proto: onnx.ModelProto, options: FileOptions, read: ReadTensor
+) -> list[FromFile]:
+    """Return a sample for each picture, sound or line, without the inputs that files say nothing about. A
+    model that takes several at once, and always as many, gets the same one as often."""
+    dims = {value.name: _fixed(value) for value in fed_inputs(proto)}
+    found = []
+    for item in _read(files, proto, options, read):
+        inputs = dict(item.inputs)
+        for name, array in inputs.items():
+            if array.ndim > 1 and array.shape[0] == 1 and dims[name][0]:
+                inputs[name] = np.repeat(array, dims[name][0] or 1, axis=0)
+        found.append(FromFile(inputs, item.reason))
+    return found
+
+
+def _read(
+    files: Sequence[Path], proto: onnx.ModelProto, options: FileOptions, read: ReadTensor
 ) -> Iterator[FromFile]:
-    """Yield a sample for each picture, sound or line, without the inputs that files say nothing about."""
     kind = kind_of(files)
     values = fed_inputs(proto)
     if kind == "picture":

@@ -34,6 +34,7 @@ _RECEIPT = "onnx_ci.receipt"
 _LOOKED_AT = 1 << 16  # elements of an array, evenly spaced
 _PARTS = 32  # of an array whose means are compared
 _OTHER_NAMES = 1e3  # distance of samples that hold other inputs
+_BETTER = 1.1  # times as far from all others as the two most alike: less is not worth writing
 _BETWEEN_LOOKS = 16  # samples written until the whole spool is measured again
 # Element types by their number in ONNX, as `bind_input` may be given them.
 _TYPES = {1: "f4", 2: "u1", 3: "i1", 4: "u2", 5: "i2", 6: "i4", 7: "i8", 9: "?", 10: "f2", 11: "f8"}
@@ -136,6 +137,7 @@ class Pool:
         self.prints: list[Print] = []
         self.sizes: list[int] = []
         self.files: list[str] = []
+        self.nearest: tuple[float, int] | None = None  # how alike the two most alike are, and the later one
         self.written = self.largest = 0
         os.makedirs(folder)
         self._write(ABOUT, json.dumps(about))
@@ -159,14 +161,18 @@ class Pool:
             return None
         if len(apart) < self.most and sum(self.sizes) + size <= 4 * self.limit:
             return len(apart)
-        pairs = [
+        nearest, index = self.nearest or (math.inf, 0)
+        fits = sum(self.sizes) - self.sizes[index] + size <= 4 * self.limit
+        return index if fits and min(apart) > _BETTER * nearest else None
+
+    def _nearest(self) -> tuple[float, int] | None:
+        pairs = (
             (distance(first, second), -index)
             for index, second in enumerate(self.prints)
             for first in self.prints[:index]
-        ]
-        nearest, index = min(pairs) if pairs else (math.inf, 0)
-        fits = bool(pairs) and sum(self.sizes) - self.sizes[-index] + size <= 4 * self.limit
-        return -index if fits and min(apart) > nearest else None
+        )
+        least = min(pairs, default=None)
+        return None if least is None else (least[0], -least[1])
 
     def put(self, print_: Print, arrays: Mapping[str, Any]) -> None:
         size = sum(array.nbytes for array in arrays.values())
@@ -182,6 +188,8 @@ class Pool:
         self.prints[place : place + 1] = [print_]
         self.sizes[place : place + 1] = [size]
         self.files[place : place + 1] = [file]
+        full = len(self.files) == self.most or sum(self.sizes) + min(self.sizes) > 4 * self.limit
+        self.nearest = self._nearest() if full else None
 
 
 def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:

@@ -369,3 +369,32 @@ def test_models_are_only_read(repository: Repository) -> None:
         os.path.relpath(samples(repository, "models/a")[0], repository.root),
         "program.py",
     ]
+
+
+def test_inputs_of_every_type(repository: Repository) -> None:
+    """Text, a sequence and a map come back; an input with a value of its own is not part of a sample."""
+    text = (
+        '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]>\n'
+        "g (string[N] words, float[1] listed, float[2] mapped, float[2] w) => (string[N] a, float[2] b, float[1,2] c)"
+        " <float[2] w = {1, 1}> { a = Identity(words) i = Constant<value_int=0>() d = SequenceAt(listed, i)"
+        ' b = Mul(d, w) c = ai.onnx.ml.DictVectorizer<string_vocabulary=["p","q"]>(mapped) }'
+    )
+    proto = onnx.parser.parse_model(text)
+    _, listed, mapped, _ = proto.graph.input
+    listed.type.CopyFrom(onnx.helper.make_tensor_sequence_value_info("l", onnx.TensorProto.FLOAT, [2]).type)
+    mapped.type.Clear()
+    mapped.type.map_type.key_type = onnx.TensorProto.STRING
+    mapped.type.map_type.value_type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    onnx.save(proto, repository.root / "models/a.onnx")
+    done = record(
+        repository,
+        "ort.InferenceSession('models/a.onnx').run(None, {'words': np.array(['one', 'two'], object),"
+        " 'listed': [np.ones(2, 'f4'), np.zeros(2, 'f4')], 'mapped': {'q': 3.0}, 'w': np.zeros(2, 'f4')})\n",
+    )
+    assert done.code == 0, done.err
+    (path,) = samples(repository, "models/a")
+    with np.load(path) as sample:
+        assert set(sample) == {"words", "listed[0]", "listed[1]", "mapped{keys}", "mapped{values}"}
+        assert sample["words"].tolist() == ["one", "two"]
+    same = command("compare", "models/a.onnx", "models/a.onnx", "--samples", path, cwd=repository.root)
+    assert same.code == 0, same.out + same.err

@@ -198,3 +198,17 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
     done = make(tmp_path, "--from", "a.png")
     assert done.code == 3
     assert "pip install 'onnx-ci[samples]'" in done.err
+
+
+def test_sizes_that_run_are_found(tmp_path: Path) -> None:
+    """An open length that has to be 64 all the same, and a batch that is always 3."""
+    weights = "{" + ",".join(["1"] * 64) + "}"
+    save(
+        tmp_path,
+        HEAD
+        + f"g (float[3,T] audio) => (float[3,1] y) <float[64,1] w = {weights}> {{ y = MatMul(audio, w) }}",
+    )
+    sound(tmp_path, "a.wav")
+    done = make(tmp_path, "--from", "a.wav")
+    assert done.code == 0, done.err
+    assert np.load(tmp_path / "s.npz")["audio"].shape == (3, 64)
