@@ -90,6 +90,8 @@ def _about(model: RecordedModel, how: Recorded) -> Iterator[str]:
         yield f"  some do not fit the model in the repository: {model.unfit}"
     if model.state == "kept" and how.output:
         yield f'  to use them, in its rule: inputs: {{samples: ["{model.folder}/*.npz"]}}'
+    elif model.state == "kept" and not model.ruled:
+        yield "  no rule matches it, so these are not used yet"
     elif model.state == "kept" and model.named:
         yield "  its rule names samples of its own, so these are not used unless it names them too"
 
@@ -97,9 +99,9 @@ def _about(model: RecordedModel, how: Recorded) -> Iterator[str]:
 def _advice(kept: list[RecordedModel], how: Recorded) -> Iterator[str]:
     size = sum(model.size for model in kept)
     where = how.output or ".onnx-ci/samples"
-    if not how.output and not all(model.named for model in kept):
-        example = next(model for model in kept if not model.named)
-        yield f"rules use them from now on: onnx-ci explain {_word(example.model)}"
+    used = [model.model for model in kept if model.ruled and not model.named and not how.output]
+    if used:
+        yield f"rules use them from now on: onnx-ci explain {_word(used[0])}"
     yield "look at them before you commit them: what a program is fed may be private"
     if size > _LARGE:
         yield f"{format_size(size)} stay in git's history for ever: git lfs track {_word(where + '/**')}"

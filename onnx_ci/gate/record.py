@@ -29,6 +29,7 @@ from onnx_ci.model.store import file_sha256
 from onnx_ci.repo.select import all_models
 from onnx_ci.util.files import scratch_folder
 from onnx_ci.util.sizes import format_size
+from onnx_ci.util.text import relative_name
 
 COUNT = 8  # samples of a model
 LIMIT = 25_000_000  # bytes of them
@@ -62,7 +63,7 @@ class Seen:
 class RecordedModel:
     """What became of the inputs of one model."""
 
-    model: str  # as its policy names it, or what is known of it if it is none of the repository's
+    model: str  # named from here, or what is known of it if it is none of the repository's
     state: State
     runs: int
     folder: str = ""  # of the samples, named from here
@@ -70,7 +71,8 @@ class RecordedModel:
     size: int = 0  # bytes of their files
     too_large: int = 0  # bytes of the largest that was not kept for its size
     unfit: str = ""  # why some were not kept
-    named: bool = False  # its rule names samples of its own
+    ruled: bool = True  # a rule matches it
+    named: bool = False  # and names samples of its own
 
 
 @dataclass
@@ -186,7 +188,7 @@ def _read_spool(spool: Path) -> tuple[list[Seen], tuple[str, ...]]:
     seen = []
     for about in sorted(spool.glob(f"*/*/{recorder.ABOUT}")):
         folder = about.parent
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, TypeError):
             known = json.loads(about.read_text(encoding="utf-8"))
             runs, largest = folder / recorder.RUNS, folder / recorder.LARGEST
             if not runs.exists():
@@ -247,16 +249,18 @@ class _Models:
 
 def _keep_one(path: Path, parts: Sequence[Seen], how: Recorded, context: Context) -> RecordedModel:
     ruling = ruling_context(context, path)
-    name, rule = ruling.name_of(path), ruling.rule_of(path)
-    home = ruling.folder / RECORDED if not how.output else how.here / how.output
-    folder = Path(recorded_folder(name, home.as_posix()))
+    rule = ruling.rule_of(path)
+    top = ruling.folder if path.is_relative_to(ruling.folder) else context.root
+    home = how.here / how.output if how.output else top / RECORDED
+    folder = Path(recorded_folder(relative_name(path, top), home.as_posix()))
     runs, too_large = sum(part.runs for part in parts), max(part.largest for part in parts)
     result = RecordedModel(
-        model=context.name_of(path),
+        model=os.path.relpath(path, how.here),
         state="none",
         runs=runs,
         folder=os.path.relpath(folder, how.here),
         too_large=too_large,
+        ruled=rule is not None,
         named=rule is not None and bool(rule.inputs.samples) and not recorded_from(rule.inputs.samples),
     )
     if rule is not None and rule.ignore:

@@ -375,7 +375,8 @@ def test_inputs_of_every_type(repository: Repository) -> None:
     """Text, a sequence and a map come back; an input with a value of its own is not part of a sample."""
     text = (
         '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]>\n'
-        "g (string[N] words, float[1] listed, float[2] mapped, float[2] w) => (string[N] a, float[2] b, float[1,2] c)"
+        "g (string[N] words, float[1] listed, float[2] mapped, float[2] w)"
+        " => (string[N] a, float[2] b, float[1,2] c)"
         " <float[2] w = {1, 1}> { a = Identity(words) i = Constant<value_int=0>() d = SequenceAt(listed, i)"
         ' b = Mul(d, w) c = ai.onnx.ml.DictVectorizer<string_vocabulary=["p","q"]>(mapped) }'
     )
