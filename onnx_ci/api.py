@@ -12,6 +12,7 @@ import onnx
 from onnx_ci.cli.arguments import read_budget, read_libraries, read_methods, read_runtimes
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import Judging, judge_selection, open_context, select_models
+from onnx_ci.gate.record import record
 from onnx_ci.gate.single import compare_files, rule_without_policy, shrink_file
 from onnx_ci.methods.catalogue import method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, PolicyFrom, Tolerance
@@ -19,6 +20,7 @@ from onnx_ci.repo.select import Wanted
 from onnx_ci.results import Outcome, RunReport, Verdict, Verification
 from onnx_ci.util.files import scratch_folder
 
+__all__ = ["ShrinkResult", "check", "compare", "record", "shrink"]
 MethodLike = str | Mapping[str, Mapping[str, Any]]
 
 

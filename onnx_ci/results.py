@@ -285,6 +285,7 @@ class Verification:
     inputs: InputSource = "generated"
     samples: int = 0
     made_up: int = 0  # inputs that were made up beside the user's samples
+    recorded: str = ""  # the folder that samples come from, where `onnx-ci record` wrote them
     outputs: tuple[OutputDelta, ...] = ()
     code: CodeOrNone = ""  # the finding this leads to, where it is not the usual one
     hint: str = ""

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from onnx_ci.errors import BuildStopped, ModelError, UsageError
-from onnx_ci.gate.project import Context, Judging, context_for, open_context, policy_for
+from onnx_ci.gate.project import Context, Judging, context_for, open_context, policy_for, ruling_context
 from onnx_ci.gate.run import Asked, Plan, Share, judge_each
 from onnx_ci.gate.single import check_target, copy_model
 from onnx_ci.gate.subject import NewFile
@@ -198,6 +198,8 @@ def needed_by(options: Options, root: Path, files: Iterable[Path]) -> list[Path]
     paths = dict.fromkeys([context.policy_path, *(policy_for(context, model.parent) for model in models)])
     policies = [path for path in paths if path is not None]
     named = [file for path in policies for file in _named(context_for(context, path))]
+    for model in models:
+        named += _recorded(ruling_context(context, model), model)
     return [
         path.relative_to(root) for path in dict.fromkeys([*policies, *named]) if path.is_relative_to(root)
     ]
@@ -207,6 +209,12 @@ def _named(context: Context) -> list[Path]:
     patterns = [pattern for rule in context.policy.rules for pattern in rule.inputs.samples]
     libraries = [context.folder / name for rule in context.policy.rules for name in rule.libraries]
     return [*sample_files(patterns, context.folder), *(path for path in libraries if path.is_file())]
+
+
+def _recorded(context: Context, model: Path) -> Iterable[Path]:
+    """The samples of a model that no policy names, since they are where they are looked for."""
+    rule = context.rule_of(model)
+    return sample_files(rule.inputs.samples, context.folder) if rule else ()
 
 
 def _need_policy(policy: Path | None, options: Options, folder: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,15 @@ from onnx_ci.cli.arguments import read_dims, read_proof_options
 from onnx_ci.cli.output import REPORT, existing_path, flag, value, whole_number, write_outcome
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import open_context, ruling_context
-from onnx_ci.gate.single import check_dims, compare_files, make_samples, rule_without_policy
+from onnx_ci.gate.single import (
+    Made,
+    check_dims,
+    compare_files,
+    make_samples,
+    rule_without_policy,
+    samples_from_files,
+)
+from onnx_ci.inputs.from_files import FileOptions, named_files
 from onnx_ci.inputs.samples import entries, sample_paths_for, write_npz
 from onnx_ci.model.model import called
 from onnx_ci.policy.schema import InputSpec
@@ -21,6 +30,24 @@ from onnx_ci.sandbox.exchange import type_name
 from onnx_ci.util.text import one_line
 
 NUMBER = whole_number(0, 999_999_999)
+_SIDE = whole_number(1, 16_384)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in (1, 3, 4) or not all(map(math.isfinite, numbers)):
+        raise argparse.ArgumentTypeError(f"expected a number, or one for each channel, found {text!r}")
+    return numbers
+
+
+def _size(text: str) -> tuple[int, int]:
+    height, _, width = text.lower().partition("x")
+    return _SIDE(height), _SIDE(width or height)
+
+
 ARGUMENTS = {
     "compare": (
         value("first", "A", "the model to compare with"),
@@ -35,11 +62,25 @@ ARGUMENTS = {
             "the first sample; further ones go to F-1.npz, F-2.npz, … beside it",
             required=True,
         ),
-        value("--count", "N", "how many (default: the rule's, or 2)", type=NUMBER),
+        value("--count", "N", "how many (default: the rule's, or 2; with --from all, up to 64)", type=NUMBER),
         value("--seed", "S", "for other values (default: the rule's, or 0)", type=NUMBER),
         "--dims",
         value("--policy", "FILE", "use the inputs of its rule (default: .onnx-ci.yaml, found upward)"),
         flag("--force", "write over files that are there"),
+        value(
+            "--from",
+            "FILE",
+            "make them from pictures, sounds or lines of text: files and patterns, 'photos/*.jpg'",
+            nargs="+",
+            dest="files",
+            default=[],
+        ),
+        value("--mean", "M", "of pictures from 0 to 1, for each channel: 0.485,0.456,0.406", type=_numbers),
+        value("--std", "S", "what they are divided by then: 0.229,0.224,0.225", type=_numbers),
+        value("--layout", "L", "of pictures: NCHW or NHWC", choices=("NCHW", "NHWC")),
+        value("--size", "HxW", "of pictures: 224x224", type=_size),
+        value("--rate", "HZ", "of sound (default: 16000)", type=whole_number(1, 1_000_000)),
+        value("--tokenizer", "FILE", "for text: the model's tokenizer.json"),
     ),
 }
 _SHOWN = 3  # branches not taken that are named
@@ -63,17 +104,33 @@ def run_samples(options: argparse.Namespace) -> int:
         raise UsageError(f"there is no folder {str(target.parent)!r}", hint="make it first")
     spec = _spec(options, model)
     check_dims(model, read_dims(options.dims or ""))
-    inputs = make_samples(model, spec)
+    inputs = _from_files(options, model, spec) if options.files else make_samples(model, spec)
     paths = sample_paths_for(target, len(inputs.samples))
     existing = [str(path) for path in paths if path.exists()]
     if existing and not options.force:
         raise UsageError(f"{', '.join(existing)}: there already", hint="name another file, or add --force")
-    for path, sample in zip(paths, inputs.samples, strict=True):
+    for path, sample, reasons in zip(paths, inputs.samples, inputs.reasons, strict=True):
         write_npz(path, sample)
-        sys.stdout.write(f"{path}\n" + "".join(f"  {line}\n" for line in _described(sample, inputs.reasons)))
+        sys.stdout.write(f"{path}\n" + "".join(f"  {line}\n" for line in _described(sample, reasons)))
     for line in _untaken(inputs.untaken):
         sys.stdout.write(one_line(line) + "\n")
     return 0
+
+
+def _from_files(options: argparse.Namespace, model: Path, spec: InputSpec) -> Made:
+    if options.std and 0.0 in options.std:
+        raise UsageError("--std: nothing can be divided by 0", hint="for example: --std 0.229,0.224,0.225")
+    how = FileOptions(
+        mean=options.mean or (),
+        std=options.std or (),
+        layout=options.layout,
+        size=options.size,
+        rate=options.rate,
+        tokenizer=Path(options.tokenizer) if options.tokenizer else None,
+    )
+    if options.count is not None:
+        how = replace(how, count=max(1, options.count))
+    return samples_from_files(model, replace(spec, count=1), named_files(options.files), how)
 
 
 def _untaken(sides: Sequence[str]) -> Iterator[str]:

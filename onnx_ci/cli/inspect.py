@@ -14,6 +14,7 @@ from onnx_ci.cli.output import existing_path, flag, format_arguments, value, wri
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
+from onnx_ci.inputs.sample_paths import recorded_from
 from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.select import Wanted
@@ -156,7 +157,7 @@ def _rules(context: Context, path: Path) -> Iterator[str]:
     for rule in rules[:-1]:
         yield f"  {file}:{rule.line}: {rule.pattern!r} matches too, but a later rule wins"
     yield f"  {file}:{rules[-1].line}: {rules[-1].pattern!r} is the rule (the last match wins)"
-    yield from _described(rules[-1])
+    yield from _described(context.rule_of(path) or rules[-1])
 
 
 def _described(rule: Rule) -> Iterator[str]:
@@ -173,6 +174,8 @@ def _described(rule: Rule) -> Iterator[str]:
     given = ((item.name, getattr(rule.tolerance, item.name)) for item in fields(rule.tolerance))
     yield f"    tolerance, all must hold: {', '.join(f'{n} {v}' for n, v in given if v not in (None, False))}"
     source = f"samples {', '.join(rule.inputs.samples)}" if rule.inputs.samples else "derived from the graph"
+    if recorded_from(rule.inputs.samples):
+        source += " (recorded by `onnx-ci record`)"
     yield f"    inputs: {source}"
     if rule.runtimes:
         yield f"    onnxruntime: the installed one, and {', '.join(rule.runtimes)}"

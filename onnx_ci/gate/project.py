@@ -66,8 +66,17 @@ class Context:
         return relative_name(model, self.folder)
 
     def rule_of(self, model: Path) -> Rule | None:
-        """The rule that holds for a model; none reaches beyond the policy's folder."""
-        return rule_for(self.policy, self.name_of(model)) if model.is_relative_to(self.folder) else None
+        """The rule that holds for a model; none reaches beyond the policy's folder. Where it names no
+        samples, it has those that were recorded."""
+        rule = rule_for(self.policy, self.name_of(model)) if model.is_relative_to(self.folder) else None
+        if rule is None or rule.inputs.samples:
+            return rule
+        from dataclasses import replace
+
+        from onnx_ci.inputs.sample_paths import recorded_samples
+
+        recorded = recorded_samples(self.name_of(model), self.folder)
+        return replace(rule, inputs=replace(rule.inputs, samples=recorded)) if recorded else rule
 
 
 def open_context(policy_option: str | None, here: Path | None = None) -> Context:

@@ -10,11 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.decide import refused_hint
 from onnx_ci.gate.judge import about_fusions, judge
 from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
-from onnx_ci.inputs.graph import unknown_dims
+from onnx_ci.inputs.from_files import FileOptions, read_files, with_sizes
+from onnx_ci.inputs.graph import fed_inputs, unknown_dims
+from onnx_ci.inputs.samples import write_npz
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure
@@ -23,19 +27,20 @@ from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Budget, InputSpec, MethodChoice, Rule
 from onnx_ci.results import Finding, Outcome, Verdict
-from onnx_ci.sandbox.runner import Runner
+from onnx_ci.sandbox.runner import Runner, Unrunnable
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write, scratch_folder
 from onnx_ci.verify.prove import Prover, Submission
+from onnx_ci.verify.reference import Reference
 
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """Samples that run; why the inputs are what they are; the branches that no sample takes, in words."""
+    """Samples that run; why the inputs of each are what they are; the branches that none takes, in words."""
 
     samples: Sequence[dict[str, Any]]
-    reasons: Mapping[str, str]
-    untaken: Sequence[str]
+    reasons: Sequence[Mapping[str, str]]
+    untaken: Sequence[str] = ()
 
 
 def make_samples(path: Path, spec: InputSpec) -> Made:
@@ -43,11 +48,50 @@ def make_samples(path: Path, spec: InputSpec) -> Made:
     with open_model(path) as model, Runner() as runner, scratch_folder() as scratch:
         reference = Prover(rule, model, runner, scratch, home=path.parent).reference
         own = reference.stored
+        samples = [{k: v for k, v in sample.items() if k not in own} for sample in reference.feeds()]
         return Made(
-            samples=[{k: v for k, v in sample.items() if k not in own} for sample in reference.feeds()],
-            reasons=reference.reasons,
+            samples=samples,
+            reasons=[reference.reasons] * len(samples),
             untaken=[side.words for side in reference.untaken],
         )
+
+
+def samples_from_files(path: Path, spec: InputSpec, files: Sequence[Path], options: FileOptions) -> Made:
+    """Make samples from the user's files, on which the model has to run: in their own sizes, or else in those
+    that inputs are made up in. What files say nothing about is made up."""
+    with open_model(path) as model, Runner() as runner, scratch_folder() as scratch:
+
+        def reference(inputs: InputSpec) -> Reference:
+            return Prover(Rule(pattern="", inputs=inputs), model, runner, scratch, home=scratch).reference
+
+        made_up = reference(spec)
+
+        def made(proto: onnx.ModelProto, name: str) -> Made:
+            found = list(read_files(files, proto, options, model.array))
+            if not found:
+                raise UsageError(
+                    "--from: the files hold nothing to make a sample of", hint="name other files"
+                )
+            others = [value.name for value in fed_inputs(proto) if value.name not in found[0].inputs]
+            rest = {n: v for n, v in made_up.feeds()[0].items() if n in others} if others else {}
+            for number, sample in enumerate(found):
+                write_npz(scratch / f"{name}-{number:06}.npz", {**sample.inputs, **rest})
+            fed = reference(InputSpec(samples=(f"{name}-*.npz",))).feeds()
+            names = (*found[0].inputs, *rest)
+            reasons = [dict.fromkeys(names, "made up") | dict.fromkeys(s.inputs, s.reason) for s in found]
+            return Made(samples=[{n: sample[n] for n in names} for sample in fed], reasons=reasons)
+
+        proto = made_up.proto_to_feed()
+        try:
+            return made(proto, "own")
+        except ModelError as error:
+            if not isinstance(error, Unrunnable):
+                raise
+            try:
+                return made(with_sizes(proto, made_up.feeds()[0]), "usual")
+            except ModelError:
+                error.hint = "say how they are prepared (--size, --rate, --dims, …), or record real inputs"
+                raise error from None
 
 
 ENCODINGS = 60  # the first stage of methods that encode weights

@@ -3,8 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from glob import escape
 from itertools import takewhile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+RECORDED = (
+    ".onnx-ci/samples"  # beside the policy: a folder for each model, called as it is without its ending
+)
+
+
+def recorded_folder(model: str, folder: str = RECORDED) -> str:
+    """Return where the recorded samples of a model are; both are named from the policy's folder."""
+    return f"{folder}/{PurePosixPath(model).with_suffix('')}"
+
+
+def recorded_samples(model: str, home: Path) -> tuple[str, ...]:
+    """Return the pattern of the samples that were recorded for a model; none where there are none."""
+    folder = recorded_folder(model)
+    try:
+        found = any(path.suffix == ".npz" for path in (home / folder).iterdir())
+    except OSError:
+        found = False
+    return (f"{escape(folder)}/*.npz",) if found else ()
+
+
+def recorded_from(patterns: Sequence[str]) -> str:
+    """Return the folder of the samples, if they were recorded."""
+    folders = [
+        str(PurePosixPath(pattern).parent) for pattern in patterns if pattern.startswith(f"{RECORDED}/")
+    ]
+    return folders[0] if folders else ""
 
 
 def sample_folders(patterns: Sequence[str], home: Path) -> Iterator[Path]:

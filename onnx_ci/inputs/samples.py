@@ -5,6 +5,7 @@ Files lie inside the repository and are never unpickled; whatever is wrong becom
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +19,11 @@ from onnx import OptionalProto, SequenceProto, TensorProto, TypeProto, ValueInfo
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.graph import dims_of, fed_inputs
+from onnx_ci.inputs.sample_paths import recorded_from
 from onnx_ci.model.interface import show_type
+from onnx_ci.model.load import refuse_pointer
 from onnx_ci.model.model import users_name
+from onnx_ci.model.npy import recorded
 from onnx_ci.sandbox.exchange import Array, exotic_name, is_text, numpy_dtype, type_name
 from onnx_ci.util.advice import CHECK_SAMPLES
 from onnx_ci.util.files import atomic_write
@@ -44,7 +48,30 @@ def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) ->
     for path in paths:
         if not path.is_dir():
             _refuse_no_file(path, _shown(path, home))
-    return [_sample(path, _shown(path, home), values) for path in dict.fromkeys(paths)]
+    try:
+        return [_sample(path, _shown(path, home), values) for path in dict.fromkeys(paths)]
+    except ModelError as error:
+        if recorded_from(patterns) and error.code == "OCI005":  # nobody wrote these by hand
+            hint = "it was recorded: record again (onnx-ci record -- COMMAND), or remove it"
+            raise _error(error.message, f"{hint}; {error.hint}") from None
+        raise
+
+
+def read_recorded(path: Path, proto: onnx.ModelProto) -> dict[str, Any]:
+    """Read what a session was fed as a sample for a model, without what the model has of its own."""
+    own = recorded(proto)
+    values = [value for value in fed_inputs(proto) if value.name not in own]
+    given = _grouped(_read_npz(path, path.name), [value.name for value in values])
+    return _checked({v.name: given[v.name] for v in values if v.name in given}, path.name, values)
+
+
+def sample_digest(sample: Mapping[str, Any]) -> str:
+    """Return a name for what a sample holds."""
+    digest = hashlib.sha256()
+    for name, array in sorted(entries(sample), key=lambda entry: entry[0]):
+        digest.update(f"{name}\n{type_name(array.dtype)} {array.shape}\n".encode(errors="replace"))
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _matches(pattern: str, root: Path) -> Iterator[Path]:
@@ -150,6 +177,8 @@ def _read_npy(path: Path, where: str) -> Array:
 
 def _read_npz(path: Path, where: str) -> dict[str, Array]:
     try:
+        with path.open("rb") as file:
+            refuse_pointer(path, file.read(1024))
         with zipfile.ZipFile(path) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
         if size > _LARGEST:

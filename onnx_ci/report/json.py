@@ -78,7 +78,7 @@ def _verification(verification: Verification) -> dict[str, Any]:
         del noise["sensitive"], noise["kind"]
     if verification.coverage is None:
         del document["coverage"]
-    return {key: value for key, value in document.items() if value or key not in ("code", "hint")}
+    return {key: value for key, value in document.items() if value or key not in ("code", "hint", "recorded")}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

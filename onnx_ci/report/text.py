@@ -241,7 +241,8 @@ def proof_reason(verification: results.Verification) -> str:
         return ""
     if verification.inputs == "generated":
         return f" on {counted(verification.samples, 'generated input')}"
-    told = f" on {counted(verification.samples, 'sample')}"
+    where = f" recorded in {one_line(verification.recorded)}" if verification.recorded else ""
+    told = f" on {counted(verification.samples, 'sample')}{where}"
     if verification.made_up:
         told += f" and {counted(verification.made_up, 'generated input')}"
     few = results.ENOUGH - verification.samples

@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 from onnx_ci.errors import ModelError
+from onnx_ci.inputs.sample_paths import recorded_from
 from onnx_ci.model.interface import contract_breaks
 from onnx_ci.policy.schema import Limits, Tolerance
 from onnx_ci.results import Comparison, Latency, OutputDelta, RuntimeRun, Status, Verification
@@ -264,6 +265,7 @@ class Verifier:
             reason=reason,
             inputs="samples" if self.reference.spec.samples else "generated",
             samples=self.reference.sample_count,
+            recorded=recorded_from(self.reference.spec.samples),
         )
 
 
