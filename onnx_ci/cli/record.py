@@ -88,8 +88,16 @@ def _about(model: RecordedModel, how: Recorded) -> Iterator[str]:
         )
     if model.unfit:
         yield f"  some do not fit the model in the repository: {model.unfit}"
-    if model.state == "kept" and how.output:
-        yield f'  to use them, in its rule: inputs: {{samples: ["{model.folder}/*.npz"]}}'
+    if model.overridden:
+        names = ", ".join(f'"{name}"' for name in model.overridden)
+        yield (
+            f"  {names} was fed though the model has a value for it, which samples can't hold;"
+            f" keep it an input: {{freeze-inputs: {{skip: [{names}]}}}}"
+        )
+    if model.state == "kept" and how.output and not model.pattern:
+        yield "  no rule can name them: they are outside of the repository"
+    elif model.state == "kept" and how.output:
+        yield f'  to use them, in its rule: inputs: {{samples: ["{model.pattern}"]}}'
     elif model.state == "kept" and not model.ruled:
         yield "  no rule matches it, so these are not used yet"
     elif model.state == "kept" and model.named:

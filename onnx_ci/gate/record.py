@@ -18,15 +18,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate.project import Context, open_context, ruling_context
 from onnx_ci.inputs import recorder
 from onnx_ci.inputs.sample_paths import RECORDED, recorded_folder, recorded_from
-from onnx_ci.inputs.samples import entries, read_recorded, sample_digest, write_npz
+from onnx_ci.inputs.samples import entries, overridden_inputs, read_recorded, sample_digest, write_npz
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.receipt import read_receipt
 from onnx_ci.model.store import file_sha256
 from onnx_ci.repo.select import all_models
+from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.util.files import scratch_folder
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import relative_name
@@ -73,6 +76,8 @@ class RecordedModel:
     unfit: str = ""  # why some were not kept
     ruled: bool = True  # a rule matches it
     named: bool = False  # and names samples of its own
+    pattern: str = ""  # what a rule would call them; nothing where no rule can
+    overridden: tuple[str, ...] = ()  # inputs that were fed though the model has a value for them
 
 
 @dataclass
@@ -265,6 +270,10 @@ def _keep_one(path: Path, parts: Sequence[Seen], how: Recorded, context: Context
     )
     if rule is not None and rule.ignore:
         return replace(result, state="ignored")
+    if folder.resolve().is_relative_to(context.root.resolve()):
+        result = replace(result, pattern=f"{os.path.relpath(folder, ruling.folder)}/*.npz")
+    elif not how.output:
+        return replace(result, unfit=f"{result.folder} leads outside of the repository")
     earlier = sorted(file for file in folder.glob("*.npz") if _OURS.fullmatch(file.name))
     files = [file for part in parts for file in part.samples]
     candidates, unfit = _candidates([*files, *(earlier if how.add else ())], path)
@@ -273,6 +282,8 @@ def _keep_one(path: Path, parts: Sequence[Seen], how: Recorded, context: Context
         return replace(result, unfit=unfit)
     folder.mkdir(parents=True, exist_ok=True)
     proto = read_skeleton(path)
+    overridden = {name for digest in chosen for name in overridden_inputs(candidates[digest].file, proto)}
+    result = replace(result, overridden=tuple(sorted(overridden)))
     targets = {folder / f"{digest[:12]}.npz": candidates[digest].file for digest in chosen}
     for target, file in targets.items():
         if not target.exists():  # its name says what it holds
@@ -310,9 +321,16 @@ def _candidates(files: Sequence[Path], model: Path) -> tuple[dict[str, Candidate
             unfit = error.message.partition(": ")[2] or error.message
             continue
         arrays = dict(entries(sample))
+        if not any(array.size for array in arrays.values()) or any(map(_has_no_number, arrays.values())):
+            unfit = "inputs that are empty, or hold no number, were left out"
+            continue
         size = sum(array.nbytes for array in arrays.values())
         candidates[sample_digest(sample)] = Candidate(file, recorder.fingerprint(arrays), size)
     return candidates, unfit
+
+
+def _has_no_number(array: Array) -> bool:
+    return bool(array.size) and is_float(array.dtype) and not np.isfinite(array.astype(np.float64)).any()
 
 
 def choose(candidates: Mapping[str, Candidate], count: int, limit: int) -> list[str]:

@@ -20,6 +20,7 @@ from onnx import OptionalProto, SequenceProto, TensorProto, TypeProto, ValueInfo
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.graph import dims_of, fed_inputs
 from onnx_ci.inputs.sample_paths import recorded_from
+from onnx_ci.model.graph import default_inputs
 from onnx_ci.model.interface import show_type
 from onnx_ci.model.load import refuse_pointer
 from onnx_ci.model.model import users_name
@@ -62,7 +63,17 @@ def read_recorded(path: Path, proto: onnx.ModelProto) -> dict[str, Any]:
     own = recorded(proto)
     values = [value for value in fed_inputs(proto) if value.name not in own]
     given = _grouped(_read_npz(path, path.name), [value.name for value in values])
+    for value in values:
+        array, dtype = given.get(value.name), numpy_dtype(value.type.tensor_type.elem_type)
+        if isinstance(array, np.ndarray) and array.dtype in (np.float64, np.int64) and dtype is not None:
+            given[value.name] = array.astype(dtype)  # it was a list, which onnxruntime converts
     return _checked({v.name: given[v.name] for v in values if v.name in given}, path.name, values)
+
+
+def overridden_inputs(path: Path, proto: onnx.ModelProto) -> list[str]:
+    """Return the inputs that a session was fed although the model has a value for them."""
+    fed = _read_npz(path, path.name)
+    return [name for name in default_inputs(proto.graph) if name in fed]
 
 
 def sample_digest(sample: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ Pair = tuple[Array | None, Array | None]  # one output of two models; None where
 _ROUNDED = 4  # a larger difference of integers is hardly rounding: they are indices, or wrong
 _ENDS = 1e-6  # as near to 0, 1 or -1 as float32 can tell in a sum
 _LITTLE = 0.01  # of what an output can be: what is less than that has no relative error of its own
-_SURE = 30.0  # beyond it, float32 tells no sigmoid from 0 or 1
+_MASK = 1e4  # what is further away is no answer, but was put there to be left out
 _NEAR = 100  # one in so many values behind a sigmoid counts as near a decision, the largest
 _ROUNDING = 1e-6  # by so much a length may change where a cosine of 1 is asked for
 BLOCK = 1 << 20  # elements in float64 at a time: outputs can be far larger than memory allows twice
@@ -263,7 +263,7 @@ class _View(NamedTuple):
                 rows = _rows(self.of, values)
                 values = np.sort(rows, axis=-1)[:, -2:]
                 values = values[:, :1] - values[:, 1:]
-            if (np.abs(values) < _SURE).any():
+            if (np.abs(values) < _MASK).any():
                 return True
         return False
 
@@ -404,11 +404,13 @@ def _as_given(behind: Observation, values: Array) -> Array:
     """Return what a function is given in the units in which it tells one value from another."""
     values = np.nan_to_num(values.astype(np.float64))
     if behind.squash != "Softmax":
-        return values if behind.squash in PICKS else np.clip(values, -_SURE, _SURE)
+        return values if behind.squash in PICKS else np.clip(values, -_MASK, _MASK)
     rows = _rows(behind, values)
-    rows = np.maximum(rows - rows.max(axis=-1, keepdims=True, initial=-np.inf), -_SURE)
-    centred: Array = rows - rows.mean(axis=-1, keepdims=True)
-    return centred
+    kept = rows > rows.max(axis=-1, keepdims=True, initial=-np.inf) - _MASK
+    means = np.where(kept, rows, 0.0).sum(axis=-1, keepdims=True) / np.maximum(
+        kept.sum(axis=-1, keepdims=True), 1
+    )
+    return np.where(kept, rows - means, 0.0)
 
 
 def _rows(behind: Observation, values: Array) -> Array:
@@ -427,7 +429,7 @@ def _undecided(behind: Observation, before: Array, after: Array) -> tuple[float,
     if behind.squash == "Sigmoid":
         count = min(before.size, max(FEW, before.size // _NEAR))
         nearest = np.argpartition(-before.reshape(-1), count - 1)[:count] if count else np.zeros(0, np.int64)
-        moved = (after.reshape(-1) - before.reshape(-1))[nearest]
+        moved = np.clip((after.reshape(-1) - before.reshape(-1))[nearest], -50.0, 50.0)
         return float(np.square(1 / (1 + np.exp(-moved)) - 0.5).sum()), float(count)
     if behind.squash != "Softmax" or before.shape[-1] < 2:
         return 0.0, 0.0

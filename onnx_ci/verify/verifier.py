@@ -294,6 +294,7 @@ def _joined(passed: Verification, further: Verification) -> Verification:
         reason=f"on {where}, {further.reason}" if further.reason else "",
         outputs=worse_of(passed.outputs, further.outputs),
         inputs=passed.inputs,
+        recorded=passed.recorded,
         samples=passed.samples if own else passed.samples + further.samples,
         made_up=further.samples if own else 0,
     )

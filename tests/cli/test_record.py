@@ -399,3 +399,48 @@ def test_inputs_of_every_type(repository: Repository) -> None:
         assert sample["words"].tolist() == ["one", "two"]
     same = command("compare", "models/a.onnx", "models/a.onnx", "--samples", path, cwd=repository.root)
     assert same.code == 0, same.out + same.err
+
+
+def test_a_folder_that_leads_outside_is_not_written_to(repository: Repository, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (repository.root / ".onnx-ci").symlink_to(tmp_path / "elsewhere")
+    done = record(repository, ONE_RUN)
+    assert done.code == 3
+    assert "leads outside of the repository" in done.err
+    assert not list((tmp_path / "elsewhere").rglob("*.npz"))
+
+
+def test_a_folder_is_named_as_its_rule_would(repository: Repository, tmp_path: Path) -> None:
+    (repository.root / "program.py").write_text(HEAD + ONE_RUN.replace("models/a", "a"))
+    call = ("record", "--output", "../rec", "--", sys.executable, "../program.py")
+    done = command(*call, cwd=repository.root / "models")
+    assert 'inputs: {samples: ["rec/models/a/*.npz"]}' in done.err
+    outside = record(repository, ONE_RUN, "--output", str(tmp_path / "away"))
+    assert "no rule can name them" in outside.err
+
+
+def test_inputs_that_tell_nothing_are_left_out(repository: Repository) -> None:
+    session = "s = ort.InferenceSession('models/a.onnx')\n"
+    runs = "s.run(None, {'x': x(np.nan)})\ns.run(None, {'x': x(1, rows=0)})\ns.run(None, {'x': x(1)})\n"
+    done = record(repository, session + runs)
+    assert "empty, or hold no number" in done.err
+    assert first_values(repository, "models/a") == [1.0]
+
+
+def test_lists_are_kept_in_the_type_of_the_input(repository: Repository) -> None:
+    done = record(repository, "ort.InferenceSession('models/a.onnx').run(None, {'x': [[0.5] * 64]})\n")
+    assert done.code == 0, done.err
+    (path,) = samples(repository, "models/a")
+    assert np.load(path)["x"].dtype == np.float32
+
+
+def test_an_input_that_has_a_value_is_told(repository: Repository) -> None:
+    model = onnx.load(repository.root / "models/a.onnx")
+    weight = model.graph.initializer[0]
+    model.graph.input.append(onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
+    onnx.save(model, repository.root / "models/a.onnx")
+    fed = f"np.zeros({tuple(weight.dims)}, np.float32)"
+    code = f"ort.InferenceSession('models/a.onnx').run(None, {{'x': x(1), {weight.name!r}: {fed}}})\n"
+    done = record(repository, code)
+    assert done.code == 0, done.err
+    assert f'{{freeze-inputs: {{skip: ["{weight.name}"]}}}}' in done.err
