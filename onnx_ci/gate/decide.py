@@ -188,14 +188,14 @@ def _left_out(model: Measured, choice: Choice, severity: Severity) -> Iterator[F
             yield model.task.finding("OCI004", "note", message)
 
 
-def refused_hint(found: Verification) -> Hint:
+def refused_hint(found: Verification, *, methods: bool = True) -> Hint:
     """What helps most first: real inputs, where these were made up; the tolerance it keeps comes last."""
     cosine = min((output.cosine for output in found.outputs), default=0.0)
     last = LOOSEN_TOLERANCE
     if 0.5 <= cosine < 1.0:
         last = set_tolerance("cosine", f"{math.floor(cosine * 10000) / 10000:g}") + " would let it pass"
-    milder = "allow milder methods, or " + last
-    return RECORD + "; or " + milder if found.inputs == "generated" else milder
+    hint = "allow milder methods, or " + last if methods else "" + last
+    return RECORD + "; or " + hint if found.inputs == "generated" else hint
 
 
 def _unverified(model: Measured, choice: Choice) -> Finding:

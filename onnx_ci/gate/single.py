@@ -260,7 +260,8 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
     code, hint = found.code or "OCI005", found.hint
     if found.status == "failed":
         verdict, code = "outputs_changed", found.code or "OCI004"
-        hint = hint or refused_hint(found)
+        if found.outputs:  # otherwise it did not come to that
+            hint = hint or refused_hint(found, methods=False)
     message = f"{outcome.path}: {found.reason}"
     finding = Finding(code=code, severity="error", message=message, hint=hint)
     return replace(outcome, verdict=verdict, verification=found, findings=(finding,))
