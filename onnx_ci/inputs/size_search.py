@@ -144,8 +144,7 @@ def usual_attempts(deriver: Deriver, *, wide: bool = True) -> Iterator[Attempt]:
     seen: set[str] = set()
     derived, refused = False, None
     for attempt in _attempts():
-        if attempt.wide and not wide:
-            continue
+        attempt = replace(attempt, wide=attempt.wide and wide)
         shapes = deriver.shapes(attempt)
         flags = has_flags and (attempt.flag, attempt.varied)
         key = str((shapes, flags, has_guesses and attempt.small, has_wide and attempt.wide))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -298,9 +299,9 @@ class Reference:
         self.reasons = deriver.reasons(attempt)
         # Every other input has other sizes: both kinds stay.
         count = max(1, self.spec.count)
-        chosen = [2 * number for number in most_telling(outputs[::2], (count + 1) // 2)]
-        chosen += [2 * number + 1 for number in most_telling(outputs[1::2], count // 2)]
-        chosen.sort()
+        even, odd = most_telling(outputs[::2], (count + 1) // 2), most_telling(outputs[1::2], count // 2)
+        pairs = zip_longest([2 * number for number in even], [2 * number + 1 for number in odd])
+        chosen = [number for pair in pairs for number in pair if number is not None]
         feeds, outputs = [feeds[number] for number in chosen], [outputs[number] for number in chosen]
         return self._varied(replace(deriver.settled(attempt), spec=self.spec), feeds, outputs)
 

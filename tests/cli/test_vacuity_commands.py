@@ -16,7 +16,8 @@ from tests.traps.base import model, weight
 
 pytestmark = pytest.mark.sampled(4)
 
-BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
+BRANCH = """g (float[n,64] x, int64 k) => (float[n,64] y) { h = MatMul(x, W)
+    m = Constant<value_int = 9973>() r = Mod(k, m) t = Constant<value_int = 8191>() c = Equal(r, t)
     y = If (c) <then_branch = t () => (float[n,64] a) { a = MatMul(h, A) },
     else_branch = e () => (float[n,64] b) { b = Identity(h) }> }"""
 
@@ -25,7 +26,7 @@ BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
 def folder(tmp_path: Path) -> Path:
     """A model whose weight A no sample reaches."""
     onnx.save(branch(), tmp_path / "m.onnx")
-    np.savez(tmp_path / "s.npz", x=weight(2, 64, seed=3, scale=1.0), c=np.array(False))
+    np.savez(tmp_path / "s.npz", x=weight(2, 64, seed=3, scale=1.0), k=np.array(0))
     return tmp_path
 
 
@@ -62,7 +63,7 @@ def test_what_can_not_be_spared_is_not_verified(folder: Path) -> None:
     text = BRANCH.replace("float[", "double[")
     stored = {"W": weight(64, 64, seed=1).astype(np.float64), "A": np.random.default_rng(0).random((64, 64))}
     onnx.save(model(text, stored), folder / "m.onnx")
-    np.savez(folder / "s.npz", x=np.random.default_rng(1).random((2, 64)), c=np.array(False))
+    np.savez(folder / "s.npz", x=np.random.default_rng(1).random((2, 64)), k=np.array(0))
     done = shrink(folder, "downcast")
     assert (done.code, done.json["verdict"]) == (1, "unverified")
     assert "'A'" in done.json["findings"][0]["message"]
@@ -75,7 +76,9 @@ def test_what_can_not_be_spared_is_not_verified(folder: Path) -> None:
 def test_exact_methods_need_no_input_that_reaches(folder: Path) -> None:
     proto = branch()
     proto.graph.initializer.append(numpy_helper.from_array(weight(64, 64, seed=2), "copy"))
-    proto.graph.node[1].attribute[1].g.node[0].CopyFrom(onnx.helper.make_node("MatMul", ["h", "copy"], ["b"]))
+    proto.graph.node[-1].attribute[1].g.node[0].CopyFrom(
+        onnx.helper.make_node("MatMul", ["h", "copy"], ["b"])
+    )
     onnx.save(proto, folder / "m.onnx")
     done = shrink(folder, "dedupe")
     assert (done.code, done.json["verification"]["status"]) == (0, "passed")

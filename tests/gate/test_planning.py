@@ -20,7 +20,8 @@ pytestmark = pytest.mark.sampled(16)
 METHODS = "dedupe,fp16-weights,int8-weights,int4-weights"
 CANCELS = """g (float[n,64] x) => (float[n,64] y) { a = MatMul(x, P) b = MatMul(x, Q) d = Sub(a, b)
     s = Mul(d, k) h = MatMul(x, W) t = MatMul(h, V) y = Add(s, t) }"""
-BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
+BRANCH = """g (float[n,64] x, int64 k) => (float[n,64] y) { h = MatMul(x, W)
+    m = Constant<value_int = 9973>() r = Mod(k, m) t = Constant<value_int = 8191>() c = Equal(r, t)
     y = If (c) <then_branch = t () => (float[n,64] a) { a = MatMul(h, A) },
     else_branch = e () => (float[n,64] b) { b = Identity(h) }> }"""
 
@@ -84,7 +85,7 @@ def test_more_forms_give_a_smaller_model_within_the_same_tolerance(tmp_path: Pat
 
 def test_what_no_input_reaches_is_not_rounded(tmp_path: Path) -> None:
     write(lambda: model(BRANCH, {"W": weight(64, 64, seed=1), "A": weight(64, 64, seed=2)}), tmp_path)
-    np.savez(tmp_path / "sample.npz", x=weight(2, 64, seed=3, scale=1.0), c=np.array(False))
+    np.savez(tmp_path / "sample.npz", x=weight(2, 64, seed=3, scale=1.0), k=np.array(0))
     done = shrink(tmp_path, "--samples", "sample.npz")
     assert done.code == 0, done.out
     kept = {entry["name"]: entry["why"] for entry in done.json["plan"]["kept"]}
@@ -93,7 +94,7 @@ def test_what_no_input_reaches_is_not_rounded(tmp_path: Path) -> None:
     assert stored["A"] == onnx.TensorProto.FLOAT
     assert "W" not in stored
     both: dict[str, Any] = {"x": weight(2, 64, seed=3, scale=1.0)}
-    np.savez(tmp_path / "second.npz", **both, c=np.array(True))
+    np.savez(tmp_path / "second.npz", **both, k=np.array(8191))
     done = shrink(tmp_path, "--samples", "sample.npz", "--samples", "second.npz")
     assert "A" not in {t.name for t in tensors(onnx.load(tmp_path / "out.onnx"))}
 
@@ -194,7 +195,8 @@ def test_what_is_chosen_on_made_up_inputs_keeps_a_distance_from_the_limit(tmp_pa
 
 
 def test_an_output_without_a_distance_needs_many_inputs(tmp_path: Path) -> None:
-    text = "g (float[n,64] x) => (int64[n] y) { h = MatMul(x, W) y = ArgMax<axis = 1, keepdims = 0>(h) }"
+    text = """g (float[n,64] x) => (int64[n,64] y)
+        { h = MatMul(x, W) o = Hardmax<axis = 1>(h) y = Cast<to = 7>(o) }"""
     write(lambda: model(text, {"W": weight(64, 64, seed=1)}), tmp_path)
     done = shrink(tmp_path, "--plan-seconds", "0", methods="int4-weights:min_elements=64:bits=6")
     assert done.code == 1

@@ -135,7 +135,8 @@ def test_what_rounding_breaks_the_gate_refuses(method: str, trap: str, tmp_path:
     path = next(item for item in TRAPS if item.name == trap).build(tmp_path)
     before = path.read_bytes()
     choice = MethodChoice(name=method)
-    rule = Rule(pattern="*", methods=(choice,), tolerance=Tolerance(cosine=0.999), plan_seconds=0)
+    limits = Tolerance(cosine=0.999, max_abs=0.1)
+    rule = Rule(pattern="*", methods=(choice,), tolerance=limits, plan_seconds=0)
     output = InPlace(tmp_path)
     task = Task(path=path, name=trap, rule=rule, root=tmp_path, home=tmp_path, output=output, insists=True)
     with Runner() as runner:
