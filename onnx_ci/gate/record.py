@@ -18,8 +18,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate.project import Context, open_context, ruling_context
 from onnx_ci.inputs import recorder
@@ -29,10 +27,10 @@ from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.receipt import read_receipt
 from onnx_ci.model.store import file_sha256
 from onnx_ci.repo.select import all_models
-from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.util.files import scratch_folder
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import relative_name
+from onnx_ci.verify.reference import has_no_number
 
 COUNT = 8  # samples of a model
 LIMIT = 25_000_000  # bytes of them
@@ -296,18 +294,18 @@ def _keep_one(path: Path, parts: Sequence[Seen], how: Recorded, context: Context
 
 
 @dataclass(frozen=True)
-class Candidate:
+class RecordedSample:
     """A sample that fits its model; it stays in its file until it is chosen."""
 
     file: Path
     fingerprint: recorder.Print
     size: int
 
-    def distance(self, other: Candidate) -> float:
+    def distance(self, other: RecordedSample) -> float:
         return recorder.distance(self.fingerprint, other.fingerprint)
 
 
-def _candidates(files: Sequence[Path], model: Path) -> tuple[dict[str, Candidate], str]:
+def _candidates(files: Sequence[Path], model: Path) -> tuple[dict[str, RecordedSample], str]:
     """Return the samples that fit the model as it is in the repository, by digest, and why others do not."""
     candidates, unfit = {}, ""
     try:
@@ -321,19 +319,15 @@ def _candidates(files: Sequence[Path], model: Path) -> tuple[dict[str, Candidate
             unfit = error.message.partition(": ")[2] or error.message
             continue
         arrays = dict(entries(sample))
-        if not any(array.size for array in arrays.values()) or any(map(_has_no_number, arrays.values())):
+        if not any(array.size for array in arrays.values()) or any(map(has_no_number, arrays.values())):
             unfit = "inputs that are empty, or hold no number, were left out"
             continue
         size = sum(array.nbytes for array in arrays.values())
-        candidates[sample_digest(sample)] = Candidate(file, recorder.fingerprint(arrays), size)
+        candidates[sample_digest(sample)] = RecordedSample(file, recorder.fingerprint(arrays), size)
     return candidates, unfit
 
 
-def _has_no_number(array: Array) -> bool:
-    return bool(array.size) and is_float(array.dtype) and not np.isfinite(array.astype(np.float64)).any()
-
-
-def choose(candidates: Mapping[str, Candidate], count: int, limit: int) -> list[str]:
+def choose(candidates: Mapping[str, RecordedSample], count: int, limit: int) -> list[str]:
     """Choose those that differ most, within `limit` bytes: the most usual one first, then always the one that
     is furthest from those chosen. The order in which they were seen has no part in it."""
     names = [name for name in sorted(candidates) if candidates[name].size <= limit]

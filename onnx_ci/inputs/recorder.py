@@ -126,7 +126,7 @@ def _sha256_of(path: str, _size: int, _changed: int) -> str:
     return digest.hexdigest()
 
 
-class Pool:
+class SamplePool:
     """Samples of one model in one process: of all that were seen, some that differ from each other.
 
     They are in files at once, so that a process may end in any way; memory holds their fingerprints.
@@ -220,7 +220,7 @@ class Recorder:
     def _begin(self) -> None:
         """A process of its own, as a fork is one, has a folder of its own; other threads are not in it."""
         self.lock = threading.RLock()
-        self.pools: dict[str, Pool] = {}
+        self.pools: dict[str, SamplePool] = {}
         self.folder = os.path.join(self.spool, f"{os.getpid()}-{os.urandom(4).hex()}")
         self.troubled = False
         self.taken, self.until_look = 0, 0
@@ -420,7 +420,7 @@ class Recorder:
 
         return keep
 
-    def _pool(self, session: Any) -> Pool:
+    def _pool(self, session: Any) -> SamplePool:
         with self.lock:
             about = self.models.get(session)
             if about is None:  # opened before we were here
@@ -429,7 +429,7 @@ class Recorder:
             key = json.dumps(about)
             if key not in self.pools:
                 folder = os.path.join(self.folder, str(len(self.pools)))
-                self.pools[key] = Pool(folder, about, self.settings["most"], self.settings["limit"])
+                self.pools[key] = SamplePool(folder, about, self.settings["most"], self.settings["limit"])
             return self.pools[key]
 
     def _has_room(self, arrays: Mapping[str, Any]) -> bool:

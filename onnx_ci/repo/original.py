@@ -207,7 +207,7 @@ def keep_original(repository: Path | None, files: Sequence[Path]) -> OriginalSta
 
 
 @dataclass
-class _Search:
+class _OriginalSearch:
     """One file after the other, each checked against the sha256 that the receipt gives it.
 
     Nothing is downloaded, and nothing counts but the digest of what was written."""
@@ -299,7 +299,7 @@ def find_original(receipt: Receipt, place: Path, repository: Path | None, folder
     plain = is_inside(name) and PurePosixPath(name).name == name
     if not plain or combined_sha256(digests) != receipt.source_sha256:
         return "can't be told from its receipt"
-    search = _Search(repository, place, receipt.source_sha256, receipt.source_size)
+    search = _OriginalSearch(repository, place, receipt.source_sha256, receipt.source_size)
     path = folder / name
     try:
         found = search.get(place.name, digests[name], path, exact=not others) and (
@@ -312,7 +312,7 @@ def find_original(receipt: Receipt, place: Path, repository: Path | None, folder
         return f"can't be looked for: {fault.message}"
 
 
-def _get_data(search: _Search, path: Path, digests: Mapping[str, str]) -> bool:
+def _get_data(search: _OriginalSearch, path: Path, digests: Mapping[str, str]) -> bool:
     """The data files that the original names; the size of the last one is what is left of the whole."""
     try:
         names: Sequence[str] = data_of(path)
