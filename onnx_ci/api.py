@@ -15,7 +15,7 @@ from onnx_ci.gate.project import Judging, judge_selection, open_context, select_
 from onnx_ci.gate.record import record
 from onnx_ci.gate.single import compare_files, rule_without_policy, shrink_file
 from onnx_ci.methods.catalogue import method
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_SECONDS, MethodChoice, PolicyFrom, Tolerance
+from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_RUNS, MethodChoice, PolicyFrom, Tolerance
 from onnx_ci.repo.select import Wanted
 from onnx_ci.results import Outcome, RunReport, Verdict, Verification
 from onnx_ci.util.files import scratch_folder
@@ -61,7 +61,7 @@ def shrink(
     tolerance: Tolerance | Mapping[str, Any] = DEFAULT_TOLERANCE,
     samples: Iterable[str] = (),
     verify: bool = True,
-    plan_seconds: float = PLAN_SECONDS,
+    plan_runs: int = PLAN_RUNS,
     cache: bool = True,
     runtimes: Iterable[str] = (),
     libraries: Iterable[str] = (),
@@ -74,7 +74,7 @@ def shrink(
     rule = rule_without_policy(
         methods=choices,
         budget=read_budget(str(budget)) if budget is not None else None,
-        plan_seconds=plan_seconds,
+        plan_runs=plan_runs,
         tolerance=_tolerance(tolerance),
         samples=samples,
         runtimes=read_runtimes(runtimes),

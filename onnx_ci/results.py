@@ -409,6 +409,19 @@ class Planned:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Work:
+    """What looking at one model cost in this run: sessions loaded, runs of one input each, and the seconds of
+    these, of comparing outputs, and of the rest of planning."""
+
+    loads: int = 0
+    runs: int = 0
+    loading: float = 0.0
+    running: float = 0.0
+    comparing: float = 0.0
+    planning: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class OriginalState:
     """Where the original of a shrunk model is, and whether the model was run against it in this run."""
 
@@ -438,6 +451,7 @@ class Outcome:
     latency: Latency | None = None
     written: bool = False
     original: OriginalState | None = None
+    work: Work | None = None  # None where nothing was run
 
     def told_to(self, audience: Audience) -> Outcome:
         """The same with every hint in the words of one audience."""

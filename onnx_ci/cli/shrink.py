@@ -15,18 +15,14 @@ from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.model.load import own_data
 from onnx_ci.model.model import called
 from onnx_ci.model.replace import data_of
-from onnx_ci.policy.schema import PLAN_SECONDS
+from onnx_ci.policy.schema import PLAN_RUNS
 from onnx_ci.util.files import atomic_write
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number of seconds from 0, found {text!r}")
-    return seconds
+def _runs(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number of runs from 0, found {text!r}")
+    return int(text)
 
 
 BY_RULE = "do what its rule for IN says, as a build does, and copy IN if it is right"
@@ -48,11 +44,11 @@ ARGUMENTS = {
         value("--budget", "SIZE", "no more loss than this size needs: 25MB"),
         *("--tolerance", "--samples", "--dims"),
         value(
-            "--plan-seconds",
-            "S",
-            "how long to search for the best mix, tensor by tensor (default: %(default)g; 0: not at all)",
-            type=_seconds,
-            default=PLAN_SECONDS,
+            "--plan-runs",
+            "N",
+            "runs to search for the best mix, tensor by tensor (default: %(default)d; 0: not at all)",
+            type=_runs,
+            default=PLAN_RUNS,
         ),
         *("--library", "--runtime"),
         flag("--no-verify", "write without running the models"),
@@ -103,7 +99,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
     rule = rule_without_policy(
         methods=read_methods(options.methods),
         budget=read_budget(options.budget) if options.budget else None,
-        plan_seconds=options.plan_seconds,
+        plan_runs=options.plan_runs,
         **read_proof_options(options),
     )
     names = {Path(name).absolute(): name for name in options.samples}

@@ -218,7 +218,7 @@ class Attempts:
     def planner(self) -> Planner | None:
         """Where there is something to plan, time for it, and a way to find out."""
         subject, ledger = self.subject, self.ledger
-        if subject.runner is None or not subject.rule.plan_seconds or not self.draft.lossy:
+        if subject.runner is None or not subject.rule.runs_to_plan or not self.draft.lossy:
             return None
         from onnx_ci.gate.planner import start_planning
 

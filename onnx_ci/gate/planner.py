@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import groupby, islice, product
+from itertools import accumulate, chain, groupby, islice, product, repeat
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.candidates import Candidate, Draft
-from onnx_ci.gate.planner_trials import Form, Mix, OutOfTime, Shelf, Tensor, Trials, Tried, forms_of
+from onnx_ci.gate.planner_trials import FAR_OFF, Ended, Form, Mix, Shelf, Tensor, Trials, Tried, forms_of
 from onnx_ci.gate.subject import Ledger, Subject
 from onnx_ci.methods.chain import RunPart
 from onnx_ci.methods.edit import probe
@@ -27,10 +28,12 @@ from onnx_ci.verify.observation import observed
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 SHOWN = 20  # tensors that a report names
 FEW = 6  # mixes that are written and proven, should what held in trials be refused
-ALONE = 48  # tensors measured one by one, the largest first
-MOST = 64  # trials to find out what single tensors do; what is not measured alone is measured with others
-LEAST = 8  # such trials, however slow the model is
-REFINEMENTS = 24  # trials beyond the first that did not hold
+MOST = 40  # trials to find out what single tensors do, of which so many measure
+ALONE = 30  # one by itself, the largest first; the others are measured with their neighbours
+GLANCES = 64  # runs for that: on more than one input where there are few tensors
+REFINEMENTS = 10  # trials beyond the first that did not hold
+FINE = 0.003  # of the bytes: what is not worth another trial
+DAMAGE = 2  # the error of values in another order, over their power
 STEPS_BACK = (0.85, 0.7, 0.5, 0.3)  # of the way, where what held in trials is refused in earnest
 
 
@@ -113,13 +116,16 @@ class Search:
         self.alone: dict[str, Tried] = {}  # a tensor, or its group, in its smallest form
         self.unseen: list[str] = []  # no output moves, whatever is done to these
         self.path: list[Move] = []
-        self.cut_short = ""  # what there was no time for
+        self._reached: list[Move] = []
+        self.cut_short = ""  # what was left out
         try:
             self._explore()
-        except OutOfTime:
-            self.cut_short = (
-                f"{len(self.alone)} of {len(self.tensors)} tensors were measured when time was up"
-            )
+        except Ended:
+            self._note(f"{len(self.alone)} of {len(self.tensors)} tensors were measured")
+
+    def _note(self, what: str) -> None:
+        end = "when time was up" if self.trials.late else "in the runs that a plan may take"
+        self.cut_short = self.cut_short or f"{what} {end}"
 
     def saved(self, mix: Mix) -> float:
         """The bytes that a mix saves, about: what surrounds a tensor in a file is not counted exactly."""
@@ -139,22 +145,27 @@ class Search:
 
     def smallest(self) -> Iterator[Mix]:
         """The mixes that held in trials with room to spare, the smallest first."""
-        held: list[Tried] = []
-        try:
-            held += self._along()
-        except OutOfTime:
-            self.cut_short = self.cut_short or "time was up before the search had ended"
+        last = math.inf
+        for search in chain((self._along, self._back), repeat(None)):
+            try:
+                if search is not None:
+                    search()
+            except Ended:
+                self._note("the search had not ended")
+            # What comes next is asked for when this one was refused: it has to be much milder.
+            held = [one for one in self._held() if one.noise <= last]
+            if not held:
+                return
+            smallest = max(held, key=lambda one: self.saved(one.mix))
+            last = smallest.noise / 2
+            yield smallest.mix
+
+    def _held(self) -> list[Tried]:
         # Not what was tried only to find out that nobody would notice.
         noticed = [one for one in self.trials.made.values() if not one.mix.keys() & self.unseen]
-        held += [one for one in noticed if one.safe and one.mix]
+        held = [one for one in noticed if one.safe and one.mix]
         # Nobody searched for a method as a whole: it needs no distance from the limit.
-        held += [one for one in self.trials.known(self.uniform()) if one.holds]
-        last = math.inf
-        for tried in sorted(held, key=lambda one: self.saved(one.mix), reverse=True):
-            # What comes next is asked for when this one was refused: it has to be much milder.
-            if tried.noise <= last:
-                last = tried.noise / 2
-                yield tried.mix
+        return held + [one for one in self.trials.known(self.uniform()) if one.holds]
 
     def mildest(self, needed: float) -> list[Tried]:
         """Mixes that save as much as is needed, the one with the least error first."""
@@ -171,9 +182,19 @@ class Search:
         tried: list[Tried] = []
         try:
             tried += [self.trials.run(mix) for mix in mixes]
-        except OutOfTime:
-            self.cut_short = self.cut_short or "time was up before all mixes were compared"
+        except Ended:
+            self._note("not all mixes were compared")
         return sorted(tried, key=lambda one: one.noise)
+
+    def noticed(self) -> Iterator[str]:
+        """The tensors, measured alone, whose damage would be far beyond the tolerance: rounding is a small
+        damage, and harm is in proportion."""
+        for name, tried in self.alone.items():
+            error = sum(self.tensors[other].forms[form].error for other, form in tried.mix.items())
+            if len(tried.mix) == 1 and tried.moved and error:
+                harm = tried.noise * DAMAGE * self.tensors[name].power / error
+                if harm > FAR_OFF * self.trials.limit:
+                    yield name
 
     def least(self, name: str, mix: Mix) -> bool:
         """Whether a tensor is as small as it could be."""
@@ -186,13 +207,8 @@ class Search:
         return [name for name in self.tensors if name not in self.unseen]
 
     def _explore(self) -> None:
-        affordable = max(LEAST, int(self.trials.affordable / 2))
-        groups = list(_groups(self.tensors, min(MOST, affordable)))
-        if affordable < min(MOST, len(self.tensors)):
-            told = f"{len(self.tensors)} tensors were measured in {len(groups)} groups"
-            self.cut_short = f"{told}, for the model is slow"
-        for group in groups:
-            tried = self.trials.run({name: self._probed_form(name) for name in group})
+        for group in _groups(self.tensors, MOST):
+            tried = self.trials.glance({name: self._probed_form(name) for name in group})
             self.alone.update(dict.fromkeys(group, tried))
             loses = any(self.tensors[name].forms[form].error for name, form in tried.mix.items())
             if not tried.moved and loses:
@@ -217,35 +233,44 @@ class Search:
         rate = tried.noise / together if together else 0.0
         return [Option(form, stored.nbytes, rate * stored.error) for form, stored in forms.items()]
 
-    def _along(self) -> Iterator[Tried]:
+    def _along(self) -> None:
         """As far as the path holds; then once more without the move that broke it, and so on."""
         for mix in self.uniform():
             self.trials.run(mix)
         path, taken = list(self.path), 0
-        until = len(self.trials.made) + REFINEMENTS
+        until = self.trials.count + REFINEMENTS
         while True:
             taken = self._furthest(path, taken)
-            if taken:
-                yield self.trials.run(mixed(path[:taken]))
-            if taken >= len(path) or len(self.trials.made) >= until:
+            self._reached = path[:taken]
+            fine = sum(move.saves for move in path[taken:]) < FINE * self.shelf.nbytes
+            if fine or self.trials.count >= until:
                 break
             del path[taken]
+
+    def _back(self) -> None:
+        """Some of the way that held, should the end of it be refused in earnest."""
         for share in STEPS_BACK:
-            back = mixed(path[: int(taken * share)])
+            back = mixed(self._reached[: int(len(self._reached) * share)])
             if back:
                 self.trials.run(back)
 
     def _furthest(self, path: Sequence[Move], holds: int) -> int:
-        """The most moves that hold, between a number that does and all of them: halved again and again."""
-        if self.trials.run(mixed(path)).safe:
-            return len(path)
-        breaks = len(path)
-        while breaks - holds > 1:
-            middle = (holds + breaks) // 2
-            if self.trials.run(mixed(path[:middle])).safe:
-                holds = middle
+        """The most moves that hold, to a few bytes, from a number that does: as many as harm adds up to what
+        is allowed, as far as can be told from the trials before."""
+        harms = list(accumulate((move.harm for move in path), initial=0.0))
+        saved = list(accumulate((move.saves for move in path), initial=0.0))
+        breaks, rate = len(path) + 1, 1.0
+        while breaks - holds > 1 and saved[breaks - 1] - saved[holds] >= FINE * self.shelf.nbytes:
+            guess = bisect_right(harms, self.trials.room / rate) - 1
+            count = min(max(guess, holds + 1), breaks - 1)
+            if count in (holds + 1, breaks - 1) and breaks <= len(path):
+                count = (holds + breaks) // 2
+            tried = self.trials.run(mixed(path[:count]))
+            rate = tried.noise / harms[count] if harms[count] and tried.noise else rate
+            if tried.safe:
+                holds = count
             else:
-                breaks = middle
+                breaks = count
         return holds
 
 
@@ -272,10 +297,11 @@ def start_planning(
         return None
     ledger.plan, began = None, time.monotonic()
     try:
-        search = _search(subject, draft.start.model, forms, stack, began + subject.rule.plan_seconds)
+        with subject.prover.runner.meter.timing("planning"):
+            search = _search(subject, draft.start.model, forms, stack)
     except ModelError:
         return None
-    except OutOfTime:
+    except Ended:
         ledger.by_chance = True
         seconds = round(time.monotonic() - began, 3)
         why = "there was no time to plan"
@@ -284,9 +310,7 @@ def start_planning(
     return Planner(draft, forms, search, began) if search else None
 
 
-def _search(
-    subject: Subject, model: Model, forms: Sequence[Form], stack: ExitStack, until: float
-) -> Search | None:
+def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitStack) -> Search | None:
     """None where trials would tell nothing."""
     rule, reference = subject.rule, subject.prover.planning
     reference.usable_outputs()
@@ -303,20 +327,24 @@ def _search(
         return None
     made, inputs = probe(model, shelf.tensors)
     write_model(observed(made), folder / "probe.onnx")
-    session = stack.enter_context(reference.session(folder / "probe.onnx"))
+    path, feeds = folder / "probe.onnx", reference.feeds()
+    count = max(1, GLANCES // len(shelf.tensors))
     trials = Trials(
         shelf=shelf,
         reference=reference,
-        session=session,
+        first=stack.enter_context(reference.session(path, feeds[:count])),
+        rest=stack.enter_context(reference.session(path, feeds[count:])),
         inputs=inputs,
-        rule=rule,
+        tolerance=rule.tolerance,
         margin=with_margin(rule.tolerance, samples=samples),
-        until=until,
+        most=rule.runs_to_plan,
+        until=subject.until,
         say=subject.say,
     )
     if not trials.run({}).holds:
         return None  # not even before anything is rounded
     search = Search(trials)
+    subject.prover.sensitivity.note(model, set(search.noticed()))
     # Where nothing can be vouched for, it is verification that has to say so.
     return search if search.rounded else None
 
@@ -333,7 +361,7 @@ class Planner:
     @property
     def hurried(self) -> bool:
         """Whether there was not enough time for all of it."""
-        return bool(self.search.cut_short)
+        return self.search.trials.late
 
     def smallest(self) -> Iterator[Candidate]:
         """Candidates that held in trials, the smallest first."""
@@ -385,7 +413,7 @@ class Planner:
             tensors=len(search.tensors),
             forms=tuple((form.label, counts[form.label]) for form in self.forms if counts[form.label]),
             kept=tuple(self._kept(taken)) if mix else (),
-            trials=len(search.trials.made),
+            trials=search.trials.count,
             seconds=round(time.monotonic() - self.began, 3),
             untried=search.cut_short,
             unseen=tuple(search.unseen),

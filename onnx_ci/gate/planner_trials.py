@@ -17,22 +17,23 @@ from onnx_ci.methods.chain import Run
 from onnx_ci.methods.compressible import compressed_share
 from onnx_ci.methods.evaluator import evaluate
 from onnx_ci.methods.options import Int4Weights, Int8Weights, WeightOptions
-from onnx_ci.methods.rounding import Array
+from onnx_ci.methods.rounding import Array, sum_of_products
 from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.methods.weights import Encode, Encoder, is_chosen
 from onnx_ci.model.graph import Scope, Site, fixed_names, opset, sites
 from onnx_ci.model.model import Model
-from onnx_ci.policy.schema import MethodChoice, Rule, Tolerance
+from onnx_ci.policy.schema import MethodChoice, Tolerance
 from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.runner import RunFailed
 from onnx_ci.verify.compare import (
     NOTHING_IN_COMMON,
     SQNR_CAP,
     compare_outputs,
+    least_sqnr,
     outside,
     same_outputs,
 )
-from onnx_ci.verify.reference import Reference, WeightSwapSession
+from onnx_ci.verify.reference import ArrayOutputs, Reference, WeightSwapSession
 
 
 class Sketch(Encoder):
@@ -135,6 +136,7 @@ class Tensor:
     places: list[Site]
     nbytes: float = 0.0
     elements: int = 0
+    power: float = 0.0  # the sum of its squares
     forms: dict[int, Estimate] = field(default_factory=dict)
 
 
@@ -154,6 +156,7 @@ class Shelf:
         self.encodings = [form.run.method.encoding(self.model, form.run.options) for form in self.forms]
         estimated = _side_by_side(self._estimated, self._found())
         self.tensors = {tensor.name: tensor for tensor in estimated if tensor.forms}
+        self.nbytes = sum(tensor.nbytes for tensor in self.tensors.values())
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
         self.ready: dict[tuple[str, int], list[Path]] = {}
 
@@ -186,7 +189,7 @@ class Shelf:
     def _estimated(self, tensor: Tensor) -> Tensor:
         arrays = [_sample(self.model.array(site.tensor)) for site in tensor.places]
         tensor.elements = sum(elements for _, elements in arrays)
-        power = sum(_energy(part) * elements / part.size for part, elements in arrays)
+        tensor.power = sum(_energy(part) * elements / part.size for part, elements in arrays)
         tensor.nbytes = sum(part.itemsize * elements * self._share([part]) for part, elements in arrays)
         for index, (form, encode) in enumerate(zip(self.forms, self.encodings, strict=True)):
             if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
@@ -194,7 +197,7 @@ class Shelf:
             estimate = self._in_form(index, encode, tensor, arrays)
             if estimate is None or estimate.nbytes >= tensor.nbytes:
                 continue
-            if estimate.error * 10 ** (self.least / 10) <= power:
+            if estimate.error * 10 ** (self.least / 10) <= tensor.power:
                 tensor.forms[index] = estimate
         return tensor
 
@@ -239,7 +242,7 @@ def _side_by_side(work: Callable[[Given], Made], items: Iterable[Given]) -> list
 def _energy(values: Array) -> float:
     """The sum of squares, which fp16 could not hold."""
     flat = values.reshape(-1).astype(np.float32, copy=False)
-    return float(np.vdot(flat, flat))
+    return sum_of_products(flat, flat)
 
 
 def _sample(values: Array) -> tuple[Array, int]:
@@ -253,11 +256,13 @@ def _sample(values: Array) -> tuple[Array, int]:
     return np.ascontiguousarray(values.take(chosen, axis=axis)), values.size
 
 
+FAR_OFF = 10.0  # times the noise that the tolerance allows: such a mix is not tried on further inputs
+
 Mix = Mapping[str, int]  # the form of each tensor that has one
 
 
-class OutOfTime(Exception):
-    """The time for planning is used up."""
+class Ended(Exception):
+    """No more trials: as many runs as a plan may take were made, or the user's limit of time is near."""
 
 
 @dataclass(frozen=True)
@@ -296,24 +301,25 @@ class Trials:
 
     shelf: Shelf
     reference: Reference
-    session: WeightSwapSession
+    first: WeightSwapSession  # of the first inputs
+    rest: WeightSwapSession  # of the others
     inputs: Mapping[str, list[str]]  # of the session, by the tensors they stand for
-    rule: Rule
+    tolerance: Tolerance
     margin: Tolerance  # what a search that goes to the edge has to hold
+    most: int  # runs of one input each
     until: float  # on the clock
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
         self.made: dict[tuple[tuple[str, int], ...], Tried] = {}
-        self.unchanged = self.session.run({})
-        began = time.monotonic()
-        self.session.run({})  # the first also loads the model
-        self.cost = time.monotonic() - began
+        self.alone: dict[tuple[tuple[str, int], ...], Tried] = {}  # with the first inputs only
+        self.runs = 0
+        self.late = False  # whether the clock ended it
+        self.unchanged = [*self._outputs({}, self.first), *self._outputs({}, self.rest)]
 
     @property
-    def affordable(self) -> float:
-        """How many trials there is time for, about."""
-        return max(0.0, self.until - time.monotonic()) / max(self.cost, 1e-6)
+    def count(self) -> int:
+        return len(self.made.keys() | self.alone.keys())
 
     def known(self, mixes: Iterable[Mix]) -> list[Tried]:
         """What came of those mixes that were tried."""
@@ -321,34 +327,67 @@ class Trials:
         return [self.made[key] for key in keys if key in self.made]
 
     def run(self, mix: Mix) -> Tried:
+        """Try a mix on all inputs; on the first only, where that is far off."""
         key = tuple(sorted(mix.items()))
         if key not in self.made:
-            self._check_clock()
-            self.say(f"planning: trial {len(self.made) + 1}")
-            self.made[key] = self._tried(mix)
+            tried, outputs = self._tried(mix)
+            self.alone[key] = self.made[key] = tried
+            if self.rest.feeds and tried.noise <= FAR_OFF * self.limit:
+                self.made[key], _ = self._tried(mix, outputs)
         return self.made[key]
+
+    def glance(self, mix: Mix) -> Tried:
+        """Try a mix on the first inputs."""
+        key = tuple(sorted(mix.items()))
+        if key not in self.alone:
+            self.alone[key], _ = self._tried(mix)
+        return self.alone[key]
+
+    @property
+    def limit(self) -> float:
+        """The noise that the tolerance allows, about."""
+        return 10 ** (-least_sqnr(self.tolerance) / 10)
+
+    @property
+    def room(self) -> float:
+        """The noise that a search may use up, about."""
+        return 10 ** (-least_sqnr(self.margin) / 10)
 
     def shows(self, name: str) -> bool:
         """Whether any output moves when a tensor is damaged for good."""
-        self._check_clock()
         damaged = dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True))
-        return not same_outputs(self.unchanged, self.session.run(damaged))
+        outputs = self._outputs(damaged, self.first)
+        if same_outputs(self.unchanged[: len(outputs)], outputs):
+            return not same_outputs(self.unchanged[len(outputs) :], self._outputs(damaged, self.rest))
+        return True
 
-    def _tried(self, mix: Mix) -> Tried:
+    def _tried(self, mix: Mix, known: ArrayOutputs | None = None) -> tuple[Tried, ArrayOutputs]:
+        """Try a mix on the first inputs; on the rest, where the outputs of the first are known."""
+        self.say(f"planning: trial {self.count + 1}")
         weights: dict[str, Path] = {}
         for (name, _), files in self.shelf.files(mix.items()).items():
             weights.update(zip(self.inputs[name], files, strict=True))
         try:
-            outputs = self.session.run(weights)
+            more = self._outputs(weights, self.first if known is None else self.rest)
         except RunFailed as error:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
-            return Tried(mix, (failed,), moved=True)
-        reference = self.reference
-        deltas = compare_outputs(reference.outputs(), outputs, self.rule.tolerance, batched=reference.batched)
-        safe = not any(delta.problem or any(outside(delta, self.margin)) for delta in deltas)
-        return Tried(mix, deltas, moved=not same_outputs(self.unchanged, outputs), safe=safe)
+            return Tried(mix, (failed,), moved=True), []
+        outputs = [*(known or []), *more]
+        reference, unchanged = self.reference, self.unchanged[: len(outputs)]
+        originals, batched = reference.outputs()[: len(outputs)], reference.batched
+        with reference.runner.meter.timing("comparing"):
+            deltas = compare_outputs(originals, outputs, self.tolerance, batched=batched)
+            safe = not any(delta.problem or any(outside(delta, self.margin)) for delta in deltas)
+            return Tried(mix, deltas, moved=not same_outputs(unchanged, outputs), safe=safe), outputs
 
-    def _check_clock(self) -> None:
+    def _outputs(self, weights: Mapping[str, Path], session: WeightSwapSession) -> ArrayOutputs:
+        if not session.feeds:
+            return []
+        if self.runs + len(session.feeds) > self.most:
+            raise Ended
         if time.monotonic() > self.until:
-            raise OutOfTime
+            self.late = True
+            raise Ended
+        self.runs += len(session.feeds)
+        return session.run(weights)

@@ -19,7 +19,7 @@ from onnx_ci.gate.repo_findings import Standing
 from onnx_ci.gate.subject import InPlace, Ledger, Look, NewFile, Say, Task
 from onnx_ci.model.replace import is_needed
 from onnx_ci.policy.load import ended_override
-from onnx_ci.policy.schema import TOTAL, Rule
+from onnx_ci.policy.schema import TOTAL, Limits, Rule
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.content import Source, Sources, check_out, obtain
 from onnx_ci.repo.select import models_below
@@ -258,14 +258,19 @@ def _in_threads(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Out
                 raise
 
 
+def _of(limits: Limits) -> str:
+    if limits.total_seconds:
+        return "limits.total_seconds"
+    return f"{TOTAL} times limits.seconds, {limits.seconds:g}"
+
+
 def _ran_out(asked: Asked, stopped: Stopped) -> Outcome:
     """What is known of a model where the work on it had to be stopped."""
     rule, bound = asked.rule, asked.bound
     reasons = {
         "seconds": (
-            f"the work on it did not end within {bound.seconds:g} s ({TOTAL} times limits.seconds,"
-            f" which is {rule.limits.seconds:g}, and plan_seconds, which is {rule.plan_seconds:g})",
-            "give it more time: limits: {seconds: ...}",
+            f"the work on it did not end within {bound.seconds:g} s, which is {_of(rule.limits)}",
+            "give it more time: limits: {total_seconds: ...}",
         ),
         "memory": (
             f"the work on it takes more memory than limits.memory, {format_size(bound.memory)}",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -161,6 +163,13 @@ class Subject:
     scratch: Path
     runner: Runner | None = None  # None: nothing is verified
     say: Say = lambda _: None
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def until(self) -> float:
+        """When a search has to end, so that what it found can be proven within the user's limit."""
+        limit = self.rule.limits.total_seconds
+        return self.began + limit / 2 if limit else math.inf
 
     @property
     def rule(self) -> Rule:

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.options import Fp16Weights
-from onnx_ci.methods.rounding import Array
+from onnx_ci.methods.rounding import Array, sum_of_products
 from onnx_ci.methods.weights import Encode, Encoder, encode_weights, plain_weight
 from onnx_ci.model.graph import opset
 from onnx_ci.model.model import Model
@@ -41,5 +41,5 @@ def _to_half(values: Array) -> Array | None:
         half = values.astype(np.float16)
         error = half.astype(np.float32)
     error -= values
-    signal, noise = (float(np.vdot(part, part)) for part in (values, error))
+    signal, noise = (sum_of_products(part.reshape(-1), part.reshape(-1)) for part in (values, error))
     return half if noise * 10 ** (MIN_SQNR / 10) <= signal else None

@@ -91,11 +91,16 @@ def block_axis(values: Array, length: int) -> int:
     return min(spread, key=lambda axis: spread[axis])
 
 
+def sum_of_products(one: Array, other: Array) -> float:
+    """Of two vectors; the same whatever the number of processors, which BLAS does not promise."""
+    return float(np.einsum("i,i->", one, other))
+
+
 def _spread(values: Array, length: int) -> float:
     """Proportional to the error that rounding in these blocks leaves."""
     least, largest = bounds(by_block(values.reshape(-1), length))
     reach = np.maximum(largest, -least)
-    return float(np.vdot(reach, reach))
+    return sum_of_products(reach.reshape(-1), reach.reshape(-1))
 
 
 @dataclass(frozen=True)

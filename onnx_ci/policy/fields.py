@@ -464,6 +464,11 @@ EVALUATE = table(
 LIMITS = table(
     seconds=Key(number(high=DAY, above=0), "300", "how long one model may run"),
     memory=Key(MEMORY, "8 GiB", "how much memory it may take"),
+    total_seconds=Key(
+        number(high=DAY, above=0),
+        "600",
+        "how long all work on one model may take; a search for the smallest form ends at half of it",
+    ),
 )
 
 DEFAULTS = table(
@@ -486,9 +491,12 @@ DEFAULTS = table(
         "versions of onnxruntime that it has to hold in, beside the installed one",
     ),
     libraries=Key(list_of(FILE), '["ops/libmyops.so"]', "files with custom operators, below the policy file"),
-    plan_seconds=Key(
-        number(0, DAY), "20", "how long to search for the best mix of forms, tensor by tensor; 0 does not"
+    plan_runs=Key(
+        whole(0, 100_000),
+        "240",
+        "runs of the model, of one input each, to search for the best mix of forms; 0 does not search",
     ),
+    plan_seconds=Key(number(0, DAY), "0", "as plan_runs: 0; other numbers have no meaning any more"),
     load_check=Key(
         BOOLEAN, "off", "whether a model that nothing is done to is loaded and run once (on, if not said)"
     ),

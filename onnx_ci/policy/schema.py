@@ -56,7 +56,7 @@ class Tolerance:
 
 
 DEFAULT_TOLERANCE = Tolerance(cosine=0.999)
-PLAN_SECONDS = 20.0
+PLAN_RUNS = 240
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +95,7 @@ class Limits:
 
     seconds: float = 300.0
     memory: int | None = None  # bytes; None lets the worker choose by the model's size
+    total_seconds: float | None = None  # all work on it; None: as long as its runs may take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +116,8 @@ class Rule:
     limits: Limits = Limits()
     runtimes: tuple[str, ...] = ()  # versions of onnxruntime beside the installed one: "1.20", "1.23.2"
     libraries: tuple[str, ...] = ()  # files with custom operators
-    plan_seconds: float = PLAN_SECONDS  # for finding out which tensor may be stored how
+    plan_runs: int = PLAN_RUNS  # of one input each, for finding out which tensor may be stored how
+    plan_seconds: float | None = None  # of older policies: 0 does not plan, nothing else has a meaning
     load_check: bool = True  # a model that nothing is done to is loaded and run once all the same
     minimum_gain: float = 0.01
     severity: RuleSeverity = "error"
@@ -124,7 +126,11 @@ class Rule:
     @property
     def total_seconds(self) -> float:
         """How long all work on one model may take, our own included."""
-        return TOTAL * self.limits.seconds + self.plan_seconds
+        return self.limits.total_seconds or TOTAL * self.limits.seconds
+
+    @property
+    def runs_to_plan(self) -> int:
+        return 0 if self.plan_seconds == 0 else self.plan_runs
 
     @property
     def mode(self) -> Mode:

@@ -213,7 +213,7 @@ def _plan(plan: results.Planned) -> Iterator[Markup]:
     forms += f", {left:,} as they were" if left else ""
     yield element("p", f"{plan.tensors:,} tensors: {forms}; {plan.trials} trials in {plan.seconds:.1f} s.")
     if plan.untried:
-        yield element("p", f"Not all was tried: {plan.untried}; raise plan_seconds.")
+        yield element("p", f"Not all was tried: {plan.untried}.")
     if plan.kept:
         yield _kept("Tensors not in the smallest form, the most sensitive first", plan.kept[:SHOWN])
     more = plan.kept[SHOWN:]

@@ -150,7 +150,7 @@ def _plan(outcome: results.Outcome) -> Iterator[str]:
         if more > 0:
             yield f"    and {more} more that are not in the smallest form"
         if plan.untried:
-            yield f"    not all was tried: {plan.untried}; raise plan_seconds"
+            yield f"    not all was tried: {plan.untried}"
     if outcome.alternatives:
         yield "  also tried"
         yield from _aligned([_alternative_row(alternative) for alternative in outcome.alternatives])

@@ -25,14 +25,15 @@ def _run_once(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[st
     samples = read_samples(Path(request["feeds"]), raw=True)
     outputs = [run(ort, sessions[0], {**sample, **weights}, request["spare"]) for sample in samples]
     write_samples(Path(request["outputs"]), outputs)
-    return {}
+    return {"runs": len(samples)}
 
 
 def _time(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
     """Time runs taken in turns, so that a busy machine slows both alike."""
     sample = read_samples(Path(request["feeds"]), raw=True)[0]
     runs = [partial(run, ort, session, sample, request["spare"]) for session in sessions]
-    return {"times": take_turns(runs, request["limit"])}
+    times = take_turns(runs, request["limit"])
+    return {"times": times, "runs": sum(map(len, times))}
 
 
 def _draw(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -45,10 +46,10 @@ def _draw(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, A
         results.append(tally.result())
         left_out.update(tally.left_out)
     write_samples(Path(request["outputs"]), results)
-    return {"left_out": left_out}
+    return {"left_out": left_out, "runs": len(results) * request["runs"]}
 
 
-JOBS: dict[str, Handler] = {"run": _run_once, "try": _run_once, "time": _time, "draw": _draw}
+JOBS: dict[str, Handler] = {"run": _run_once, "time": _time, "draw": _draw}
 
 
 def run(

@@ -98,7 +98,7 @@ def memory_for(models: Iterable[Path], limit: int | None = None) -> int:
     With less than the floor onnxruntime itself would not start."""
     if limit is not None:
         return max(_FLOOR, limit)
-    wanted = max(_LEAST, _PER_BYTE * sum(map(_stored, models)))
+    wanted = max(_LEAST, _PER_BYTE * sum(map(stored_bytes, models)))
     total = _physical()
     return wanted if total is None else min(wanted, int(total * _SHARE))
 
@@ -107,7 +107,7 @@ def _is_needed(name: str) -> bool:
     return name in _NEEDED or name.startswith("LC_")
 
 
-def _stored(model: Path) -> int:
+def stored_bytes(model: Path) -> int:
     """The model's bytes with its external data, estimated by the names of the files beside it."""
     try:
         near = [path for path in model.parent.iterdir() if path.is_file()]

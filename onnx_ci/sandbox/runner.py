@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -12,9 +14,9 @@ from typing import Any, Literal, NamedTuple, cast
 
 from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.policy.schema import Limits
-from onnx_ci.results import Latency
+from onnx_ci.results import Latency, Work
 from onnx_ci.sandbox.exchange import Array, Value, read_samples, write_samples
-from onnx_ci.sandbox.process import Child, Died, memory_for
+from onnx_ci.sandbox.process import Child, Died, memory_for, stored_bytes
 from onnx_ci.sandbox.timing import latency_of
 from onnx_ci.sandbox.versions import NO_LIBRARIES, Libraries, is_installed, packages_of, version_in
 from onnx_ci.util.advice import to_run
@@ -24,6 +26,7 @@ WORKER = "onnx_ci.sandbox.worker"
 Feeds = Mapping[str, Value]
 FailureKind = Literal["error", "crash", "timeout", "memory"]  # "error": onnxruntime said no
 Stage = Literal["library", "load", "run"]
+_METERED = ("loads", "runs", "loading", "running")  # what the worker says of its work
 
 
 class RunFailed(ModelError):
@@ -52,6 +55,37 @@ class Load(NamedTuple):
     memory: int | None
 
 
+class Meter:
+    """How much work was done for one model, and how long it took; see `Work`."""
+
+    def __init__(self) -> None:
+        self.spent: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, answer: Mapping[str, Any]) -> None:
+        for name in _METERED:
+            self.spent[name] += answer.get(name, 0)
+
+    @contextmanager
+    def timing(self, what: Literal["comparing", "planning"]) -> Iterator[None]:
+        """Count the time that is spent here, but for loading and running."""
+        before, began = self._busy, time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent[what] += time.perf_counter() - began - (self._busy - before)
+
+    @property
+    def _busy(self) -> float:
+        spent = self.spent
+        return spent["loading"] + spent["running"] + spent["comparing"]
+
+    @property
+    def work(self) -> Work:
+        spent = self.spent
+        seconds = {name: round(spent[name], 3) for name in ("loading", "running", "comparing", "planning")}
+        return Work(loads=int(spent["loads"]), runs=int(spent["runs"]), **seconds)
+
+
 class Runner:
     """Run models in a worker of its own, under the settings it was made with. A context manager; not for
     several threads at once."""
@@ -64,6 +98,7 @@ class Runner:
         self.host = Child(WORKER, packages=packages)
         self.optimize = optimize
         self.libraries = libraries
+        self.meter = Meter()
         self._others: dict[str, Runner] = {}
 
     def __enter__(self) -> Runner:
@@ -101,12 +136,16 @@ class Runner:
         if is_installed(wanted):
             return None
         if wanted not in self._others:
-            self._others[wanted] = Runner(packages_of(wanted))
+            self._others[wanted] = self._counted(Runner(packages_of(wanted)))
         return self._others[wanted].using(optimize=self.optimize, libraries=self.libraries)
 
     def apart(self) -> Runner:
         """Return one with our settings and a process that has done nothing yet; to be closed by itself."""
-        return Runner(self.host.packages, optimize=self.optimize, libraries=self.libraries)
+        return self._counted(Runner(self.host.packages, optimize=self.optimize, libraries=self.libraries))
+
+    def _counted(self, other: Runner) -> Runner:
+        other.meter = self.meter
+        return other
 
     def run(
         self,
@@ -117,11 +156,13 @@ class Runner:
         spare: Collection[str] = (),
         seed: int = 0,
         other_threads: bool = False,
+        keep: bool = False,
     ) -> list[dict[str, Array]]:
         """Return the outputs by name, one dict a sample. Feeds named in `spare` go to models that ask
-        for them. Each call is a session of its own; `seed` is what random nodes without one begin with."""
+        for them. `seed` is what random nodes without one begin with. Each call is a session of its own,
+        unless it may be one that was kept for this path."""
         with self._feeding(feeds, spare) as given:
-            self.ask("run", [model], limits, seed=seed, other_threads=other_threads, **given)
+            self.ask("run", [model], limits, seed=seed, other_threads=other_threads, keep=keep, **given)
             return read_samples(Path(given["outputs"]))
 
     def draw(
@@ -177,13 +218,15 @@ class Runner:
         except ValueError as error:
             raise RunFailed("error", str(error), stage="library") from None
         settings = {"optimize": self.optimize, "libraries": libraries}
-        request = {"job": job, "models": paths, **settings, **more}
+        size = sum(map(stored_bytes, models))
+        request = {"job": job, "models": paths, "bytes": size, **settings, **more}
         try:
             answer = self.host.ask(request, memory=memory_for(models, limits.memory), seconds=limits.seconds)
         except Died as death:
             raise RunFailed(cast(FailureKind, death.kind), death.said("onnxruntime")) from None
         if answer["kind"] != "ok":
             self._refuse(answer)
+        self.meter.add(answer)
         return answer
 
     def folder(self) -> Path:

@@ -19,7 +19,8 @@ _PROVIDERS = ["CPUExecutionProvider"]
 _WEIGHTS = "weights"
 _THREADS = 8  # more cost address space and gain little on one small sample
 _ERRORS = (RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, ArithmeticError)  # bad values
-_kept: dict[str, Any] = {}  # the session of trials, by the path of its model
+_kept: dict[tuple[str, bool, bool], tuple[int, Any]] = {}  # bytes and session, by model and settings
+_ROOM = 1 << 28  # bytes of models whose sessions are kept; one is, however large
 _OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "allocate memory", "out of memory")
 
 
@@ -44,14 +45,18 @@ def answer(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
     stage = "library"
     try:
         _options(ort, request)
-        stage = "load"
+        stage, began = "load", time.perf_counter()
         if request["job"] in _LOADING:
-            return {"kind": "ok", **_LOADING[request["job"]](ort, request)}
+            found = _LOADING[request["job"]](ort, request)
+            loads = len(request["models"])
+            return {"kind": "ok", "loads": loads, "loading": time.perf_counter() - began, **found}
         from onnx_ci.sandbox.inference import JOBS  # late: it needs the numpy that onnxruntime brought
 
-        sessions = _sessions(ort, request)
-        stage = "run"
-        return {"kind": "ok", **JOBS[request["job"]](ort, sessions, request)}
+        loads, sessions = _sessions(ort, request)
+        stage, loaded = "run", time.perf_counter()
+        found = JOBS[request["job"]](ort, sessions, request)
+        seconds = {"loading": loaded - began, "running": time.perf_counter() - loaded}
+        return {"kind": "ok", "loads": loads, **seconds, **found}
     except MemoryError:
         return {"kind": "memory", "message": "not enough memory for an array", "stage": stage}
     except runtime_errors(*_ERRORS) as error:
@@ -99,17 +104,20 @@ _LOADING: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def _sessions(ort: Any, request: dict[str, Any]) -> list[Any]:
-    """Load models anew each time, but for trials, which use one session as long as they go on."""
-    paths = request["models"]
-    if request["job"] == "try" and list(_kept) == paths and not request.get("fresh"):
-        return list(_kept.values())
-    _kept.clear()
+def _sessions(ort: Any, request: dict[str, Any]) -> tuple[int, list[Any]]:
+    """Load models, or take a session that was kept. Return how many were loaded, too."""
+    paths, size = request["models"], request["bytes"]
+    key = (paths[0], request["optimize"], request.get("other_threads", False))
+    if request.get("keep") and key in _kept:
+        _kept[key] = _kept.pop(key)  # the last that was used goes last
+        return 0, [_kept[key][1]]
+    while _kept and size + sum(kept for kept, _ in _kept.values()) > _ROOM:
+        del _kept[next(iter(_kept))]
     ort.set_seed(request.get("seed", 0))  # what random nodes without a seed of their own begin with
     sessions = [_session(ort, path, request) for path in paths]
-    if request["job"] == "try":
-        _kept.update(zip(paths, sessions, strict=True))
-    return sessions
+    if request.get("keep"):
+        _kept[key] = size, sessions[0]
+    return len(paths), sessions
 
 
 def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import ValueInfoProto
 
+from onnx_ci.methods.rounding import sum_of_products
 from onnx_ci.policy.schema import AT_LEAST, AT_MOST, Tolerance
 from onnx_ci.results import ENOUGH, Breach, Comparison, OutputDelta, OutputKind
 from onnx_ci.sandbox.exchange import Array, is_complex, is_float, is_integer, is_text, type_name
@@ -76,10 +77,10 @@ def distance(reference: Array, candidate: Array, *, energy: float = 0.0) -> Dist
         total += float((moved / scale).sum())
         count += a.size
         a, b = a / scale, b / scale  # squares must not overflow
-        dot += float(a @ b)
-        ours += float(a @ a)
-        theirs += float(b @ b)
-        noise += float((a - b) @ (a - b))
+        dot += sum_of_products(a, b)
+        ours += sum_of_products(a, a)
+        theirs += sum_of_products(b, b)
+        noise += sum_of_products(a - b, a - b)
     rest = max(0.0, energy / scale * count / scale - ours)
     dot, ours, theirs = dot + rest, ours + rest, theirs + rest
     return Distance(
@@ -363,7 +364,7 @@ def _mean_square(array: Array) -> float:
     total, count = 0.0, 0
     for block, _ in _blocks(array, array):
         with np.errstate(over="ignore"):
-            total += float(block @ block)
+            total += sum_of_products(block, block)
         count += block.size
     return total / max(count, 1)
 

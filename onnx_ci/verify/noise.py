@@ -151,6 +151,11 @@ def random_nodes(proto: onnx.ModelProto) -> list[str]:
     return [label(node) for node in _drawing(proto, seeded=False)]
 
 
+def draws(proto: onnx.ModelProto) -> bool:
+    """Whether any node draws random numbers, with a seed or without one."""
+    return any(_drawing(proto, seeded=seeded) for seeded in (False, True))
+
+
 def label(node: NodeProto) -> str:
     name = node.name or (node.output[0] if node.output else "unnamed")
     return f"{name} ({node.op_type})"

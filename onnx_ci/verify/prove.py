@@ -99,10 +99,9 @@ class Prover:
     @cached_property
     def planning(self) -> Reference:
         """What plans are made on: somewhat more inputs than one candidate is first looked at with."""
-        spec = self.rule.inputs
-        if spec.samples:
+        if self.rule.inputs.samples:
             return self.reference.with_made_up(SOME)
-        return replace(self.reference.on(count=SOME, seed=spec.seed), spare=SPARE)
+        return self.reference.on_more(SOME)
 
     @cached_property
     def verifier(self) -> Verifier:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,16 @@ from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable, write_f
 from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, needs_library
 from onnx_ci.util.advice import CHECK_SAMPLES, GIVE_SAMPLES, SET_DIMS
 from onnx_ci.verify.compare import batched, is_graded, same_outputs
-from onnx_ci.verify.noise import OTHER_DRAWS, Baked, Seeding, Unmatched, gross_noise, noise_of, random_nodes
+from onnx_ci.verify.noise import (
+    OTHER_DRAWS,
+    Baked,
+    Seeding,
+    Unmatched,
+    draws,
+    gross_noise,
+    noise_of,
+    random_nodes,
+)
 from onnx_ci.verify.observation import observation_of
 
 GIVE = "give inputs that run: " + GIVE_SAMPLES + ", or sizes: " + SET_DIMS
@@ -68,8 +77,12 @@ class Reference:
 
     def __post_init__(self) -> None:
         self.seeding = Seeding(self.proto, self.spec.seed)
+        # A node that draws random numbers begins anew only in a session of its own; who knows what others do.
+        self.steady = not draws(self.proto) and not self.runner.libraries.names
         self.reasons: Mapping[str, str] = {}  # why the inputs that were made up are what they are
         self.took = 0.0  # seconds to find inputs and run them
+        self._found: tuple[Deriver, Attempt] | None = None  # how inputs were made up that run
+        self._left: FedOutputs = (), []  # inputs that were run and not chosen
         self._feeds: Sequence[Feeds] = self.given or ()
         self._outputs: ArrayOutputs | None = None
         self._untaken: Sequence[Side] | None = None
@@ -83,6 +96,16 @@ class Reference:
         """Return the same original on other inputs: so many at least, made up from another seed."""
         spec = replace(self.spec, samples=(), count=max(count, self.spec.count), seed=seed)
         return replace(self, spec=spec, like=self, given=None, wide=wide, spare=0)
+
+    def on_more(self, count: int) -> Reference:
+        """Return the same original on more of the inputs that its own were chosen from: so many at least."""
+        feeds, outputs = [*self.feeds()], [*self.outputs()]
+        for sample, answer in zip(*self._left, strict=True):
+            if len(feeds) < count:
+                feeds, outputs = [*feeds, sample], [*outputs, answer]
+        more = replace(self, like=self, given=feeds)
+        more._outputs = outputs
+        return more
 
     def with_made_up(self, count: int) -> Reference:
         """Return the same original on the user's samples and on inputs that are made up, if it runs there."""
@@ -241,7 +264,7 @@ class Reference:
         return copy
 
     def _run(self, feeds: Sequence[Feeds], limits: Limits | None = None) -> ArrayOutputs:
-        return self.runner.run(self._runnable, feeds, limits=limits or self.limits)
+        return self.runner.run(self._runnable, feeds, limits=limits or self.limits, keep=self.steady)
 
     def _find(self) -> FedOutputs:
         if self.given is None and not self.spec.samples:
@@ -260,12 +283,14 @@ class Reference:
         """Try attempt after attempt until one runs and gives something, within one time limit for all."""
         # What random nodes draw depends on how many runs there were before: there none may be left out.
         pool = replace(self.spec, count=max(1, self.spec.count) + (0 if self.seeding else self.spare))
-        deriver = deriver_of(self.proto_to_feed(), pool, self.read)
+        known = self.like._found if self.like else None
+        deriver = replace(known[0], spec=pool) if known else deriver_of(self.proto_to_feed(), pool, self.read)
         search = SizeSearch(deriver, wide=wide)
+        first = [replace(known[1], wide=wide)] if known else []
         failures: list[RunFailed] = []
         empty: tuple[Attempt, FedOutputs] | None = None  # the first that ran, where it gave nothing
         began = time.monotonic()
-        for attempt in search:
+        for attempt in chain(first, search):
             feeds = [{**sample, **self.stored} for sample in deriver.feeds(attempt)]
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
@@ -296,12 +321,14 @@ class Reference:
         self, deriver: Deriver, attempt: Attempt, feeds: Sequence[Feeds], outputs: ArrayOutputs
     ) -> FedOutputs:
         """Take the inputs that tell most, and more of them where that shows more."""
-        self.reasons = deriver.reasons(attempt)
+        self.reasons, self._found = deriver.reasons(attempt), (deriver, attempt)
         # Every other input has other sizes: both kinds stay.
         count = max(1, self.spec.count)
         even, odd = most_telling(outputs[::2], (count + 1) // 2), most_telling(outputs[1::2], count // 2)
         pairs = zip_longest([2 * number for number in even], [2 * number + 1 for number in odd])
         chosen = [number for pair in pairs for number in pair if number is not None]
+        left = [number for number in range(len(feeds)) if number not in chosen]
+        self._left = [feeds[number] for number in left], [outputs[number] for number in left]
         feeds, outputs = [feeds[number] for number in chosen], [outputs[number] for number in chosen]
         return self._varied(replace(deriver.settled(attempt), spec=self.spec), feeds, outputs)
 
@@ -440,11 +467,11 @@ class WeightSwapSession:
         outputs = self.folder / "outputs"
         shutil.rmtree(outputs, ignore_errors=True)
         self.reference.runner.ask(
-            "try",
+            "run",
             [self._ready(model or self.model)],
             self.limits,
             spare=sorted(self.spare),
-            fresh=bool(self.seeding),
+            keep=self.reference.steady,
             feeds=str(self.folder / "feeds"),
             outputs=str(outputs),
             weights={name: str(file) for name, file in weights.items()},

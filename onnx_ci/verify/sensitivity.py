@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -77,6 +78,11 @@ class Sensitivity:
 
     def __post_init__(self) -> None:
         self._known: list[tuple[Model, TensorCoverage]] = []
+
+    def note(self, model: Model, noticed: Collection[str]) -> None:
+        """Take over what trials of a model have shown: tensors by whose damage an output would leave the
+        tolerance, so that they need not be damaged to find that out."""
+        self._coverage(model).note(noticed)
 
     def check(
         self,
@@ -265,6 +271,13 @@ class TensorCoverage:
     runs: int = 0
     alone: bool = True
     hurried: bool = False  # the clock had a say
+
+    def note(self, noticed: Collection[str]) -> None:
+        """Remember tensors that are known to be noticed; not names that stand for several."""
+        keys = [item.key for item in stored_tensors(self.model)]
+        counts = Counter(name for _, name in keys)
+        found = [key for key in keys if key[1] in noticed and counts[key[1]] == 1]
+        self.states.update(dict.fromkeys(found, "noticed"))
 
     def ask(self, items: Sequence[StoredTensor], tolerance: Tolerance) -> TensorStates:
         """Return the state of each tensor; or of the part of it that changed, which is not kept."""

@@ -35,12 +35,12 @@ from onnx_ci.verify.distribution import Distribution, Draw, Unclear
 from onnx_ci.verify.noise import Baked, Unmatched, excuse, refuse_strict
 from onnx_ci.verify.reference import Reference
 
-SOME, MANY = 4, 32  # further inputs: always, and where the limit is near
+SOME, MANY = 4, 16  # further inputs: always, and where the limit is near
 _SEED = 7919  # where further inputs start, counted from those of the rule
 _SHOWN = 3  # problems named in a reason
 _LOADS = 3  # times a model is loaded to see how long that takes
 _LOADING = 5.0  # seconds after which that is not done again
-_FIRST = 1  # samples that are run without optimizations: slower, and what breaks there breaks at once
+_FIRST = 2  # samples that are run without optimizations: slower, and what breaks there breaks at once
 _SAME = 40.0  # dB; what fusing nodes can cost
 LONG = 5.0  # seconds by which a damaged model may be slower
 
@@ -194,13 +194,15 @@ class Verifier:
         certain = True
         try:
             with self._seeded(model) as (path, certain):
-                outputs = reference.runner.run(path, feeds, limits=limits, spare=spare)
+                outputs = reference.runner.run(path, feeds, limits=limits, spare=spare, keep=reference.steady)
         except Unmatched:
             if reference.random_shows:
                 return None
             method = "plain"
             outputs = reference.runner.run(model, feeds, limits=limits, spare=spare)
-        deltas = compare_outputs(reference.outputs(), outputs, claim.tolerance, batched=reference.batched)
+        originals = reference.outputs()
+        with reference.runner.meter.timing("comparing"):
+            deltas = compare_outputs(originals, outputs, claim.tolerance, batched=reference.batched)
         if not certain and any(delta.problem for delta in deltas):
             return None
         apart = frozenset(delta.name for delta in deltas if not delta.exact)
@@ -362,8 +364,9 @@ class Runtimes:
         limits = self.reference.limits
         try:
             run = self.reference.runner.run
-            copied = run(claim.observed, feeds, limits=limits, spare=spare)
-            itself = run(claim.path, feeds, limits=limits, spare=spare)
+            steady = self.reference.steady
+            copied = run(claim.observed, feeds, limits=limits, spare=spare, keep=steady)
+            itself = run(claim.path, feeds, limits=limits, spare=spare, keep=steady)
         except RunFailed as error:
             return f"the candidate could not be run: {error.message}"
         deltas = compare_outputs(copied, itself, Tolerance(sqnr=_SAME))
