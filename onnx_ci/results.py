@@ -420,6 +420,11 @@ class Work:
     comparing: float = 0.0
     planning: float = 0.0
 
+    @property
+    def words(self) -> str:
+        counts = f"{self.runs} runs {self.running:.1f} s, {self.loads} loads {self.loading:.1f} s"
+        return f"{counts}, comparing {self.comparing:.1f} s, planning {self.planning:.1f} s"
+
 
 @dataclass(frozen=True, kw_only=True)
 class OriginalState:

@@ -50,6 +50,7 @@ ARGUMENTS = {
             type=_runs,
             default=PLAN_RUNS,
         ),
+        value("--plan-seconds", "S", argparse.SUPPRESS, type=float),  # of older scripts; 0 does not plan
         *("--library", "--runtime"),
         flag("--no-verify", "write without running the models"),
         *("--no-cache", *REPORT),
@@ -100,6 +101,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
         methods=read_methods(options.methods),
         budget=read_budget(options.budget) if options.budget else None,
         plan_runs=options.plan_runs,
+        plan_seconds=options.plan_seconds,
         **read_proof_options(options),
     )
     names = {Path(name).absolute(): name for name in options.samples}

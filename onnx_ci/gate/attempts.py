@@ -55,6 +55,8 @@ def choose(subject: Subject, ledger: Ledger) -> Choice:
 def try_all(subject: Subject, ledger: Ledger) -> Choice:
     """The first that is proven; once more without other libraries, where one of them misled us, and with
     inputs as they were: onnxruntime folds what is constant, and rounds elsewhere then."""
+    if subject.runner is not None:
+        subject.runner.meter.spent.clear()
     choice = first_proven(subject, subject.methods, ledger)
     own = [one for one in subject.methods if not method(one.name).presumes]
     if choice.staged is None and choice.misled and len(own) < len(subject.methods):
@@ -62,7 +64,8 @@ def try_all(subject: Subject, ledger: Ledger) -> Choice:
         again = first_proven(subject, own, ledger)
         tried = (*choice.alternatives, *again.alternatives)
         choice = replace(again if again.staged else choice, alternatives=tried)
-    return choice
+    meter = subject.runner.meter if subject.runner else None
+    return replace(choice, work=meter.work) if meter and meter.spent else choice
 
 
 def first_proven(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledger) -> Choice:
@@ -240,6 +243,8 @@ class Attempts:
             while waiting and self._rank(waiting[0]) < self._rank(staged):
                 yield waiting.pop(0)
             yield staged
+        if not found:
+            self.ledger.plan = planner.report()
         # Where no mix holds, methods as a whole are tried in earnest: it is told why they are refused.
         yield from waiting if found else self._ordered(list(self._whole(None)))
 

@@ -170,6 +170,12 @@ class Memory:
         facts = self._load()
         return None if facts is None else read(kind, facts)
 
+    @property
+    def here(self) -> Path | None:
+        """Where something is kept that another machine may find otherwise."""
+        machine = hashlib.sha256(f"{platform.node()} {os.cpu_count()}".encode()).hexdigest()[:16]
+        return self.entry and self.entry.with_name(f"{self.entry.stem}-{machine}{SUFFIX}")
+
     def keep(self, value: Any, *, lasting: bool) -> None:
         """Remember what another run would find as well, if it is `lasting`; within this run, anything."""
         self._save(plain(value), {}, lasting=lasting)
@@ -197,18 +203,26 @@ class Memory:
             self._save(facts, {}, lasting=lasting)
         else:
             facts["staged"] = _described(staged)
-            self._save(facts, by_name(files_of(staged.path, staged.model.proto)), lasting=lasting)
+            files = by_name(files_of(staged.path, staged.model.proto))
+            self._save(facts, files, lasting=lasting, proven=found.status == "passed")
 
     def _load(self) -> dict[str, Any] | None:
         facts = load(self.noted, b"", self.place) if self.noted else None
-        return load(self.entry, self.key, self.place) if facts is None and self.entry else facts
+        for entry in (self.entry, self.here):
+            if facts is None and entry:
+                facts = load(entry, self.key, self.place)
+        return facts
 
-    def _save(self, facts: Mapping[str, Any], files: Mapping[str, Path], *, lasting: bool) -> None:
+    def _save(
+        self, facts: Mapping[str, Any], files: Mapping[str, Path], *, lasting: bool, proven: bool = False
+    ) -> None:
+        """What is not lasting is kept for this machine alone, if it is proven."""
         look = self.subject.task.look
         if self.noted and look and look.first:
             save(self.noted, b"", facts, files)
-        if self.entry and lasting and _untouched(self.subject.model):
-            save(self.entry, self.key, facts, files, most=limit())
+        entry = self.entry if lasting else self.here
+        if entry and (lasting or proven) and _untouched(self.subject.model):
+            save(entry, self.key, facts, files, most=limit())
 
 
 def _described(staged: Staged) -> dict[str, Any]:

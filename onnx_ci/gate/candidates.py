@@ -22,6 +22,7 @@ from onnx_ci.results import (
     Proof,
     Step,
     Verification,
+    Work,
 )
 
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ class Choice:
     misled: bool = False  # what a method presumes did not hold: it is worth trying without
     latency: Latency | None = None
     plan: Planned | None = None  # what was tried tensor by tensor, chosen or not
+    work: Work | None = None  # what finding it took, in this run or in the one that is remembered
     stale: Finding | None = None  # why the model may not stay as it is, whatever its size
     as_it_is: bool = False  # what was verified is the model that is there, against its original
     missing: str = ""  # why there is no original

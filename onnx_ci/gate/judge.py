@@ -71,10 +71,7 @@ def judge(task: Task, runner: Runner | None, ledger: Ledger, say: Say = lambda _
                     runner=runner,
                     say=say,
                 )
-                if runner is not None:
-                    runner.meter.spent.clear()
-                outcome = _walk(subject, ledger)
-                return replace(outcome, work=runner.meter.work if runner and runner.meter.spent else None)
+                return _walk(subject, ledger)
             if task.output is None:
                 return replace(task.outcome("would_shrink"), findings=(_unfinished(task),))
             ledger.written.append(task.output.write(model.copy(), model, model_digest(model)))
@@ -223,6 +220,7 @@ def outcome_of(
         ),
         alternatives=choice.alternatives,
         plan=choice.plan,
+        work=choice.work,
         latency=choice.latency,
         original=choice.original,
     )

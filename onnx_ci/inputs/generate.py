@@ -82,6 +82,10 @@ class Deriver:
         """Return the shapes of the inputs in each sample of one attempt."""
         return [shapes_for(choice) for choice in self._choices(attempt)]
 
+    def sizes(self, attempt: Attempt, index: int) -> dict[str, Shape]:
+        """Return the shapes of the inputs in one sample."""
+        return shapes_for(self._choice(attempt, index))
+
     def towards(self, goal: Goal, attempt: Attempt, index: int) -> dict[str, Value] | None:
         """Make a sample in which some sizes and values are given; None where they can't be.
 
@@ -242,7 +246,10 @@ def of_other_sizes(deriver: Deriver, known: Sequence[Feeds]) -> Iterator[Feeds]:
             seen.add(_array_shapes(sample))
             yield sample
     for step in range(STEPS):
-        sample = deriver.towards(Goal(), Attempt(step=step, past=0, varied=False), step)
+        attempt = Attempt(step=step, past=0, varied=False)
+        if tuple(deriver.sizes(attempt, step).values()) in seen:
+            continue  # before values are made up
+        sample = deriver.towards(Goal(), attempt, step)
         if sample is None:
             continue
         shapes = _array_shapes(sample)

@@ -107,6 +107,8 @@ def model_parts(outcome: results.Outcome) -> Iterator[Markup]:
     yield from plan_parts(outcome)
     if outcome.before is not None:
         yield from _proof(outcome.verification)
+    if outcome.work is not None:
+        yield element("p", f"Work: {outcome.work.words}.", class_="soft")
 
 
 def findings_list(findings: Sequence[results.Finding]) -> Markup:

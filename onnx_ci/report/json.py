@@ -56,6 +56,8 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
         document["plan"] = {**asdict(outcome.plan), "forms": dict(outcome.plan.forms)}
     if outcome.latency is not None:
         document["latency"] = _measure(outcome.latency)
+    if outcome.work is not None:
+        document["work"] = asdict(outcome.work)
     if outcome.original is not None:
         document["original"] = asdict(outcome.original)
     return document

@@ -81,6 +81,8 @@ def render_outcome(outcome: results.Outcome, style: Style, *, title: str) -> str
     ]
     if original := original_words(outcome):
         lines.append(f"  {original}")
+    if outcome.work is not None:
+        lines.append(f"  work     {outcome.work.words}")
     for finding in outcome.findings:
         lines += _finding(finding, style)
     return "\n".join(lines) + "\n"

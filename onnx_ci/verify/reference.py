@@ -321,7 +321,9 @@ class Reference:
         self, deriver: Deriver, attempt: Attempt, feeds: Sequence[Feeds], outputs: ArrayOutputs
     ) -> FedOutputs:
         """Take the inputs that tell most, and more of them where that shows more."""
-        self.reasons, self._found = deriver.reasons(attempt), (deriver, attempt)
+        known = self.like is not None and self.like._found is not None
+        self.reasons = self.like.reasons if self.like and known else deriver.reasons(attempt)
+        self._found = deriver, attempt
         # Every other input has other sizes: both kinds stay.
         count = max(1, self.spec.count)
         even, odd = most_telling(outputs[::2], (count + 1) // 2), most_telling(outputs[1::2], count // 2)
@@ -351,10 +353,10 @@ class Reference:
         self, deriver: Deriver, feeds: Sequence[Feeds], outputs: ArrayOutputs, limits: Limits
     ) -> FedOutputs:
         """Add a few of other sizes that run, where many samples are asked for."""
-        wanted = len(feeds) + (_SIZES if self.spec.count >= _MANY else 0)
+        if self.spec.count < _MANY:
+            return feeds, outputs
+        wanted = len(feeds) + _SIZES
         for sizes in of_other_sizes(deriver, feeds):
-            if len(feeds) >= wanted:
-                break
             sample = {**sizes, **self.stored}
             try:
                 more = self._run([sample], limits)
@@ -363,6 +365,8 @@ class Reference:
                     break
             else:
                 feeds, outputs = [*feeds, sample], [*outputs, *more]
+                if len(feeds) >= wanted:
+                    break
         return feeds, outputs
 
     def _unrunnable(self, error: RunFailed, on: str, hint: str) -> Unrunnable:

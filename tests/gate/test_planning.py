@@ -46,7 +46,7 @@ def shrink(folder: Path, *arguments: str, methods: str = METHODS, out: str = "ou
 
 def test_a_model_that_fails_as_a_whole_comes_out_mostly_rounded(tmp_path: Path) -> None:
     write(sensitive, tmp_path)
-    whole = shrink(tmp_path, "--plan-seconds", "0", methods="int8-weights")
+    whole = shrink(tmp_path, "--plan-runs", "0", methods="int8-weights")
     assert whole.code == 1
     assert whole.json["verdict"] == "outputs_changed"
     done = shrink(tmp_path, methods="int8-weights")
@@ -128,25 +128,71 @@ def test_what_can_not_fit_is_told_how_close_it_came(tmp_path: Path) -> None:
     assert "no mix was taken" in done.out
 
 
-def test_a_plan_without_time_still_gives_something_proven_and_says_what_was_not_tried(tmp_path: Path) -> None:
+def test_a_plan_with_few_runs_still_gives_something_proven_and_says_what_was_not_tried(
+    tmp_path: Path,
+) -> None:
     write(sensitive, tmp_path)
-    done = shrink(tmp_path, "--plan-seconds", "0.000001", methods="fp16-weights")
+    done = shrink(tmp_path, "--plan-runs", "20", methods="int8-weights")
     assert done.code in (0, 1)
     assert done.json["verification"]["status"] in ("passed", "failed")
+    assert "in the runs that a plan may take" in done.json["plan"]["untried"]
+    assert done.json["work"]["runs"] > 9  # proving is no part of it
 
 
-def test_the_policy_says_how_long_a_plan_may_take(tmp_path: Path) -> None:
+def test_the_policy_says_how_many_runs_a_plan_may_take(tmp_path: Path) -> None:
     write(sensitive, tmp_path)
-    policy = 'version: 1\nmodels:\n  - path: "*.onnx"\n    methods: [int8-weights]\n    plan_seconds: '
-    (tmp_path / ".onnx-ci.yaml").write_text(policy + "soon\n")
-    done = onnx_ci("check", "--all", cwd=tmp_path)
-    assert done.code == 2
-    assert ".onnx-ci.yaml:5" in done.err
-    (tmp_path / ".onnx-ci.yaml").write_text(policy + "30\n")
+    policy = 'version: 1\nmodels:\n  - path: "*.onnx"\n    methods: [int8-weights]\n    '
+    for bad in ("plan_runs: many", "plan_runs: -1", "plan_seconds: soon"):
+        (tmp_path / ".onnx-ci.yaml").write_text(f"{policy}{bad}\n")
+        done = onnx_ci("check", "--all", cwd=tmp_path)
+        assert done.code == 2
+        assert ".onnx-ci.yaml:5" in done.err
+    (tmp_path / ".onnx-ci.yaml").write_text(policy + "plan_runs: 60\n")
     assert onnx_ci("fix", "--all", cwd=tmp_path).code == 0
     before = (tmp_path / "model.onnx").read_bytes()
     assert onnx_ci("fix", "--all", cwd=tmp_path).code == 0
     assert (tmp_path / "model.onnx").read_bytes() == before
+
+
+@pytest.mark.parametrize("setting", ["plan_runs: 0", "plan_seconds: 0"])
+def test_no_runs_to_plan_try_methods_as_a_whole(tmp_path: Path, setting: str) -> None:
+    write(sensitive, tmp_path)
+    policy = (
+        'version: 1\nmodels:\n  - path: "*.onnx"\n    methods: [int8-weights]\n    shrink: smallest\n    '
+    )
+    (tmp_path / ".onnx-ci.yaml").write_text(policy + setting + "\n")
+    (outcome,) = onnx_ci("check", "--all", "--format", "json", cwd=tmp_path).json["models"]
+    assert "plan" not in outcome
+
+
+def test_fix_writes_what_check_announced(tmp_path: Path) -> None:
+    policy = 'version: 1\nmodels:\n  - {path: "*.onnx", methods: [int8-weights], shrink: smallest}\n'
+    found = []
+    for name, options in (("warm", []), ("cold", ["--no-cache"])):
+        (tmp_path / name).mkdir()
+        write(sensitive, tmp_path / name)
+        (tmp_path / name / ".onnx-ci.yaml").write_text(policy)
+        for command in ("check", "fix"):
+            done = onnx_ci(command, "--all", "--format", "json", *options, cwd=tmp_path / name)
+            (outcome,) = done.json["models"]
+            found.append(outcome["after"]["sha256"])
+            assert outcome["work"]["runs"] > outcome["work"]["loads"] > 0
+    assert len(set(found)) == 1
+
+
+def test_the_users_limit_of_time_ends_a_search_and_what_is_proven_is_kept(tmp_path: Path) -> None:
+    write(sensitive, tmp_path)
+    policy = (
+        'version: 1\nmodels:\n  - {path: "*.onnx", methods: [fp16-weights, int8-weights], shrink: smallest'
+    )
+    # Half of it is gone before the first trial: loading onnxruntime takes longer.
+    (tmp_path / ".onnx-ci.yaml").write_text(policy + ", limits: {total_seconds: 0.4, seconds: 60}}\n")
+    done = onnx_ci("check", "--all", "--format", "json", cwd=tmp_path)
+    (outcome,) = done.json["models"]
+    if outcome["verdict"] != "unverified":  # a fast machine proved something in that time
+        assert "when time was up" in str(outcome["plan"]) or "no time to plan" in str(outcome["plan"])
+    else:
+        assert "limits.total_seconds" in str(outcome["findings"])
 
 
 def test_a_group_is_met_by_members_that_may_give(tmp_path: Path) -> None:
@@ -198,7 +244,7 @@ def test_an_output_without_a_distance_needs_many_inputs(tmp_path: Path) -> None:
     text = """g (float[n,64] x) => (int64[n,64] y)
         { h = MatMul(x, W) o = Hardmax<axis = 1>(h) y = Cast<to = 7>(o) }"""
     write(lambda: model(text, {"W": weight(64, 64, seed=1)}), tmp_path)
-    done = shrink(tmp_path, "--plan-seconds", "0", methods="int4-weights:min_elements=64:bits=6")
+    done = shrink(tmp_path, "--plan-runs", "0", methods="int4-weights:min_elements=64:bits=6")
     assert done.code == 1
     assert "further inputs" in done.json["verification"]["reason"]
 

@@ -50,7 +50,7 @@ LOOSER = [
     ("", "ignore: true", [("ignore", "false", "true")]),
     ("ignore: true", "budget: {size: 1 TB}", []),
     ("", "budget: {size: 1 MB}", []),
-    ("", "plan_seconds: 0\n    limits: {seconds: 1}", []),
+    ("", "plan_runs: 0\n    limits: {seconds: 1}", []),
 ]
 
 
@@ -88,6 +88,7 @@ def test_every_key_of_a_rule_was_thought_of() -> None:
         "line": "where it stands",
         "limits": "less of them fails sooner, more costs only time",
         "libraries": "code: it is not run at all where a change brings it",
-        "plan_seconds": "how long to look",
+        "plan_runs": "how long to look",
+        "plan_seconds": "whether to look, in older policies",
     }
     assert {item.name for item in fields(Rule)} == compared | weakens_nothing.keys()
