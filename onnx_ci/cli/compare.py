@@ -26,6 +26,7 @@ from onnx_ci.inputs.from_files import FileOptions, named_files
 from onnx_ci.inputs.samples import entries, sample_paths_for, write_npz
 from onnx_ci.model.model import called
 from onnx_ci.policy.schema import InputSpec
+from onnx_ci.results import asleep_words
 from onnx_ci.sandbox.exchange import type_name
 from onnx_ci.util.text import one_line
 
@@ -112,7 +113,7 @@ def run_samples(options: argparse.Namespace) -> int:
     for path, sample, reasons in zip(paths, inputs.samples, inputs.reasons, strict=True):
         write_npz(path, sample)
         sys.stdout.write(f"{path}\n" + "".join(f"  {line}\n" for line in _described(sample, reasons)))
-    for line in _untaken(inputs.untaken):
+    for line in (*_untaken(inputs.untaken), *_asleep(inputs.asleep)):
         sys.stdout.write(one_line(line) + "\n")
     return 0
 
@@ -137,6 +138,11 @@ def _untaken(sides: Sequence[str]) -> Iterator[str]:
     yield from (f"no sample takes {side}" for side in sides[:_SHOWN])
     if len(sides) > _SHOWN:
         yield f"nor {len(sides) - _SHOWN} other branches"
+
+
+def _asleep(outputs: Sequence[str]) -> Iterator[str]:
+    if outputs:
+        yield f"{asleep_words(outputs)}: real inputs would tell more (onnx-ci record -- PROGRAM)"
 
 
 def _spec(options: argparse.Namespace, model: Path) -> InputSpec:

@@ -36,11 +36,13 @@ from onnx_ci.verify.reference import Reference
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """Samples that run; why the inputs of each are what they are; the branches that none takes, in words."""
+    """Samples that run; why the inputs of each are what they are; the branches that none takes, in words; the
+    outputs that none moves."""
 
     samples: Sequence[dict[str, Any]]
     reasons: Sequence[Mapping[str, str]]
     untaken: Sequence[str] = ()
+    asleep: Sequence[str] = ()
 
 
 def make_samples(path: Path, spec: InputSpec) -> Made:
@@ -53,6 +55,7 @@ def make_samples(path: Path, spec: InputSpec) -> Made:
             samples=samples,
             reasons=[reference.reasons] * len(samples),
             untaken=[side.words for side in reference.untaken],
+            asleep=reference.asleep,
         )
 
 
@@ -254,7 +257,7 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
         proof = prover.prove(second_model(before, after))
     found = proof.verification
     if found.status == "passed":
-        findings = (*about_fusions(outcome.path, found), *found.float16_findings(outcome.path))
+        findings = (*about_fusions(outcome.path, found), *found.findings(outcome.path))
         return replace(outcome, verdict="ok", verification=found, findings=findings, latency=proof.latency)
     verdict: Verdict = "unverified"
     code, hint = found.code or "OCI005", found.hint

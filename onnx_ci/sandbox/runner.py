@@ -117,11 +117,14 @@ class Runner:
         spare: Collection[str] = (),
         seed: int = 0,
         other_threads: bool = False,
+        may_fail: int = 0,
     ) -> list[dict[str, Array]]:
-        """Return the outputs by name, one dict a sample. Feeds named in `spare` go to models that ask
-        for them. Each call is a session of its own; `seed` is what random nodes without one begin with."""
+        """Return the outputs by name, one dict a sample; of the last samples, so many may fail and are left
+        out. Feeds named in `spare` go to models that ask for them. Each call is a session of its own; `seed`
+        is what random nodes without one begin with."""
+        settings = {"seed": seed, "other_threads": other_threads, "may_fail": may_fail}
         with self._feeding(feeds, spare) as given:
-            self.ask("run", [model], limits, seed=seed, other_threads=other_threads, **given)
+            self.ask("run", [model], limits, **settings, **given)
             return read_samples(Path(given["outputs"]))
 
     def draw(
