@@ -109,6 +109,7 @@ Breach = Literal[
     "missing", "type", "shape", "unequal", "integers", "odd values", "limit", "scale", "bits", "spread"
 ]
 
+PICKS = ("ArgMax", "ArgMin", "TopK")  # functions that tell which of their values, not how much
 # What is said of an output that shows little or nothing of the weights.
 KINDS: dict[OutputKind, str] = {
     "echo": "repeats an input",
