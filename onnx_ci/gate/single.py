@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from onnx_ci.inputs.samples import write_npz
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure
-from onnx_ci.model.model import Model
+from onnx_ci.model.model import Model, called
 from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Budget, InputSpec, MethodChoice, Rule
@@ -77,9 +77,11 @@ def samples_from_files(path: Path, spec: InputSpec, files: Sequence[Path], optio
                 )
             others = [value.name for value in fed_inputs(proto) if value.name not in found[0].inputs]
             rest = {n: v for n, v in made_up.feeds()[0].items() if n in others} if others else {}
-            for number, sample in enumerate(found):
-                write_npz(scratch / f"{name}-{number:06}.npz", {**sample.inputs, **rest})
-            fed = reference(InputSpec(samples=(f"{name}-*.npz",))).feeds()
+            paths = {scratch / f"{name}-{number:06}.npz": sample for number, sample in enumerate(found)}
+            for path, sample in paths.items():
+                write_npz(path, {**sample.inputs, **rest})
+            with called({path: sample.source for path, sample in paths.items()}):
+                fed = reference(InputSpec(samples=(f"{name}-*.npz",))).feeds()
             names = (*found[0].inputs, *rest)
             reasons = [dict.fromkeys(names, "made up") | dict.fromkeys(s.inputs, s.reason) for s in found]
             return Made(samples=[{n: sample[n] for n in names} for sample in fed], reasons=reasons)
@@ -88,13 +90,11 @@ def samples_from_files(path: Path, spec: InputSpec, files: Sequence[Path], optio
         try:
             return made(proto, "own")
         except ModelError as error:
-            if not isinstance(error, Unrunnable):
-                raise
-            try:
-                return made(with_sizes(proto, made_up.feeds()[0]), "usual")
-            except ModelError:
-                error.hint = "say how they are prepared (--size, --rate, --dims, …), or record real inputs"
-                raise error from None
+            if isinstance(error, Unrunnable):
+                with suppress(ModelError):
+                    return made(with_sizes(proto, made_up.feeds()[0]), "usual")
+            error.hint = "say how they are prepared (--size, --rate, --dims, …), or record real inputs"
+            raise
 
 
 ENCODINGS = 60  # the first stage of methods that encode weights

@@ -444,3 +444,28 @@ def test_an_input_that_has_a_value_is_told(repository: Repository) -> None:
     done = record(repository, code)
     assert done.code == 0, done.err
     assert f'{{freeze-inputs: {{skip: ["{weight.name}"]}}}}' in done.err
+
+
+def test_a_place_that_can_not_be_written_is_told_before_the_program_runs(repository: Repository) -> None:
+    code = "open('ran', 'w').close()\n" + ONE_RUN
+    for output in ("models/a.onnx/samples", "models/a.onnx", "/proc/samples"):
+        done = record(repository, code, "--output", output)
+        assert done.code == 3, done.err
+        assert f"samples can't be written to {output}" in done.err
+        assert not (repository.root / "ran").exists()
+    (repository.root / ".onnx-ci").write_text("a file")
+    done = record(repository, code)
+    assert done.code == 3, done.err
+    assert "samples can't be written to .onnx-ci/samples" in done.err
+    assert not (repository.root / "ran").exists()
+
+
+def test_runs_that_all_failed_are_not_called_unseen(repository: Repository) -> None:
+    wrong = "s = ort.InferenceSession('models/a.onnx')\ntry: s.run(None, {'x': x(1)[:, :3]})\n"
+    done = record(repository, wrong + "except Exception: pass\n")
+    assert done.code == 3, done.err
+    assert "every run that was seen failed: models/a.onnx" in done.err
+    assert "no onnxruntime session was seen" not in done.err
+    ended = record(repository, wrong + "except Exception: raise SystemExit(5)\n")
+    assert ended.code == 5
+    assert "exit code 5; every run that was seen failed: models/a.onnx" in ended.err
