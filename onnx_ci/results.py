@@ -56,6 +56,7 @@ CODES = {
     "OCI055": "its outputs moved with its weights",
     "OCI056": "computes in float16, which its values may overflow",
     "OCI057": "made-up inputs tell it no more than noise does",
+    "OCI058": "recorded samples of a model that is not there",
 }
 BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model

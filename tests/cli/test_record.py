@@ -469,3 +469,28 @@ def test_runs_that_all_failed_are_not_called_unseen(repository: Repository) -> N
     ended = record(repository, wrong + "except Exception: raise SystemExit(5)\n")
     assert ended.code == 5
     assert "exit code 5; every run that was seen failed: models/a.onnx" in ended.err
+
+
+def test_samples_of_a_model_that_was_renamed_are_missed(repository: Repository) -> None:
+    assert record(repository, ONE_RUN).code == 0
+    (repository.root / "program.py").unlink()
+    repository.commit_all("samples")
+    assert "OCI058" not in command("check", "--all", cwd=repository.root).out
+    (repository.root / "nets").mkdir()
+    repository.git("mv", "models/a.onnx", "nets/new.onnx")
+    old, new = ".onnx-ci/samples/models/a", ".onnx-ci/samples/nets/new"
+    for how in (("--staged",), ("--all",), ("nets/new.onnx",)):
+        done = command("check", *how, "--format", "json", cwd=repository.root)
+        (finding,) = [one for one in done.json["findings"] if one["code"] == "OCI058"]
+        assert finding["severity"] == "warning"
+        said = f"{old}: recorded samples of models/a, which is not there: they are not used"
+        assert finding["message"] == said
+        assert finding["command"] == f"mkdir -p .onnx-ci/samples/nets && mv {old} {new}"
+    repository.commit_all("renamed")
+    done = command("check", "--all", cwd=repository.root)
+    assert "warning OCI058 .onnx-ci/samples/models/a" in done.out
+    assert "called as the model is now" in done.out
+    assert repository.run("sh", "-c", finding["command"]).returncode == 0
+    assert "OCI058" not in command("check", "--all", cwd=repository.root).out
+    told = command("explain", "nets/new.onnx", cwd=repository.root)
+    assert new in told.out
