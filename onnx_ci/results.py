@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from onnx_ci.util.advice import KEEP_IN_FLOAT32, Audience, command_of, hint_for
+from onnx_ci.util.advice import KEEP_IN_FLOAT32, RECORD, Audience, command_of, hint_for
 from onnx_ci.util.sizes import format_size
+from onnx_ci.util.text import first_of
 
 CODES = {
     "OCI001": "over its size budget",
@@ -53,6 +55,8 @@ CODES = {
     "OCI054": "puts out nothing but NaN or infinity",
     "OCI055": "its outputs moved with its weights",
     "OCI056": "computes in float16, which its values may overflow",
+    "OCI057": "made-up inputs tell it no more than noise does",
+    "OCI058": "recorded samples of a model that is not there",
 }
 BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
@@ -106,6 +110,7 @@ Breach = Literal[
     "missing", "type", "shape", "unequal", "integers", "odd values", "limit", "scale", "bits", "spread"
 ]
 
+PICKS = ("ArgMax", "ArgMin", "TopK")  # functions that tell which of their values, not how much
 # What is said of an output that shows little or nothing of the weights.
 KINDS: dict[OutputKind, str] = {
     "echo": "repeats an input",
@@ -296,11 +301,24 @@ class Verification:
     method: Comparison = "plain"
     # How far each output of the original is from itself in a second session: nothing finer can be told.
     noise: tuple[OutputDelta, ...] = ()
+    # Outputs that no made-up input moves away from what a blank one and noise give.
+    asleep: tuple[str, ...] = ()
     needed: bool = field(default=True, compare=False)  # False: nothing was changed; not part of a report
 
-    def float16_findings(self, name: str) -> tuple[Finding, ...]:
+    def findings(self, name: str) -> tuple[Finding, ...]:
         """What is to be said of a candidate that passed: it is what will be there."""
-        return self.float16.findings(name) if self.float16 and self.status == "passed" else ()
+        if self.status != "passed":
+            return ()
+        found = self.float16.findings(name) if self.float16 else ()
+        if not self.asleep:
+            return found
+        message = f"{name}: on inputs that were made up, {asleep_words(self.asleep)}: a pass shows little"
+        return (*found, Finding(code="OCI057", severity="note", message=message, hint=RECORD))
+
+
+def asleep_words(outputs: Sequence[str]) -> str:
+    named = first_of([repr(output) for output in outputs], _SHOWN)
+    return f"output {named} gives for all of them what it gives for a blank input or for noise"
 
 
 ENOUGH = 16  # samples of the user's own; fewer can't vouch for all that the model will be fed

@@ -15,7 +15,6 @@ from onnx_ci.cli.output import REPORT, existing_path, flag, value, whole_number,
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import open_context, ruling_context
 from onnx_ci.gate.single import (
-    Made,
     check_dims,
     compare_files,
     make_samples,
@@ -23,9 +22,10 @@ from onnx_ci.gate.single import (
     samples_from_files,
 )
 from onnx_ci.inputs.from_files import FileOptions, named_files
-from onnx_ci.inputs.samples import entries, sample_paths_for, write_npz
+from onnx_ci.inputs.samples import entries, numbered_samples, sample_paths_for, write_npz
 from onnx_ci.model.model import called
 from onnx_ci.policy.schema import InputSpec
+from onnx_ci.results import asleep_words
 from onnx_ci.sandbox.exchange import type_name
 from onnx_ci.util.text import one_line
 
@@ -104,20 +104,31 @@ def run_samples(options: argparse.Namespace) -> int:
         raise UsageError(f"there is no folder {str(target.parent)!r}", hint="make it first")
     spec = _spec(options, model)
     check_dims(model, read_dims(options.dims or ""))
-    inputs = _from_files(options, model, spec) if options.files else make_samples(model, spec)
+    how = _file_options(options)
+    if options.files:
+        files = named_files(options.files)
+        inputs = samples_from_files(model, replace(spec, count=1), files, how)
+    else:
+        how.refuse_without_files()
+        inputs = make_samples(model, spec)
     paths = sample_paths_for(target, len(inputs.samples))
-    existing = [str(path) for path in paths if path.exists()]
+    stale = [path for path in numbered_samples(target) if path not in paths]
+    existing = [str(path) for path in (*paths, *stale) if path.exists()]
     if existing and not options.force:
         raise UsageError(f"{', '.join(existing)}: there already", hint="name another file, or add --force")
     for path, sample, reasons in zip(paths, inputs.samples, inputs.reasons, strict=True):
         write_npz(path, sample)
         sys.stdout.write(f"{path}\n" + "".join(f"  {line}\n" for line in _described(sample, reasons)))
-    for line in _untaken(inputs.untaken):
+    for line in (*_untaken(inputs.untaken), *_asleep(inputs.asleep)):
         sys.stdout.write(one_line(line) + "\n")
+    if stale:
+        names, pattern = ", ".join(map(str, stale)), f"{target.stem}*.npz"
+        why = f"from before, and not of these samples: {pattern!r} would name them too"
+        sys.stderr.write(one_line(f"onnx-ci: {names}: {why}") + "\n")
     return 0
 
 
-def _from_files(options: argparse.Namespace, model: Path, spec: InputSpec) -> Made:
+def _file_options(options: argparse.Namespace) -> FileOptions:
     if options.std and 0.0 in options.std:
         raise UsageError("--std: nothing can be divided by 0", hint="for example: --std 0.229,0.224,0.225")
     how = FileOptions(
@@ -128,15 +139,18 @@ def _from_files(options: argparse.Namespace, model: Path, spec: InputSpec) -> Ma
         rate=options.rate,
         tokenizer=Path(options.tokenizer) if options.tokenizer else None,
     )
-    if options.count is not None:
-        how = replace(how, count=max(1, options.count))
-    return samples_from_files(model, replace(spec, count=1), named_files(options.files), how)
+    return how if options.count is None else replace(how, count=max(1, options.count))
 
 
 def _untaken(sides: Sequence[str]) -> Iterator[str]:
     yield from (f"no sample takes {side}" for side in sides[:_SHOWN])
     if len(sides) > _SHOWN:
         yield f"nor {len(sides) - _SHOWN} other branches"
+
+
+def _asleep(outputs: Sequence[str]) -> Iterator[str]:
+    if outputs:
+        yield f"{asleep_words(outputs)}: real inputs would tell more (onnx-ci record -- PROGRAM)"
 
 
 def _spec(options: argparse.Namespace, model: Path) -> InputSpec:

@@ -11,7 +11,7 @@ from onnx_ci.errors import EnvironmentFault, UsageError
 from onnx_ci.gate.record import COUNT, LIMIT, Recorded, RecordedModel, Recording, record_command
 from onnx_ci.report.text import counted
 from onnx_ci.util.sizes import format_size, parse_size
-from onnx_ci.util.text import option_free, shell_word
+from onnx_ci.util.text import first_of, option_free, shell_word
 
 _LARGE = 5_000_000  # bytes that are rather for Git LFS
 _SHOWN = 5  # models that are none of the repository's
@@ -69,7 +69,7 @@ def _summary(recording: Recording, how: Recorded) -> Iterator[str]:
     for trouble in recording.troubles:
         yield f"warning: recording went wrong in one place, the program was not affected: {trouble}"
     if recording.exit_code:
-        until = "what was seen until then counts" if recording.models else "no onnxruntime session was seen"
+        until = "what was seen until then counts" if recording.models else _unseen(recording)
         yield f"the command ended with exit code {recording.exit_code}; {until}"
     if recording.kept:
         yield from _advice(recording.kept, how)
@@ -124,6 +124,10 @@ def _nothing(recording: Recording) -> EnvironmentFault:
             "nothing was recorded: see above for each model that was run",
             hint="run it in the repository that holds the models, with their content there",
         )
+    if recording.failed:
+        return EnvironmentFault(
+            _unseen(recording), hint="what fails is no sample: mend the inputs, or run it where it works"
+        )
     if not recording.watched:
         return EnvironmentFault(
             "no onnxruntime session was seen: the command started no Python that could be watched",
@@ -135,6 +139,12 @@ def _nothing(recording: Recording) -> EnvironmentFault:
         hint="check that the tests that run models were not skipped; other runtimes than onnxruntime's"
         " Python package, or a Python with `-I` further down, are not seen",
     )
+
+
+def _unseen(recording: Recording) -> str:
+    if not recording.failed:
+        return "no onnxruntime session was seen"
+    return f"every run that was seen failed: {first_of([*map(_word, recording.failed)], _SHOWN)}"
 
 
 def _runs(model: RecordedModel) -> str:

@@ -287,7 +287,9 @@ class Attempts:
         for candidate in planner.smallest():
             staged = self._planned(planner, candidate)
             if over_limits(staged.measure, goal):
-                _note([_alternative(staged, "within", "within tolerance, but too large")], self.ledger)
+                _note(
+                    [_alternative(staged, "within", "within tolerance in trials, but too large")], self.ledger
+                )
                 break
             yield staged
 

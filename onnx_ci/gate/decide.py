@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # What a limit is called, and the finding it leads to when it is broken.
 LIMIT_CODES = {"growth": "OCI002", "params": "OCI014", "latency": "OCI010"}
 # Methods that store weights small, and those that compute in 8 bits as well.
+_OWN_UNITS = 0.001  # of outputs from 0 to 1: nobody minds
 _ABOUT = 1.05  # sizes in trials are estimates
 STORES_SMALL = ("fp16-weights", "int8-weights", "int4-weights")
 QUANTIZES = (*STORES_SMALL, "dynamic-int8", "static-int8")
@@ -97,7 +98,7 @@ def _decide(model: Measured, choice: Choice) -> tuple[Verdict, list[Finding]]:
         if choice.failed_exact or model.task.insists:
             return "outputs_changed", list(_left_out(model, choice, "error"))
         return "ok", list(_left_out(model, choice, "note"))
-    if choice.verification.code:
+    if _is_unverified(choice):
         return "unverified", [_unverified(model, choice)]
     return "ok", []
 
@@ -119,10 +120,11 @@ def _closest(choice: Choice, limit: int) -> str:
         one
         for one in choice.alternatives
         if one.state == "within"  # in trials, which what was written and refused overrules
+        and not choice.verification.code
         and not any(other.methods == one.methods and one.size <= _ABOUT * other.size for other in refused)
     ]
     best = min(held, key=lambda one: one.size, default=None)
-    said = f"; within tolerance it can be {_described(best)}" if best else ""
+    said = f"; in trials, within tolerance it can be {_described(best)}" if best else ""
     small = [one for one in choice.alternatives if one.size <= limit and one.cosine is not None]
     mildest = max(small, key=lambda one: one.cosine or 0.0, default=None)
     if mildest is not None and mildest.state == "refused":
@@ -151,6 +153,8 @@ def _largest(model: Measured) -> str:
 
 
 def _budget_hint(model: Measured, choice: Choice) -> str:
+    if _is_unverified(choice):
+        return RAISE_BUDGET + OR_OVERRIDE
     quantizes = any(one.name in QUANTIZES for one in model.task.rule.methods)
     if not quantizes and choice.verification.status != "failed":
         stronger = allow_stronger("dedupe", "drop-unused", "freeze-inputs", "int8-weights")
@@ -176,8 +180,10 @@ def _would_shrink(model: Measured, staged: Staged) -> Finding:
 
 
 def _left_out(model: Measured, choice: Choice, severity: Severity) -> Iterator[Finding]:
-    """Say which candidates were refused for their outputs."""
+    """Say which candidates were refused for their outputs, or could not be verified."""
     found = choice.verification
+    if _is_unverified(choice) and severity == "error":
+        yield _unverified(model, choice)
     if found.status == "failed":
         hint = found.hint or REFUSED_HINTS.get(found.code) or refused_hint(found)
         yield model.task.finding(found.code or "OCI004", severity, found.reason, hint)
@@ -195,7 +201,17 @@ def refused_hint(found: Verification, *, methods: bool = True) -> Hint:
     if 0.5 <= cosine < 1.0:
         last = set_tolerance("cosine", f"{math.floor(cosine * 10000) / 10000:g}") + " would let it pass"
     hint = "allow milder methods, or " + last if methods else "" + last
-    return RECORD + "; or " + hint if found.inputs == "generated" else hint
+    if found.inputs == "generated":
+        return RECORD + "; or " + hint
+    moved = max((output.max_abs for output in found.outputs), default=1.0)
+    if moved <= _OWN_UNITS and all(output.behind for output in found.outputs):
+        own = set_tolerance("max_abs", f"{_OWN_UNITS:g}") + " instead of a cosine holds only that"
+        hint = hint + f"; in its own units the output moved by {moved:.3g} at most: " + own
+    return hint
+
+
+def _is_unverified(choice: Choice) -> bool:
+    return choice.verification.status == "not_run" and bool(choice.verification.code)
 
 
 def _unverified(model: Measured, choice: Choice) -> Finding:

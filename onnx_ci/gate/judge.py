@@ -215,7 +215,7 @@ def outcome_of(
             *about_dims(task, subject.model),
             *about_unseen(task, choice.plan),
             *about_fusions(task.name, choice.verification),
-            *choice.verification.float16_findings(task.name),
+            *choice.verification.findings(task.name),
             *findings,
         ),
         alternatives=choice.alternatives,

@@ -385,7 +385,7 @@ class Planner:
             yield Alternative(
                 methods=tuple(run.method.name for run in self.draft.lossy if run.method.name in used),
                 size=self._size(tried.mix),
-                verdict="within tolerance" if tried.holds else f"refused: {tried.problem}",
+                verdict="within tolerance in trials" if tried.holds else f"refused: {tried.problem}",
                 state="within" if tried.holds else "refused",
                 cosine=tried.cosine,
                 sqnr=tried.sqnr,

@@ -12,13 +12,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from onnx_ci.errors import ModelError, UsageError
+from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.project import Context, open_context, ruling_context
 from onnx_ci.inputs import recorder
 from onnx_ci.inputs.sample_paths import RECORDED, recorded_folder, recorded_from
@@ -51,7 +52,7 @@ class Seen:
     sha256: str
     size: int
     source: str  # the sha256 of what it was made from, by its receipt
-    runs: int
+    runs: int  # that went well
     largest: int  # bytes of the largest sample that was too large, if any was
     samples: tuple[Path, ...]
 
@@ -86,6 +87,7 @@ class Recording:
     troubles: tuple[str, ...] = ()  # what went wrong while recording
     watched: bool = True  # whether any Python that could be watched was started
     exit_code: int = 0  # of the program
+    failed: tuple[str, ...] = ()  # models of which no run went well, named from here
 
     @property
     def kept(self) -> list[RecordedModel]:
@@ -114,6 +116,7 @@ def record(
     """Keep what the sessions of this process are fed inside the block, as `onnx-ci record` does."""
     how = Recorded(output=str(output), count=count, limit=limit, add=add)
     context = open_context(None, how.here)
+    _check_place(how, context)
     recording = Recording()
     with scratch_folder() as spool:
         watching = recorder.Recorder(str(spool), how.settings(spool))
@@ -128,6 +131,7 @@ def record(
 def record_command(command: Sequence[str], how: Recorded) -> Recording:
     """Run a command, and keep what the sessions of every Python in it are fed."""
     context = open_context(None, how.here)
+    _check_place(how, context)
     recording = Recording()
     with scratch_folder() as scratch:
         spool, site = scratch / "spool", scratch / "site"
@@ -141,6 +145,20 @@ def record_command(command: Sequence[str], how: Recorded) -> Recording:
         recording.watched = (spool / recorder.STARTED).exists()
         _keep(recording, spool, how, context)
     return recording
+
+
+def _check_place(how: Recorded, context: Context) -> None:
+    """Find out whether samples can be written, before a program takes its time; nothing stays behind."""
+    folder = how.here / how.output if how.output else context.root / RECORDED
+    there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    try:
+        Path(tempfile.mkdtemp(prefix=".onnx-ci-", dir=there)).rmdir()
+    except OSError as error:
+        name = os.path.relpath(there, how.here)
+        raise EnvironmentFault(
+            f"samples can't be written to {how.output or RECORDED}: {name}: {error.strerror}",
+            hint="name another folder: onnx-ci record --output DIR -- COMMAND",
+        ) from None
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -170,10 +188,15 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _keep(recording: Recording, spool: Path, how: Recorded, context: Context) -> None:
     seen, recording.troubles = _read_spool(spool)
+    names = {
+        os.path.relpath(each.path, how.here) if each.path else each.name for each in seen if not each.runs
+    }
+    ran = [each for each in seen if each.runs]
+    recording.failed = tuple(sorted(names))
     models = _Models(context)
     matched: defaultdict[Path, list[Seen]] = defaultdict(list)
     unknown: defaultdict[str, list[Seen]] = defaultdict(list)
-    for each in seen:
+    for each in ran:
         paths = models.of(each)
         for path in paths:
             matched[path].append(each)
@@ -194,12 +217,10 @@ def _read_spool(spool: Path) -> tuple[list[Seen], tuple[str, ...]]:
         with contextlib.suppress(OSError, ValueError, TypeError):
             known = json.loads(about.read_text(encoding="utf-8"))
             runs, largest = folder / recorder.RUNS, folder / recorder.LARGEST
-            if not runs.exists():
-                continue
             seen.append(
                 Seen(
                     **known,
-                    runs=runs.stat().st_size,
+                    runs=runs.stat().st_size if runs.exists() else 0,
                     largest=int(largest.read_text(encoding="utf-8")) if largest.exists() else 0,
                     samples=tuple(sorted(folder.glob("*.npz"))),
                 )

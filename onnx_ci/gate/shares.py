@@ -14,13 +14,16 @@ from onnx_ci.gate.groups import Unit, joined, split
 from onnx_ci.gate.policy_changes import PolicyChanges
 from onnx_ci.gate.project import MOST_SHARDS, Context, Judging, context_for, policy_for
 from onnx_ci.gate.run import Plan, Share, run
+from onnx_ci.inputs.sample_paths import RECORDED, orphans, recorded_folder
+from onnx_ci.model.model import display_path
 from onnx_ci.policy.load import idle_rules
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.changes import MODELS, known_files
 from onnx_ci.repo.git import has_commits, repository_of
 from onnx_ci.repo.select import Selection, model_named
 from onnx_ci.results import Command, Finding, Outcome, RunReport, Shard
-from onnx_ci.util.text import nearest, relative_name
+from onnx_ci.util.advice import to_run
+from onnx_ci.util.text import nearest, relative_name, shell_path
 
 MOST_NAMES = 500  # to look through for what was meant
 
@@ -106,7 +109,8 @@ def _judge(
             withheld=withheld,
         )
         report = run(plan)
-        return replace(report, findings=(*report.findings, *_idle_rules(share)))
+        findings = (*report.findings, *_idle_rules(share), *_orphaned_samples(share, baseline))
+        return replace(report, findings=findings)
 
 
 def _idle_rules(share: Share) -> Iterator[Finding]:
@@ -131,6 +135,29 @@ def _idle_rules(share: Share) -> Iterator[Finding]:
             file=context.policy_name,
             line=rule.line,
         )
+
+
+def _orphaned_samples(share: Share, baseline: Baseline) -> Iterator[Finding]:
+    """Recorded samples of models that have another name now, or are gone."""
+    context = share.context
+    orphaned = list(orphans(context.folder)) if share.repository == context.repository else []
+    formers = {path: baseline.former_name(path) for path in share.models} if orphaned else {}
+    folders = {_samples_of(context, old): _samples_of(context, new) for new, old in formers.items() if old}
+    for model in orphaned:
+        folder = context.folder / recorded_folder(model)
+        target = folders.get(folder)
+        hint: str = f"move them to {RECORDED}/MODEL, called as the model is now, or remove them"
+        if target is not None and not target.exists():
+            move = f"mv {shell_path(folder)} {shell_path(target)}"
+            hint = to_run(f"mkdir -p {shell_path(target.parent)} && {move}")
+        message = f"recorded samples of {model}, which is not there: they are not used"
+        yield Finding(
+            code="OCI058", severity="warning", message=f"{display_path(folder)}: {message}", hint=hint
+        )
+
+
+def _samples_of(context: Context, model: Path) -> Path:
+    return context.folder / recorded_folder(context.name_of(model))
 
 
 class Parts:

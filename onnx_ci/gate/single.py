@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from onnx_ci.inputs.samples import write_npz
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure
-from onnx_ci.model.model import Model
+from onnx_ci.model.model import Model, called
 from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Budget, InputSpec, MethodChoice, Rule
@@ -36,11 +36,13 @@ from onnx_ci.verify.reference import Reference
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """Samples that run; why the inputs of each are what they are; the branches that none takes, in words."""
+    """Samples that run; why the inputs of each are what they are; the branches that none takes, in words; the
+    outputs that none moves."""
 
     samples: Sequence[dict[str, Any]]
     reasons: Sequence[Mapping[str, str]]
     untaken: Sequence[str] = ()
+    asleep: Sequence[str] = ()
 
 
 def make_samples(path: Path, spec: InputSpec) -> Made:
@@ -53,6 +55,7 @@ def make_samples(path: Path, spec: InputSpec) -> Made:
             samples=samples,
             reasons=[reference.reasons] * len(samples),
             untaken=[side.words for side in reference.untaken],
+            asleep=reference.asleep,
         )
 
 
@@ -74,9 +77,11 @@ def samples_from_files(path: Path, spec: InputSpec, files: Sequence[Path], optio
                 )
             others = [value.name for value in fed_inputs(proto) if value.name not in found[0].inputs]
             rest = {n: v for n, v in made_up.feeds()[0].items() if n in others} if others else {}
-            for number, sample in enumerate(found):
-                write_npz(scratch / f"{name}-{number:06}.npz", {**sample.inputs, **rest})
-            fed = reference(InputSpec(samples=(f"{name}-*.npz",))).feeds()
+            paths = {scratch / f"{name}-{number:06}.npz": sample for number, sample in enumerate(found)}
+            for path, sample in paths.items():
+                write_npz(path, {**sample.inputs, **rest})
+            with called({path: sample.source for path, sample in paths.items()}):
+                fed = reference(InputSpec(samples=(f"{name}-*.npz",))).feeds()
             names = (*found[0].inputs, *rest)
             reasons = [dict.fromkeys(names, "made up") | dict.fromkeys(s.inputs, s.reason) for s in found]
             return Made(samples=[{n: sample[n] for n in names} for sample in fed], reasons=reasons)
@@ -85,13 +90,11 @@ def samples_from_files(path: Path, spec: InputSpec, files: Sequence[Path], optio
         try:
             return made(proto, "own")
         except ModelError as error:
-            if not isinstance(error, Unrunnable):
-                raise
-            try:
-                return made(with_sizes(proto, made_up.feeds()[0]), "usual")
-            except ModelError:
-                error.hint = "say how they are prepared (--size, --rate, --dims, …), or record real inputs"
-                raise error from None
+            if isinstance(error, Unrunnable):
+                with suppress(ModelError):
+                    return made(with_sizes(proto, made_up.feeds()[0]), "usual")
+            error.hint = "say how they are prepared (--size, --rate, --dims, …), or record real inputs"
+            raise
 
 
 ENCODINGS = 60  # the first stage of methods that encode weights
@@ -254,7 +257,7 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
         proof = prover.prove(second_model(before, after))
     found = proof.verification
     if found.status == "passed":
-        findings = (*about_fusions(outcome.path, found), *found.float16_findings(outcome.path))
+        findings = (*about_fusions(outcome.path, found), *found.findings(outcome.path))
         return replace(outcome, verdict="ok", verification=found, findings=findings, latency=proof.latency)
     verdict: Verdict = "unverified"
     code, hint = found.code or "OCI005", found.hint

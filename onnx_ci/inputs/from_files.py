@@ -30,6 +30,11 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".wav", ".flac", ".ogg", ".mp3", ".aiff"), "sound"),
     ".txt": "text",
 }
+_OPTIONS: dict[Kind, tuple[str, ...]] = {
+    "picture": ("mean", "std", "layout", "size"),
+    "sound": ("rate",),
+    "text": ("tokenizer",),
+}  # what can be said of each kind
 _PACKAGES = {"PIL.Image": "Pillow", "soundfile": "soundfile", "tokenizers": "tokenizers"}
 _MOST_PIXELS = 640  # of a side, where the model leaves it open
 _STEP = 32  # what such a side is a multiple of
@@ -50,12 +55,28 @@ class FileOptions:
     tokenizer: Path | None = None
     count: int = 64  # samples, at most
 
+    @property
+    def given(self) -> list[str]:
+        """The names of what was said."""
+        return [name for names in _OPTIONS.values() for name in names if getattr(self, name)]
+
+    def refuse_without_files(self) -> None:
+        if self.given:
+            verb = "are" if len(self.given) > 1 else "is"
+            words = f"{_flags(self.given)} {verb} for samples from files"
+            raise UsageError(words, hint="name them: --from 'photos/*.jpg'")
+
+
+def _flags(names: Sequence[str]) -> str:
+    return " and ".join(f"--{name}" for name in names)
+
 
 @dataclass(frozen=True)
 class FromFile:
     """Inputs made from one file, or from one line of it, and how."""
 
     inputs: dict[str, Array]
+    source: str  # the file, and the line
     reason: str
 
 
@@ -116,7 +137,7 @@ def read_files(
         for name, array in inputs.items():
             if array.ndim > 1 and array.shape[0] == 1 and dims[name][0]:
                 inputs[name] = np.repeat(array, dims[name][0] or 1, axis=0)
-        found.append(FromFile(inputs, item.reason))
+        found.append(FromFile(inputs, item.source, item.reason))
     return found
 
 
@@ -124,6 +145,11 @@ def _read(
     files: Sequence[Path], proto: onnx.ModelProto, options: FileOptions, read: ReadTensor
 ) -> Iterator[FromFile]:
     kind = kind_of(files)
+    ignored = [name for name in options.given if name not in _OPTIONS[kind]]
+    if ignored:
+        says = "say" if len(ignored) > 1 else "says"
+        words = f"{_flags(ignored)} {says} nothing about a {kind}"
+        raise UsageError(words, hint=f"for a {kind}: {_flags(_OPTIONS[kind])}")
     values = fed_inputs(proto)
     if kind == "picture":
         picture = _Pictures(_input_for(kind, values, _is_picture), proto, options, read)
@@ -135,7 +161,7 @@ def _read(
         rates = {v.name: np.full([n or 1 for n in _fixed(v)], rate, _dtype(v)) for v in values if _is_rate(v)}
         for file in files[: options.count]:
             sample = _sound(value, file, rate)
-            yield FromFile({**sample.inputs, **rates}, sample.reason)
+            yield FromFile({**sample.inputs, **rates}, sample.source, sample.reason)
     else:
         yield from _texts(files, values, options)
 
@@ -211,6 +237,11 @@ class _Pictures:
 
     def _found(self, proto: onnx.ModelProto, read: ReadTensor) -> tuple[PictureRange, str]:
         mean, std = self.options.mean, self.options.std
+        for name, numbers in (("mean", mean), ("std", std)):
+            if len(numbers) not in (0, 1, self.channels):
+                has = f"{self.value.name!r} has {self.channels} channels"
+                words = f"--{name} has {len(numbers)} numbers, and {has}"
+                raise UsageError(words, hint="give one for each channel, or one for all")
         if mean or std:
             scale = np.resize([1.0 / value for value in std or (1.0,)], self.channels)
             offset = -scale * np.resize(mean or (0.0,), self.channels)
@@ -242,7 +273,8 @@ class _Pictures:
         dtype = _dtype(self.value)
         array = array.astype(dtype) if is_float(dtype) else np.rint(array).astype(dtype)
         array = np.ascontiguousarray(array[None] if self.batched else array)
-        return FromFile({self.value.name: array}, f"{file}, {height}x{width} {self.layout}, {self.why}")
+        how = f"{height}x{width} {self.layout}, {self.why}"
+        return FromFile({self.value.name: array}, str(file), f"{file}, {how}")
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
         if self.options.size:
@@ -282,7 +314,7 @@ def _sound(value: ValueInfoProto, file: Path, rate: int) -> FromFile:
     array = array.reshape((1,) * (len(dims) - array.ndim) + array.shape)
     dtype = _dtype(value)
     array = array.astype(dtype) if is_float(dtype) else np.rint(np.clip(array, -1, 1) * 32767).astype(dtype)
-    return FromFile({value.name: array}, f"{file}, {mono.size / rate:.3g} s at {rate} Hz")
+    return FromFile({value.name: array}, str(file), f"{file}, {mono.size / rate:.3g} s at {rate} Hz")
 
 
 def _resampled(sound: Array, own_rate: int, rate: int) -> Array:
@@ -333,7 +365,7 @@ def _texts(
     for where, line in list(_lines(files))[: options.count]:
         encoded = tokenizer.encode(line)
         inputs = {value.name: _tokens(value, encoded) for value in values if _takes_tokens(value)}
-        yield FromFile(inputs, f"{where}, {len(encoded.ids)} tokens")
+        yield FromFile(inputs, where, f"{where}, {len(encoded.ids)} tokens")
 
 
 def _lines(files: Sequence[Path]) -> Iterator[tuple[str, str]]:

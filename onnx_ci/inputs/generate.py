@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -227,6 +227,25 @@ def _shortest(inputs: Sequence[Input], shapes: Mapping[str, Shape]) -> int:
             if not isinstance(dim, int):
                 sizes.append(size)
     return min(sizes, default=1)
+
+
+def blank_and_noise(feeds: Sequence[Feeds], *, seed: int, keep: Collection[str] = ()) -> list[Feeds]:
+    """Return the first sample twice, with floats that tell a model nothing in the range that they have in all
+    of the samples: the same everywhere, and white noise. None where the sample has no such floats."""
+    blank, noise = dict(feeds[0]), dict(feeds[0])
+    rng = np.random.Generator(np.random.PCG64([seed, len(feeds)]))
+    replaced = False
+    for name, value in feeds[0].items():
+        if name in keep or not isinstance(value, np.ndarray) or not is_float(value.dtype) or value.size < 2:
+            continue
+        arrays = [np.asarray(sample[name], np.float64) for sample in feeds]
+        low = min(float(array.min()) for array in arrays if array.size)
+        high = max(float(array.max()) for array in arrays if array.size)
+        middle = 0.0 if low < 0 < high else (low + high) / 2
+        blank[name] = cast(np.full(value.shape, middle), value.dtype)
+        noise[name] = cast(np.asarray(rng.uniform(low, high, value.shape)), value.dtype)
+        replaced = True
+    return [blank, noise] if replaced else []
 
 
 # Samples of other sizes than those that ran first: a model may take another way for them.

@@ -27,6 +27,17 @@ def recorded_samples(model: str, home: Path) -> tuple[str, ...]:
     return (f"{escape(folder)}/*.npz",) if found else ()
 
 
+def orphans(home: Path) -> Iterator[str]:
+    """Yield the models, without their endings, that have recorded samples and are not there."""
+    top = home / RECORDED
+    for folder in sorted({path.parent for path in top.rglob("*.npz")} - {top}):
+        model = folder.relative_to(top)
+        beside = (home / model).parent
+        there = beside.iterdir() if beside.is_dir() else ()
+        if not any(path.name.startswith(f"{model.name}.") for path in there):
+            yield model.as_posix()
+
+
 def recorded_from(patterns: Sequence[str]) -> str:
     """Return the folder of the samples, if they were recorded."""
     folders = [

@@ -162,8 +162,9 @@ def _checked(given: dict[str, Any], where: str, values: Sequence[ValueInfoProto]
 
 
 def _shown(path: Path, root: Path) -> str:
-    inside = path.is_relative_to(root) and not _is_top(root)
-    return str(path.relative_to(root)) if inside else users_name(path)
+    name = users_name(path)
+    inside = name == str(path) and path.is_relative_to(root) and not _is_top(root)
+    return str(path.relative_to(root)) if inside else name
 
 
 def _is_top(root: Path) -> bool:
@@ -306,6 +307,13 @@ def _unlike(where: str, stored: Array, kind: TypeProto, hint: str) -> ModelError
 def sample_paths_for(target: Path, count: int) -> list[Path]:
     """Return the file that was asked for, and for further samples NAME-1, NAME-2, … beside it."""
     return [target if i == 0 else target.with_name(f"{target.stem}-{i}{target.suffix}") for i in range(count)]
+
+
+def numbered_samples(target: Path) -> list[Path]:
+    """Return the files that are there under the names of further samples, in their order."""
+    pattern = re.compile(re.escape(target.stem) + r"-([1-9][0-9]*)" + re.escape(target.suffix))
+    found = [(path, pattern.fullmatch(path.name)) for path in target.parent.iterdir()]
+    return [path for _, path in sorted((int(match[1]), path) for path, match in found if match)]
 
 
 def write_npz(path: Path, sample: Mapping[str, Any]) -> None:

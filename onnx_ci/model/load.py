@@ -114,13 +114,18 @@ def _parse(path: Path, key: str, source: int) -> ModelProto:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         skeleton = strip(memoryview(mapped), key=key, source=source, large=LARGE)
         proto.ParseFromString(skeleton)
+        is_text = True
+    except UnicodeDecodeError:  # by protobuf in Python, which is strict at once
+        is_text = False
     except WireError as error:
         raise _not_a_model(path, f"is not an ONNX model, or is cut short: {error}") from None
     except DecodeError:
         raise _not_a_model(path, "is not an ONNX model: it does not decode as one") from None
     try:
         StrictModelProto().ParseFromString(skeleton)
-    except DecodeError:  # nobody knows what such a name is called, and no report could say it
+    except (DecodeError, UnicodeDecodeError):
+        is_text = False
+    if not is_text:  # nobody knows what such a name is called, and no report could say it
         words = "holds text that is not UTF-8: the name of something, or a description"
         raise _not_a_model(path, words) from None
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):

@@ -267,7 +267,7 @@ def output_row(output: results.OutputDelta) -> tuple[str, ...]:
         f"{output.max_rel:.3g}",
         f"{output.cosine:.6f}",
         "identical" if output.exact else f"{output.sqnr:.1f} dB",
-        one_line(output.problem) or _little(output),
+        one_line(output.problem) or _little(output) or _behind(output),
     )
 
 
@@ -277,6 +277,14 @@ def _little(output: results.OutputDelta) -> str:
     if output.sensitive:
         return why
     return f"{UNMOVED}: it {why}" if why else UNMOVED
+
+
+def _behind(output: results.OutputDelta) -> str:
+    """What the numbers are of, where that is not the output alone."""
+    if not output.behind or output.exact:
+        return ""
+    picks = output.behind in results.PICKS
+    return f"behind its {output.behind}" + (f"; picks are the same in {output.top1:.1%}" if picks else "")
 
 
 def coverage_words(verification: results.Verification) -> str:

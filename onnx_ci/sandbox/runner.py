@@ -157,12 +157,14 @@ class Runner:
         seed: int = 0,
         other_threads: bool = False,
         keep: bool = False,
+        may_fail: int = 0,
     ) -> list[dict[str, Array]]:
-        """Return the outputs by name, one dict a sample. Feeds named in `spare` go to models that ask
-        for them. `seed` is what random nodes without one begin with. Each call is a session of its own,
-        unless it may be one that was kept for this path."""
+        """Return the outputs by name, one dict a sample; of the last samples, so many may fail and are left
+        out. Feeds named in `spare` go to models that ask for them. `seed` is what random nodes without one
+        begin with. Each call is a session of its own, unless it may be one that was kept for this path."""
+        settings = {"seed": seed, "other_threads": other_threads, "keep": keep, "may_fail": may_fail}
         with self._feeding(feeds, spare) as given:
-            self.ask("run", [model], limits, seed=seed, other_threads=other_threads, keep=keep, **given)
+            self.ask("run", [model], limits, **settings, **given)
             return read_samples(Path(given["outputs"]))
 
     def draw(

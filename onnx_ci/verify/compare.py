@@ -16,10 +16,10 @@ from onnx import ValueInfoProto
 
 from onnx_ci.methods.rounding import sum_of_products
 from onnx_ci.policy.schema import AT_LEAST, AT_MOST, Tolerance
-from onnx_ci.results import ENOUGH, Breach, Comparison, OutputDelta, OutputKind
+from onnx_ci.results import ENOUGH, PICKS, Breach, Comparison, OutputDelta, OutputKind
 from onnx_ci.sandbox.exchange import Array, is_complex, is_float, is_integer, is_text, type_name
 from onnx_ci.util.advice import set_tolerance
-from onnx_ci.verify.observation import PICKS, Observation, observation_of
+from onnx_ci.verify.observation import Observation, observation_of
 
 Outputs = Sequence[Mapping[str, Array]]
 Pair = tuple[Array | None, Array | None]  # one output of two models; None where one lacks it
@@ -316,10 +316,10 @@ def _compare(
         if not view.tells:
             continue
         behind, found = _behind(view, tolerance)
-        if view.of.is_picked and not found and {problem.breach for problem in problems} == {"unequal"}:
+        if view.of.is_picked and not found and {problem.breach for problem in problems} <= {"unequal"}:
             # What is picked from values that hold may differ where two of them are as good as equal.
             equal = [float((before == after).mean()) for before, after in pairs]  # type: ignore[union-attr]
-            delta = replace(delta, top1=min(equal))
+            delta = replace(delta, top1=min(equal), max_rel=0.0, cosine=1.0, sqnr=SQNR_CAP, drift=0.0)
             problems = [one for one in outside(delta, tolerance) if tolerance.top1 is not None]
         delta = replace(
             delta,
@@ -394,9 +394,10 @@ def _behind(view: _View, tolerance: Tolerance) -> tuple[Distance, list[Problem]]
     problems = [Problem(one.breach, f"{words}: {one.words}") for one in outside(worst, relative)]
     if signal:
         least = Distance(cosine=_closeness(signal, noise), sqnr=_sqnr(signal, noise))
-        if not problems:
+        if not problems or least.cosine < worst.cosine:
             words = f"where its {view.of.squash} is undecided"
-            problems = [Problem(one.breach, f"{words}: {one.words}") for one in outside(least, relative)]
+            undecided = [Problem(one.breach, f"{words}: {one.words}") for one in outside(least, relative)]
+            problems = undecided or problems
         worst = _worst([worst, least])
     return worst, problems
 

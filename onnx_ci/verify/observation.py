@@ -17,6 +17,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.inputs.graph import Op, UseDef
 from onnx_ci.model.graph import STANDARD_DOMAINS, all_names, opset
 from onnx_ci.model.model import Model
+from onnx_ci.results import PICKS
 
 _PREFIX = "onnx-ci/behind/"
 _MOST_STEPS = 256  # values between an output and what squashes
@@ -29,7 +30,6 @@ _SQUASHES = (
     "Erf",
     "Softmax",
 )  # all of them to -1 to 1, or 0 to 1
-PICKS = ("ArgMax", "ArgMin", "TopK")
 _SAME_VALUES = (
     "Identity",
     "Reshape",

@@ -16,7 +16,7 @@ import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.branches import Side, both_ways, not_taken
-from onnx_ci.inputs.generate import Attempt, Deriver, deriver_of, of_other_sizes
+from onnx_ci.inputs.generate import Attempt, Deriver, blank_and_noise, deriver_of, of_other_sizes
 from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.normalization import ReadTensor
 from onnx_ci.inputs.samples import load_samples
@@ -48,6 +48,8 @@ _LEAST_SECONDS = 1.0
 _MANY = 8  # samples that are asked for where some are to be of other sizes, and how many of them
 _SIZES = 2
 _NUMBERS = 64  # of each output that tell one answer from another
+_STILL = 0.05  # of the distance from blank to noise: what is nearer to one of them is no other answer
+_ROUNDING = 1e-4  # of an answer, which is no other one either
 _SCARCE = ("timeout", "memory")  # what one thread, or a second session, may lack
 
 ArrayOutputs = list[dict[str, Array]]
@@ -85,6 +87,7 @@ class Reference:
         self._left: FedOutputs = (), []  # inputs that were run and not chosen
         self._feeds: Sequence[Feeds] = self.given or ()
         self._outputs: ArrayOutputs | None = None
+        self._still: ArrayOutputs = []  # what blank and noise give
         self._untaken: Sequence[Side] | None = None
         self._failure: ModelError | None = None
 
@@ -163,6 +166,11 @@ class Reference:
             graph = UseDef(self.proto)
             self._untaken = not_taken(self.runner, self.original, graph, feeds, limits=self.limits)
         return self._untaken
+
+    @property
+    def asleep(self) -> tuple[str, ...]:
+        """Outputs that none of the inputs made up so far moves away from what blank and noise give."""
+        return asleep(self._outputs or [], self._still)
 
     @cached_property
     def batched(self) -> frozenset[str]:
@@ -263,8 +271,25 @@ class Reference:
         self.seeding.write(model, copy, self.root)
         return copy
 
-    def _run(self, feeds: Sequence[Feeds], limits: Limits | None = None) -> ArrayOutputs:
-        return self.runner.run(self._runnable, feeds, limits=limits or self.limits, keep=self.steady)
+    def _run(
+        self, feeds: Sequence[Feeds], limits: Limits | None = None, *, may_fail: int = 0
+    ) -> ArrayOutputs:
+        limits = limits or self.limits
+        return self.runner.run(self._runnable, feeds, limits=limits, keep=self.steady, may_fail=may_fail)
+
+    def _run_pool(self, feeds: Sequence[Feeds], limits: Limits) -> ArrayOutputs:
+        """Run inputs of which some are to be chosen, and in the same session what tells a model nothing."""
+        if len(feeds) <= self.spec.count:
+            return self._run(feeds, limits)
+        nothing = blank_and_noise(feeds, seed=self.spec.seed, keep=self.stored)
+        try:
+            outputs = self._run([*feeds, *nothing], limits, may_fail=len(nothing))
+        except RunFailed as error:
+            if not nothing or error.kind != "crash":
+                raise
+            outputs = self._run(feeds, limits)
+        self._still = outputs[len(feeds) :]
+        return outputs[: len(feeds)]
 
     def _find(self) -> FedOutputs:
         if self.given is None and not self.spec.samples:
@@ -297,7 +322,8 @@ class Reference:
                 break
             seconds = left / _PATIENCE if search.can_shrink(attempt) else left
             try:
-                outputs = self._run(feeds, replace(self.limits, seconds=max(seconds, _LEAST_SECONDS)))
+                limits = replace(self.limits, seconds=max(seconds, _LEAST_SECONDS))
+                outputs = self._run_pool(feeds, limits)
             except RunFailed as error:
                 failures.append(error)
                 if error.kind == "error":
@@ -326,7 +352,8 @@ class Reference:
         self._found = deriver, attempt
         # Every other input has other sizes: both kinds stay.
         count = max(1, self.spec.count)
-        even, odd = most_telling(outputs[::2], (count + 1) // 2), most_telling(outputs[1::2], count // 2)
+        even = most_telling(outputs[::2], (count + 1) // 2, self._still)
+        odd = most_telling(outputs[1::2], count // 2, self._still)
         pairs = zip_longest([2 * number for number in even], [2 * number + 1 for number in odd])
         chosen = [number for pair in pairs for number in pair if number is not None]
         left = [number for number in range(len(feeds)) if number not in chosen]
@@ -384,31 +411,69 @@ class Reference:
         return Unrunnable(message, hint=hint, failure=error)
 
 
-def most_telling(outputs: ArrayOutputs, count: int) -> list[int]:
-    """Return the numbers of the inputs that tell most: whose answers differ most from each other, and are
-    least sure of themselves. All of them where there are no more than were asked for."""
+def most_telling(outputs: ArrayOutputs, count: int, still: ArrayOutputs | None = None) -> list[int]:
+    """Return the numbers of the inputs that tell most: whose answers differ most from those to blank and
+    noise, which `still` has, and from each other, and are least sure of themselves. All of them where there
+    are no more than were asked for."""
     if len(outputs) <= count:
         return list(range(len(outputs)))
-    answers = np.stack([_answer(sample) for sample in outputs])
+    nothing = still or []
+    names = [name for name in outputs[0] if all(name in sample for sample in (*outputs, *nothing))]
+    answers = np.stack([_answer(sample, names) for sample in outputs])
     spread = answers.std(axis=0)
-    answers = np.round(answers / np.where(spread > 0, spread, 1.0), 1)  # the same on every machine
+    scale = np.where(spread > 0, spread, 1.0)
+    answers = np.round(answers / scale, 1)  # the same on every machine
     doubt = np.array([1.0 - 0.5 * _sureness(sample) for sample in outputs])
-    far = np.linalg.norm(answers - np.median(answers, axis=0), axis=1)
+    known = [np.round(_answer(sample, names) / scale, 1) for sample in nothing]
+    first = [np.linalg.norm(answers - answer, axis=1) for answer in known or [np.median(answers, axis=0)]]
+    far = np.min(first, axis=0)
     chosen: list[int] = []
     while len(chosen) < count:
         value = np.round(far * doubt, 2)
         value[chosen] = -1.0
         chosen.append(int(np.argmax(value)))
         near = np.linalg.norm(answers - answers[chosen[-1]], axis=1)
-        far = near if len(chosen) == 1 else np.minimum(far, near)
+        far = near if not known and len(chosen) == 1 else np.minimum(far, near)
     return sorted(chosen)
 
 
-def _answer(sample: Mapping[str, Array]) -> Array:
+def asleep(outputs: ArrayOutputs, still: ArrayOutputs) -> tuple[str, ...]:
+    """Return the outputs that no input moves away from what blank and noise give: neither they nor what is
+    behind them. An output that is the same for all of these depends on no input, which others tell."""
+    if len(still) < 2:
+        return ()
+    views: dict[str, list[str]] = {}
+    for name in still[0]:
+        behind = observation_of(name)
+        views.setdefault(behind.output if behind else name, []).append(name)
+    return tuple(
+        output
+        for output, (itself, *behind) in views.items()
+        if all(_is_still(name, outputs, still) for name in behind or [itself])
+    )
+
+
+def _is_still(name: str, outputs: ArrayOutputs, still: ArrayOutputs) -> bool:
+    blank, noise = (sample.get(name) for sample in still)
+    if blank is None or noise is None or blank.shape != noise.shape or not is_float(blank.dtype):
+        return False
+    known = [blank.astype(np.float64), noise.astype(np.float64)]
+    answers = [sample[name].astype(np.float64) for sample in outputs if name in sample]
+    answers = [answer for answer in answers if answer.shape == blank.shape]
+    if not answers or not all(np.isfinite(array).all() for array in (*known, *answers)):
+        return False
+    apart = [min(float(np.linalg.norm(answer - one)) for one in known) for answer in answers]
+    between = float(np.linalg.norm(known[0] - known[1]))
+    scale = max(float(np.linalg.norm(one)) for one in known)
+    return max(apart) <= max(_STILL * between, _ROUNDING * scale) and max(*apart, between) > 0.0
+
+
+def _answer(sample: Mapping[str, Array], names: Sequence[str]) -> Array:
     """Return an answer as so many numbers for every sample: what is behind outputs, where that is known."""
-    behind = {one.output for name in sample if (one := observation_of(name))}
+    behind = {one.output for name in names if (one := observation_of(name))}
     parts = []
-    for name, value in sample.items():
+    for name in names:
+        value = sample[name]
         if name in behind or not is_float(value.dtype):
             continue
         flat = np.nan_to_num(value.astype(np.float64).reshape(-1))

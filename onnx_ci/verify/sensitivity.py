@@ -28,7 +28,7 @@ from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import KINDS, Coverage, OutputDelta, Verification
 from onnx_ci.sandbox.exchange import Array, is_float
 from onnx_ci.sandbox.runner import Feeds, RunFailed
-from onnx_ci.util.advice import GIVE_SAMPLES, set_tolerance
+from onnx_ci.util.advice import GIVE_SAMPLES, RECORD, Hint, set_tolerance
 from onnx_ci.util.text import first_of
 from onnx_ci.verify.compare import kind_of, least_sqnr, leaves, same_outputs
 from onnx_ci.verify.damage import (
@@ -58,7 +58,6 @@ LEAST = 12  # such runs, however large the model is
 WORK = 4 * 10**9  # bytes that all such runs together may read of the model: a number, not a clock, decides
 PATIENCE = 120.0  # seconds after which that is given up; what is found then may be otherwise elsewhere
 DEATHS = 3  # damaged models that hang or crash, before it is given up
-_SAMPLES = "give inputs that matter: " + GIVE_SAMPLES
 _STRICTER = (
     "add a limit in the output's own units, " + set_tolerance("max_abs", "...") + ", or give other inputs"
 )
@@ -120,17 +119,19 @@ class Sensitivity:
             reactions = self._reactions(candidate, tolerance)
         except RunFailed as error:
             problem = "no damaged form of the candidate runs, so nothing shows that the check would notice"
-            return _unsure(passed, f"{problem}: {error.message}", _SAMPLES)
+            return _unsure(
+                passed, f"{problem}: {error.message}", _other_inputs(passed, "that outputs depend on")
+            )
         if not reactions:
             return passed  # it has no weights
         outputs = tuple(self._described(output, reactions) for output in passed.outputs)
         passed = replace(passed, outputs=outputs)
         missed = [name for name, reaction in reactions.items() if reaction == "missed"]
         if missed or "noticed" not in reactions.values():
-            return _unsure(passed, *_blindness(missed, outputs))
+            return _unsure(passed, *_blindness(missed, passed))
         if self._tells(outputs, reactions) or self._sees_a_blur(candidate, tolerance):
             return passed
-        return _unsure(passed, *_coarseness(outputs))
+        return _unsure(passed, *_coarseness(passed))
 
     def _tensor_by_tensor(
         self,
@@ -518,7 +519,14 @@ def _listed(names: Sequence[str]) -> str:
     return first_of([repr(name) for name in names], SHOWN)
 
 
-def _blindness(missed: Sequence[str], outputs: Sequence[OutputDelta]) -> tuple[str, str]:
+def _other_inputs(passed: Verification, which: str) -> Hint:
+    """Ask for inputs that tell more than these: real ones first; where these are the user's own, others."""
+    if passed.inputs == "samples":
+        return "add samples " + which + ", to " + GIVE_SAMPLES
+    return RECORD + "; best are inputs " + which
+
+
+def _blindness(missed: Sequence[str], passed: Verification) -> tuple[str, str]:
     """Why a pass means nothing, and what to do: the tolerance does not see damage, or no output shows any."""
     if missed:
         reason = (
@@ -526,18 +534,21 @@ def _blindness(missed: Sequence[str], outputs: Sequence[OutputDelta]) -> tuple[s
             " it moved when the weights were damaged on purpose, and still passed"
         )
         return reason, _STRICTER
-    kinds = "; ".join(f"{output.name!r} {KINDS[output.kind]}" for output in outputs[:SHOWN] if output.kind)
+    outputs = [output for output in passed.outputs[:SHOWN] if output.kind]
+    kinds = "; ".join(f"{output.name!r} {KINDS[output.kind]}" for output in outputs)
     reason = (
         "the check would pass whatever is done to the weights:"
         " no output moved when they were damaged on purpose"
     )
-    return f"{reason} ({kinds})" if kinds else reason, _SAMPLES
+    hint = _other_inputs(passed, "that outputs depend on")
+    return f"{reason} ({kinds})" if kinds else reason, hint
 
 
-def _coarseness(outputs: Sequence[OutputDelta]) -> tuple[str, str]:
-    saturated = [output.name for output in outputs if output.kind == "saturated"]
+def _coarseness(passed: Verification) -> tuple[str, str]:
+    saturated = [output.name for output in passed.outputs if output.kind == "saturated"]
     what = f"output {_listed(saturated)} is saturated" if saturated else "no output has values in between"
-    return f"{what}: weights that are off by 30% give the same, so a pass shows little", _SAMPLES
+    reason = f"{what}: weights that are off by 30% give the same, so a pass shows little"
+    return reason, _other_inputs(passed, "on which the model is undecided: it is sure of all of these")
 
 
 def _unseen(coverage: Coverage) -> tuple[str, str]:

@@ -268,6 +268,7 @@ class Verifier:
             inputs="samples" if self.reference.spec.samples else "generated",
             samples=self.reference.sample_count,
             recorded=recorded_from(self.reference.spec.samples),
+            asleep=self.reference.asleep,
         )
 
 
@@ -297,6 +298,7 @@ def _joined(passed: Verification, further: Verification) -> Verification:
         outputs=worse_of(passed.outputs, further.outputs),
         inputs=passed.inputs,
         recorded=passed.recorded,
+        asleep=passed.asleep,
         samples=passed.samples if own else passed.samples + further.samples,
         made_up=further.samples if own else 0,
     )

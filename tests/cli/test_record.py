@@ -444,3 +444,53 @@ def test_an_input_that_has_a_value_is_told(repository: Repository) -> None:
     done = record(repository, code)
     assert done.code == 0, done.err
     assert f'{{freeze-inputs: {{skip: ["{weight.name}"]}}}}' in done.err
+
+
+def test_a_place_that_can_not_be_written_is_told_before_the_program_runs(repository: Repository) -> None:
+    code = "open('ran', 'w').close()\n" + ONE_RUN
+    for output in ("models/a.onnx/samples", "models/a.onnx", "/proc/samples"):
+        done = record(repository, code, "--output", output)
+        assert done.code == 3, done.err
+        assert f"samples can't be written to {output}" in done.err
+        assert not (repository.root / "ran").exists()
+    (repository.root / ".onnx-ci").write_text("a file")
+    done = record(repository, code)
+    assert done.code == 3, done.err
+    assert "samples can't be written to .onnx-ci/samples" in done.err
+    assert not (repository.root / "ran").exists()
+
+
+def test_runs_that_all_failed_are_not_called_unseen(repository: Repository) -> None:
+    wrong = "s = ort.InferenceSession('models/a.onnx')\ntry: s.run(None, {'x': x(1)[:, :3]})\n"
+    done = record(repository, wrong + "except Exception: pass\n")
+    assert done.code == 3, done.err
+    assert "every run that was seen failed: models/a.onnx" in done.err
+    assert "no onnxruntime session was seen" not in done.err
+    ended = record(repository, wrong + "except Exception: raise SystemExit(5)\n")
+    assert ended.code == 5
+    assert "exit code 5; every run that was seen failed: models/a.onnx" in ended.err
+
+
+def test_samples_of_a_model_that_was_renamed_are_missed(repository: Repository) -> None:
+    assert record(repository, ONE_RUN).code == 0
+    (repository.root / "program.py").unlink()
+    repository.commit_all("samples")
+    assert "OCI058" not in command("check", "--all", cwd=repository.root).out
+    (repository.root / "nets").mkdir()
+    repository.git("mv", "models/a.onnx", "nets/new.onnx")
+    old, new = ".onnx-ci/samples/models/a", ".onnx-ci/samples/nets/new"
+    for how in (("--staged",), ("--all",), ("nets/new.onnx",)):
+        done = command("check", *how, "--format", "json", cwd=repository.root)
+        (finding,) = [one for one in done.json["findings"] if one["code"] == "OCI058"]
+        assert finding["severity"] == "warning"
+        said = f"{old}: recorded samples of models/a, which is not there: they are not used"
+        assert finding["message"] == said
+        assert finding["command"] == f"mkdir -p .onnx-ci/samples/nets && mv {old} {new}"
+    repository.commit_all("renamed")
+    done = command("check", "--all", cwd=repository.root)
+    assert "warning OCI058 .onnx-ci/samples/models/a" in done.out
+    assert "called as the model is now" in done.out
+    assert repository.run("sh", "-c", finding["command"]).returncode == 0
+    assert "OCI058" not in command("check", "--all", cwd=repository.root).out
+    told = command("explain", "nets/new.onnx", cwd=repository.root)
+    assert new in told.out

@@ -212,3 +212,57 @@ def test_sizes_that_run_are_found(tmp_path: Path) -> None:
     done = make(tmp_path, "--from", "a.wav")
     assert done.code == 0, done.err
     assert np.load(tmp_path / "s.npz")["audio"].shape == (3, 64)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--mean", "0.5"), "--mean is for samples from files"),
+        (("--tokenizer", "t.json", "--rate", "8000"), "--rate and --tokenizer are for samples from files"),
+        (("--from", "a.png", "--rate", "8000"), "--rate says nothing about a picture"),
+        (
+            ("--from", "a.wav", "--std", "1", "--layout", "NCHW"),
+            "--std and --layout say nothing about a sound",
+        ),
+        (("--from", "l.txt", "--size", "8"), "--size says nothing about a text"),
+        (("--from", "a.png", "--mean", "1,2,3,4"), "--mean has 4 numbers, and 'x' has 3 channels"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    save(tmp_path, FIRST)
+    picture(tmp_path, "a.png")
+    sound(tmp_path, "a.wav")
+    (tmp_path / "l.txt").write_text("a line\n")
+    done = make(tmp_path, *arguments)
+    assert done.code == 2, done.out
+    assert said in done.err
+    assert not (tmp_path / "s.npz").exists()
+
+
+def test_messages_name_the_users_files(tmp_path: Path) -> None:
+    save(tmp_path, FIRST)
+    picture(tmp_path, "a.png")
+    done = make(tmp_path, "--from", "a.png", "--size", "8x10")
+    assert done.code != 0
+    assert "a.png: input 'x' needs float[N,3,16,24]" in done.err
+    assert "--size" in done.err
+    assert ".npz" not in done.err
+
+
+def test_samples_of_an_earlier_call_are_not_taken_for_these(tmp_path: Path) -> None:
+    save(tmp_path, FIRST)
+    for number in range(3):
+        picture(tmp_path, f"{number}.png", red=number)
+    assert make(tmp_path, "--from", "*.png").code == 0
+    (tmp_path / "s.npz").unlink()
+    refused = make(tmp_path, "--from", "0.png")
+    assert refused.code == 2
+    assert "s-1.npz, s-2.npz: there already" in refused.err
+    forced = make(tmp_path, "--from", "0.png", "--force")
+    assert forced.code == 0, forced.err
+    assert (
+        "s-1.npz, s-2.npz: from before, and not of these samples: 's*.npz' would name them too" in forced.err
+    )
+    assert (tmp_path / "s-2.npz").exists()

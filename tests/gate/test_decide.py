@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import cast
@@ -18,12 +18,33 @@ from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
 from onnx_ci.model.model import Model
 from onnx_ci.policy.schema import Budget, MethodChoice, Override, Policy, Rule, RuleSeverity
-from onnx_ci.results import NOT_RUN, Alternative, AlternativeState, Finding, Measure, Step, Verification
+from onnx_ci.results import (
+    NOT_RUN,
+    Alternative,
+    AlternativeState,
+    Finding,
+    Measure,
+    OutputDelta,
+    Step,
+    Verification,
+)
 
 HERE = Path("/models")
 MODEL = cast(Model, None)  # a verdict never looks into one
 FAILED = Verification(status="failed", reason="cosine is 0.9")
 FAILED_ON_SAMPLES = Verification(status="failed", reason="cosine is 0.9", inputs="samples", samples=4)
+SURE = OutputDelta(
+    name="y",
+    max_abs=1e-9,
+    max_rel=0.1,
+    mean_abs=0.0,
+    cosine=0.7,
+    sqnr=3.0,
+    top1=1.0,
+    exact=False,
+    behind="Softmax",
+)
+SURE_ON_SAMPLES = replace(FAILED_ON_SAMPLES, outputs=(SURE,))
 SLOW = Verification(status="failed", reason="too slow", code="OCI010")
 OVERSIZED = Verification(status="failed", reason="ran out", code="OCI013")
 WORSE = Verification(status="failed", reason="the score got worse", code="OCI016")
@@ -140,6 +161,14 @@ CASES = [
     Case(title="over, and what held in trials was refused", budget=SIZE, verdict="over_budget",
          choice=Choice(None, NOT_RUN, (tried("within", 60), tried("refused", 60, 0.8))),
          findings=("OCI001 error",), says_not=("within tolerance it can be",)),
+    Case(title="over, and what held in trials can't be verified", budget=SIZE, verdict="over_budget",
+         choice=Choice(None, NO_INPUTS, (tried("within", 40), tried("refused", 30))),
+         findings=("OCI001 error", "OCI005 error"),
+         says=("the closest was 30 B", "a smaller form was found but not verified: no inputs run it"),
+         says_not=("it can be", "loosen the tolerance")),
+    Case(title="none holds where it is undecided, on samples", verdict="ok", findings=("OCI004 note",),
+         choice=Choice(None, SURE_ON_SAMPLES, ()),
+         says=("in its own units the output moved by 1e-09 at most: tolerance: {max_abs: 0.001} instead",)),
     Case(title="none holds, and the user insists", choice=Choice(None, FAILED, ()), insists=True,
          verdict="outputs_changed", findings=("OCI004 error",)),
     Case(title="an exact method failed", choice=Choice(None, FAILED, (), failed_exact=True),

@@ -13,6 +13,7 @@ from onnx_ci import compare
 from onnx_ci.errors import ModelError
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import Tolerance
+from onnx_ci.report.text import output_row
 from onnx_ci.results import OutputDelta
 from onnx_ci.verify.compare import compare_outputs
 from onnx_ci.verify.observation import Observation, observation_of, observed
@@ -165,6 +166,9 @@ def test_a_choice_is_judged_by_what_it_is_made_from() -> None:
     assert near.verdict == "ok", near.verification.reason
     (delta,) = near.verification.outputs
     assert (delta.behind, delta.top1 < 1.0) == ("ArgMax", True)
+    assert 0.999 < delta.cosine < 1.0  # of what it is picked from: numbers of rows have no angle
+    assert delta.sqnr > 30
+    assert f"picks are the same in {delta.top1:.1%}" in output_row(delta)[-1]
     assert compare(picker(0.0, PICKS), picker(0.3, PICKS)).verdict == "outputs_changed"
     named = compare(picker(0.0, PICKS), picker(0.01, PICKS), tolerance={"cosine": 0.999, "top1": 1.0})
     assert named.verdict == "outputs_changed"

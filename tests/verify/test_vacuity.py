@@ -166,6 +166,8 @@ def test_a_saturated_output_that_hides_a_third_of_error_is_no_pass(prove: Prove)
     seen = prove(original, rounded(original, "W"), sample, ranges={"x": (1.0, 2.0)})
     assert (seen.status, seen.code) == ("not_run", "OCI005")
     assert "'y' is saturated" in seen.reason
+    assert "add samples on which the model is undecided" in seen.hint
+    assert "record" not in seen.hint
     assert [(o.sensitive, o.kind) for o in seen.outputs] == [(True, "saturated")]
     mild = model(text, {"W": steep / 1e4})
     assert prove(mild, rounded(mild, "W"), sample).outputs[0].kind == ""
