@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from onnx_ci.cli import output
@@ -13,11 +14,19 @@ from onnx_ci.gate.project import MOST_SHARDS, Context, Judging, open_context
 from onnx_ci.repo.select import Selection, Wanted
 from onnx_ci.util.text import one_line, relative_name
 
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
+if TYPE_CHECKING:
+    from onnx_ci.gate.cluster import Cluster
+
 
 def _ref(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("expected a git revision, found nothing")
     return text
+
+
+def _jobs(text: str) -> int | None:
+    return None if text == "auto" else whole_number(1, 256)(text)
 
 
 SELECTION: output.Arguments = (
@@ -31,11 +40,14 @@ SELECTION: output.Arguments = (
     "--policy",
 )
 WHOSE = "in a pull request or with --since: whose policy decides (default head: the one that is here)"
+WHERE = "who judges the models: this machine (local), or the workers of a Dask cluster"
 GATE = (
     *SELECTION,
     flag("--only-new", "what is wrong with models that did not change is a warning"),
     ("--policy-from", {"choices": ("head", "base"), "default": "head", "help": WHOSE}),
-    value("--jobs", "N", "models at a time (default 1)", type=whole_number(1, 256), default=1),
+    value("--jobs", "N", "models at a time (default auto: by processors and free memory)", type=_jobs),
+    ("--executor", {"choices": ("local", "dask"), "default": "local", "help": WHERE}),
+    value("--scheduler", "ADDRESS", "of Dask: tcp://HOST:PORT (default: DASK_SCHEDULER_ADDRESS)"),
     value("--shard", "I/N", "only the I-th of N parts (onnx-ci plan makes them, merge joins them)"),
     "--runtime",
     "--no-cache",
@@ -53,8 +65,27 @@ ARGUMENTS = {
 }
 
 
+def _cluster(options: argparse.Namespace) -> Cluster | None:
+    """The Dask cluster that was asked for, if one was."""
+    if options.executor == "local":
+        if options.scheduler:
+            raise UsageError("--scheduler belongs to --executor dask", hint="give both, or neither")
+        return None
+    if options.jobs is not None:
+        hint = "how many models a worker has at a time is said where it is started: dask worker --nthreads 1"
+        raise UsageError("--jobs and --executor dask can't be given together", hint=hint)
+    address = options.scheduler or os.environ.get("DASK_SCHEDULER_ADDRESS", "")
+    if not address:
+        hint = "--scheduler tcp://HOST:8786, or DASK_SCHEDULER_ADDRESS; on one machine --jobs does the same"
+        raise UsageError("--executor dask needs the address of a scheduler", hint=hint)
+    from onnx_ci.gate.cluster import Cluster
+
+    return Cluster(address)
+
+
 def run_gate(options: argparse.Namespace) -> int:
     context = open_context(options.policy)
+    cluster = _cluster(options)
     runtimes: tuple[str, ...] = ()
     if options.runtime:
         from onnx_ci.cli.arguments import read_runtimes
@@ -74,6 +105,7 @@ def run_gate(options: argparse.Namespace) -> int:
     with output.ProgressLine() as progress:
         judging = Judging(
             jobs=options.jobs,
+            cluster=cluster,
             only_new=options.only_new,
             cache=options.cache,
             runtimes=runtimes,
