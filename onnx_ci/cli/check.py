@@ -49,6 +49,7 @@ GATE = (
     ("--executor", {"choices": ("local", "dask"), "default": "local", "help": WHERE}),
     value("--scheduler", "ADDRESS", "of Dask: tcp://HOST:PORT (default: DASK_SCHEDULER_ADDRESS)"),
     value("--shard", "I/N", "only the I-th of N parts (onnx-ci plan makes them, merge joins them)"),
+    value("--plan", "FILE", "with --shard: the split that `onnx-ci plan --format json` wrote"),
     "--runtime",
     "--no-cache",
     *REPORT,
@@ -58,6 +59,9 @@ ARGUMENTS = {
     "fix": GATE,
     "plan": (
         value("--shards", "N", "at most so many jobs", type=whole_number(1, MOST_SHARDS), required=True),
+        flag(
+            "--learned", "by the times of earlier runs in the cache; then give shards the plan: --plan FILE"
+        ),
         *SELECTION,
         *format_arguments("text", "json", "github-matrix"),
     ),
@@ -96,7 +100,9 @@ def run_gate(options: argparse.Namespace) -> int:
     if options.shard is not None:
         from onnx_ci.gate.shares import part_of
 
-        selection, shard = part_of(context, whole, options.shard)
+        selection, shard = part_of(context, whole, options.shard, options.plan or "")
+    elif options.plan:
+        raise UsageError("--plan belongs to --shard", hint="for example: --shard 1/3 --plan plan.json")
     if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         notes = filter(None, [*context.notes, selection.note])
@@ -146,16 +152,17 @@ def run_plan(options: argparse.Namespace) -> int:
 
     context = open_context(options.policy)
     selection = select_asked(context, options)
-    parts = Parts(context, selection, options.shards)
+    parts = Parts(context, selection, options.shards, learned=options.learned)
     filled = sum(map(bool, parts.parts))
     if filled < options.shards:  # no job for nothing, and one at least: a matrix can't be empty
-        parts = Parts(context, selection, max(1, filled))
+        parts = Parts(context, selection, max(1, filled), learned=options.learned)
     shards, lines = [], []
     for index in range(1, parts.count + 1):
         shard, size = str(parts.shard(index)), parts.size(index)
         models = [relative_name(path, context.root) for path in parts.models(index)]
-        shards.append({"shard": shard, "size": size, "models": models})
-        lines.append(f"{shard}  {counted(len(models), 'model')}, {format_size(size)}")
+        seconds = round(parts.cost(index))
+        shards.append({"shard": shard, "size": size, "seconds": seconds, "models": models})
+        lines.append(f"{shard}  {counted(len(models), 'model')}, {format_size(size)}, about {seconds} s")
         lines += [f"  {one_line(model)}" for model in models]
     matrix = {"include": [{"shard": shard["shard"]} for shard in shards]}
     texts = {

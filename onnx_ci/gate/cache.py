@@ -333,6 +333,7 @@ ANSWER_SECONDS = 15.0
 SLOWEST = 1_000_000  # bytes a second that a store has to manage
 LARGEST = "2 GB"
 SUFFIX = ".outcome"
+TIMES, MOST_TIMES = "times.json", 100_000
 UNFINISHED = ".part"  # what killed runs of earlier versions left
 LEAST = 1 << 16  # what an entry counts for at least, so that there are never too many of them
 MAGIC = b"onnx-ci outcome 1\n"
@@ -385,6 +386,26 @@ def save(
                 with file.open("rb") as source:
                     shutil.copyfileobj(source, target, CHUNK)
         _trim(path.parent, most)
+
+
+def times() -> dict[str, float]:
+    """Seconds that models took, by name, for the next split of a run. Not signed: no verdict hangs on it."""
+    try:
+        found = json.loads((folder() / TIMES).read_bytes()[:LONGEST])
+        return {str(name): float(seconds) for name, seconds in found.items() if 0 <= float(seconds) < 1e6}
+    except (OSError, ValueError, TypeError, AttributeError, RuntimeError):  # none, or not ours
+        return {}
+
+
+def keep_times(seconds: Mapping[str, float]) -> None:
+    """What is found in the cache takes no time and says little, so what is known goes down but slowly."""
+    known = times()
+    merged = {**known, **{name: max(took, 0.9 * known.get(name, 0)) for name, took in seconds.items()}}
+    latest = list(merged)[-MOST_TIMES:]
+    with contextlib.suppress(OSError, EnvironmentFault, RuntimeError):
+        folder().mkdir(parents=True, exist_ok=True)
+        with atomic_write(folder() / TIMES) as temporary:
+            temporary.write_text(json.dumps({name: round(merged[name], 3) for name in latest}))
 
 
 def _trim(place: Path, most: float) -> None:

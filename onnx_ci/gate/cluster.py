@@ -18,12 +18,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from onnx_ci.errors import EnvironmentFault, OnnxCiError
 from onnx_ci.gate.cache import makers
 from onnx_ci.gate.project import Judging
-from onnx_ci.gate.run import Asked, Plan, Progress, Share, judge_each, ran_out
+from onnx_ci.gate.run import Asked, Judged, Plan, Progress, Share, judge_each, ran_out
 from onnx_ci.gate.subject import InPlace, NewFile
 from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.model.store import file_sha256
@@ -72,9 +72,8 @@ class Job:
             made_by=makers(),
         )
 
-    def judge(self) -> tuple[Outcome, list[str]]:
-        """On a worker: the outcome, and what else there is to say. It is the same walk as at home, once it is
-        clear that it starts from the same."""
+    def judge(self) -> Judged:
+        """On a worker: the same walk as at home, once it is clear that it starts from the same."""
         ours = [
             f"{name!r} instead of {wanted!r}"
             for name, wanted in zip_longest(makers(), self.made_by)
@@ -101,7 +100,7 @@ class Job:
                         f"worker {_here()} does not see the same {name!r} as {self.shown_from}", hint=SHARED
                     )
             (outcome,) = judge_each([asked], jobs=1)
-            return outcome, list(plan.notes)
+            return Judged(outcome, plan.seconds.get(self.path, 0.0), tuple(plan.notes))
 
 
 def contents(asked: Asked) -> dict[str, str]:
@@ -166,8 +165,8 @@ class Cluster:
         while running := [future for future in futures if not future.done()]:
             done = len(futures) - len(running)
             progress(done, len(futures), futures[running[0]].name, f"on {self.address}")
-            time.sleep(0.1)
-            if client.scheduler_info(n_workers=1)["workers"]:
+            time.sleep(0.2)
+            if client.scheduler_info()["workers"]:
                 alive = time.monotonic()
             elif client.status != "running" or time.monotonic() - alive > ALONE_SECONDS:
                 hint = f"start some with `dask worker {self.address}`"
@@ -186,15 +185,11 @@ class Cluster:
                 f"{asked.name}: the workers of {self.address} could not judge it: {error or future.status}"
             )
             raise EnvironmentFault(message, hint=SAME)
-        result: Any = future.result()
-        if isinstance(result, Stopped):
-            return ran_out(asked, result)
-        outcome, notes = result
-        asked.plan.notes.update(dict.fromkeys(notes))
-        return cast("Outcome", outcome)
+        result: Judged | Stopped = future.result()
+        return ran_out(asked, result) if isinstance(result, Stopped) else result.noted(asked)
 
 
-def judge_there(here: str, job: bytes) -> tuple[Outcome, list[str]] | Stopped:
+def judge_there(here: str, job: bytes) -> Judged | Stopped:
     """On a worker: a model that crashes ends a process of ours, not the worker."""
     if not Path(here).is_dir():
         raise EnvironmentFault(f"worker {_here()} has no folder {here!r}", hint=SHARED)

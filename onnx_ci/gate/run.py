@@ -89,6 +89,7 @@ class Plan:
     withheld: Mapping[Path, str] = field(default_factory=dict)  # models, and what is not run for them
     swept: set[Path] = field(default_factory=set)  # folders that were rid of what dead runs left
     notes: dict[str, None] = field(default_factory=dict)  # what else there is to say of the run
+    seconds: dict[Path, float] = field(default_factory=dict)  # what models took
 
     @property
     def context(self) -> Context:
@@ -201,6 +202,20 @@ class Asked:
         )
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What another process found out about a model, and what the run has to know beside that."""
+
+    outcome: Outcome
+    seconds: float
+    notes: tuple[str, ...]
+
+    def noted(self, asked: Asked) -> Outcome:
+        asked.plan.notes.update(dict.fromkeys(self.notes))
+        asked.plan.seconds[asked.path] = self.seconds
+        return self.outcome
+
+
 def judge_each(
     asked: Sequence[Asked], *, jobs: int | None = None, progress: Progress = lambda *_: None
 ) -> Iterator[Outcome]:
@@ -228,11 +243,11 @@ def _in_forks(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Outco
     used = dict.fromkeys(sources for each in asked for sources in each.plan.baseline.all_sources())
 
     @contextmanager
-    def working() -> Iterator[Callable[[int, Say], tuple[Outcome, list[str]]]]:
+    def working() -> Iterator[Callable[[int, Say], Judged]]:
         for sources in used:
             sources.fork()
         with Runner() as runner:
-            yield lambda number, say: (judge_by_rule(asked[number], runner, say), store().notes())
+            yield lambda number, say: judge_and_note(asked[number], runner, say)
 
     for sources in used:
         sources.close_git()
@@ -241,12 +256,7 @@ def _in_forks(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Outco
         room = free_memory() or math.inf
     results = run_tasks(bounds, working, jobs=jobs, room=room, heard=heard)
     for each, result in zip(asked, results, strict=True):
-        if isinstance(result, Stopped):
-            yield ran_out(each, result)
-        else:
-            outcome, notes = result
-            each.plan.notes.update(dict.fromkeys(notes))
-            yield outcome
+        yield ran_out(each, result) if isinstance(result, Stopped) else result.noted(each)
 
 
 def _side_by_side(asked: Sequence[Asked]) -> int:
@@ -305,6 +315,12 @@ def ran_out(asked: Asked, stopped: Stopped) -> Outcome:
     message = f"{asked.name}: {reason}; it is not verified"
     hint = f"{hint}; if it is not meant to be judged, exclude it with `ignore: true`"
     return asked.unverified(Finding(code=RAN_OUT, severity=rule.severity, message=message, hint=hint))
+
+
+def judge_and_note(asked: Asked, runner: Runner, say: Say) -> Judged:
+    began = time.perf_counter()
+    outcome = judge_by_rule(asked, runner, say)
+    return Judged(outcome, round(time.perf_counter() - began, 3), tuple(store().notes()))
 
 
 def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:

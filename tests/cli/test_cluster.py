@@ -137,7 +137,7 @@ def test_a_worker_with_other_files_or_versions_gives_no_verdict(
     other: dict[str, Any], message: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def judged(_: cluster.Cluster, asked: Sequence[Asked], *, progress: Progress) -> Iterator[Outcome]:
-        return (replace(cluster.Job.of(each), **other).judge()[0] for each in asked)
+        return (replace(cluster.Job.of(each), **other).judge().outcome for each in asked)
 
     monkeypatch.setattr(cluster.Cluster, "__call__", judged)
     done = call("check", "--all", "--executor", "dask", "--scheduler", "tcp://x:1", cwd=place)
