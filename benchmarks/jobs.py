@@ -68,8 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     medians = {jobs: statistics.median(seconds) for jobs, seconds in taken.items()}
     ratio, same = medians["2"] / medians["1"], all(report == reports[0] for report in reports)
     print("| jobs | seconds | of one at a time |\n|---|---|---|")
-    for jobs, seconds in medians.items():
-        print(f"| {jobs} | {seconds:.1f} | {seconds / medians['1']:.2f} |")
+    for jobs, middle in medians.items():
+        print(f"| {jobs} | {middle:.1f} | {middle / medians['1']:.2f} |")
     print(f"\nreports {'the same' if same else 'DIFFER'}")
     print(f"two at a time, limit {LIMIT}: {'held' if ratio <= LIMIT else 'MISSED'}")
     return int(not same or ratio > LIMIT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -124,6 +125,35 @@ def test_what_does_not_go_together_is_refused(arguments: list[str], message: str
     done = call("check", "--all", *arguments, cwd=place)
     assert done.code == 2
     assert message in done.err
+
+
+def sent_and_judged(_: cluster.Cluster, asked: Sequence[Asked], *, progress: Progress) -> Iterator[Outcome]:
+    """As a worker judges what it is sent, without a cluster."""
+    for each in asked:
+        yield pickle.loads(pickle.dumps(cluster.Job.of(each))).judge().noted(each)  # noqa: S301
+
+
+@pytest.mark.parametrize("how", ["--all", "--since main", "--since main --policy-from base", "--staged"])
+def test_all_that_a_verdict_depends_on_is_sent(
+    how: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(place)
+    repository.git("checkout", "--quiet", "-b", "feature")
+    policy = place / ".onnx-ci.yaml"
+    policy.write_text(policy.read_text().replace("int8-weights]", "int8-weights], budget: {growth: 5%}"))
+    onnx.save(bloated(seed=9), place / "a.onnx")
+    onnx.save(lean(width=40), place / "lean.onnx")
+    repository.commit_all("a change")
+    policy.write_text(policy.read_text().replace("dedupe, ", ""))
+    onnx.save(bloated(seed=8), place / "b.onnx")
+    repository.git("add", "--all")
+    onnx.save(lean(width=50), place / "b.onnx")  # not what is staged
+    options = ("check", *how.split(), "--no-cache", "--format", "json")
+    alone = call(*options, cwd=place)
+    monkeypatch.setattr(cluster.Cluster, "__call__", sent_and_judged)
+    sent = call(*options, "--executor", "dask", "--scheduler", "tcp://x:1", cwd=place)
+    assert timeless(sent.json) == timeless(alone.json)
+    assert sent.code == alone.code == 1
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from tests.cli.test_shards import timeless
 from tests.support.cli import Done, onnx_ci, plain_environment
 from tests.support.models import bloated
 
-pytestmark = pytest.mark.real
 BUCKET = "models"
 
 
@@ -91,6 +90,7 @@ def steps(done: Done) -> Any:
     return done.json["models"][0]["steps"]
 
 
+@pytest.mark.real
 def test_what_one_machine_proved_another_need_not_prove(folder: Path, server: str) -> None:
     first = check(folder, server, "first", "shared")
     assert entries(server, "shared")
@@ -100,6 +100,7 @@ def test_what_one_machine_proved_another_need_not_prove(folder: Path, server: st
     assert timeless(second.json) == timeless(first.json)
 
 
+@pytest.mark.real
 def test_what_is_not_signed_with_the_key_counts_as_not_there(folder: Path, server: str) -> None:
     first = check(folder, server, "first", "strange", key="of a stranger")
     names = entries(server, "strange")
@@ -113,6 +114,18 @@ def test_what_is_not_signed_with_the_key_counts_as_not_there(folder: Path, serve
     assert timeless(third.json) == timeless(first.json)
 
 
+def test_a_folder_by_its_url_is_a_store_as_well(folder: Path) -> None:
+    shared = folder.parent / "shared"
+    first = check(folder, "", "first", "", ONNX_CI_CACHE=f"file://{shared}")
+    assert [path.suffix for path in shared.iterdir()] == [".outcome"]
+    second = check(folder, "", "second", "", ONNX_CI_CACHE=f"file://{shared}")
+    assert steps(second) == steps(first)
+    other = check(folder, "", "third", "", ONNX_CI_CACHE="nosuch://place")
+    assert other.code == first.code
+    assert any("the cache nosuch://place could not be read" in note for note in other.json["notes"])
+
+
+@pytest.mark.real
 def test_a_store_that_is_not_there_is_a_note(folder: Path) -> None:
     done = check(folder, "http://127.0.0.1:1", "first", "x", AWS_MAX_ATTEMPTS="1")
     assert done.code == 1
