@@ -96,9 +96,8 @@ class Job:
             found = contents(asked)
             for name in sorted({*found, *self.contents}):
                 if found.get(name) != self.contents.get(name):
-                    raise EnvironmentFault(
-                        f"worker {_here()} does not see the same {name!r} as {self.shown_from}", hint=SHARED
-                    )
+                    message = f"worker {_here()} does not see the same {name!r} as where the run was started"
+                    raise EnvironmentFault(message, hint=SHARED)
             (outcome,) = judge_each([asked], jobs=1)
             return Judged(outcome, plan.seconds.get(self.path, 0.0), tuple(plan.notes))
 
