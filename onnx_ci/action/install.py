@@ -34,9 +34,9 @@ def prepare(inputs: Inputs, event: Event) -> None:
     cached = inputs.cache and event.trusts_cache
     light = inputs.mode == "comment"  # needs no model library, so nothing is installed
     # Gone after the job: what is in it came from this job or from the cache of this repository.
-    results = Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir()) / "onnx-ci" / "results"
+    results = str(Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir()) / "onnx-ci" / "results")
     if given := os.environ.get("ONNX_CI_CACHE"):
-        results = Path(given).absolute()
+        results = given if "://" in given else str(Path(given).absolute())
     write_outputs(
         {
             "python": sys.executable if light else str(_python(folder)),
@@ -44,7 +44,7 @@ def prepare(inputs: Inputs, event: Event) -> None:
             "key": key,
             "install": str(not light and not is_complete(folder)).lower(),
             "cache": str(cached and not light).lower(),
-            "results": str(results),
+            "results": results,
             "results-key": f"onnx-ci-results-{key.removeprefix('onnx-ci-')}",
         }
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from onnx_ci.cli import output
@@ -13,11 +14,19 @@ from onnx_ci.gate.project import MOST_SHARDS, Context, Judging, open_context
 from onnx_ci.repo.select import Selection, Wanted
 from onnx_ci.util.text import one_line, relative_name
 
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
+if TYPE_CHECKING:
+    from onnx_ci.gate.cluster import Cluster
+
 
 def _ref(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("expected a git revision, found nothing")
     return text
+
+
+def _jobs(text: str) -> int | None:
+    return None if text == "auto" else whole_number(1, 256)(text)
 
 
 SELECTION: output.Arguments = (
@@ -31,12 +40,16 @@ SELECTION: output.Arguments = (
     "--policy",
 )
 WHOSE = "in a pull request or with --since: whose policy decides (default head: the one that is here)"
+WHERE = "who judges the models: this machine (local), or the workers of a Dask cluster"
 GATE = (
     *SELECTION,
     flag("--only-new", "what is wrong with models that did not change is a warning"),
     ("--policy-from", {"choices": ("head", "base"), "default": "head", "help": WHOSE}),
-    value("--jobs", "N", "models at a time (default 1)", type=whole_number(1, 256), default=1),
+    value("--jobs", "N", "models at a time (default auto: by processors and free memory)", type=_jobs),
+    ("--executor", {"choices": ("local", "dask"), "default": "local", "help": WHERE}),
+    value("--scheduler", "ADDRESS", "of Dask: tcp://HOST:PORT (default: DASK_SCHEDULER_ADDRESS)"),
     value("--shard", "I/N", "only the I-th of N parts (onnx-ci plan makes them, merge joins them)"),
+    value("--plan", "FILE", "with --shard: the split that `onnx-ci plan --format json` wrote"),
     "--runtime",
     "--no-cache",
     *REPORT,
@@ -46,6 +59,9 @@ ARGUMENTS = {
     "fix": GATE,
     "plan": (
         value("--shards", "N", "at most so many jobs", type=whole_number(1, MOST_SHARDS), required=True),
+        flag(
+            "--learned", "by the times of earlier runs in the cache; then give shards the plan: --plan FILE"
+        ),
         *SELECTION,
         *format_arguments("text", "json", "github-matrix"),
     ),
@@ -53,8 +69,27 @@ ARGUMENTS = {
 }
 
 
+def _cluster(options: argparse.Namespace) -> Cluster | None:
+    """The Dask cluster that was asked for, if one was."""
+    if options.executor == "local":
+        if options.scheduler:
+            raise UsageError("--scheduler belongs to --executor dask", hint="give both, or neither")
+        return None
+    if options.jobs is not None:
+        hint = "how many models a worker has at a time is said where it is started: dask worker --nthreads 1"
+        raise UsageError("--jobs and --executor dask can't be given together", hint=hint)
+    address = options.scheduler or os.environ.get("DASK_SCHEDULER_ADDRESS", "")
+    if not address:
+        hint = "--scheduler tcp://HOST:8786, or DASK_SCHEDULER_ADDRESS; on one machine --jobs does the same"
+        raise UsageError("--executor dask needs the address of a scheduler", hint=hint)
+    from onnx_ci.gate.cluster import Cluster
+
+    return Cluster(address)
+
+
 def run_gate(options: argparse.Namespace) -> int:
     context = open_context(options.policy)
+    cluster = _cluster(options)
     runtimes: tuple[str, ...] = ()
     if options.runtime:
         from onnx_ci.cli.arguments import read_runtimes
@@ -65,7 +100,9 @@ def run_gate(options: argparse.Namespace) -> int:
     if options.shard is not None:
         from onnx_ci.gate.shares import part_of
 
-        selection, shard = part_of(context, whole, options.shard)
+        selection, shard = part_of(context, whole, options.shard, options.plan or "")
+    elif options.plan:
+        raise UsageError("--plan belongs to --shard", hint="for example: --shard 1/3 --plan plan.json")
     if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         notes = filter(None, [*context.notes, selection.note])
@@ -74,6 +111,7 @@ def run_gate(options: argparse.Namespace) -> int:
     with output.ProgressLine() as progress:
         judging = Judging(
             jobs=options.jobs,
+            cluster=cluster,
             only_new=options.only_new,
             cache=options.cache,
             runtimes=runtimes,
@@ -114,16 +152,17 @@ def run_plan(options: argparse.Namespace) -> int:
 
     context = open_context(options.policy)
     selection = select_asked(context, options)
-    parts = Parts(context, selection, options.shards)
+    parts = Parts(context, selection, options.shards, learned=options.learned)
     filled = sum(map(bool, parts.parts))
     if filled < options.shards:  # no job for nothing, and one at least: a matrix can't be empty
-        parts = Parts(context, selection, max(1, filled))
+        parts = Parts(context, selection, max(1, filled), learned=options.learned)
     shards, lines = [], []
     for index in range(1, parts.count + 1):
         shard, size = str(parts.shard(index)), parts.size(index)
         models = [relative_name(path, context.root) for path in parts.models(index)]
-        shards.append({"shard": shard, "size": size, "models": models})
-        lines.append(f"{shard}  {counted(len(models), 'model')}, {format_size(size)}")
+        seconds = round(parts.cost(index))
+        shards.append({"shard": shard, "size": size, "seconds": seconds, "models": models})
+        lines.append(f"{shard}  {counted(len(models), 'model')}, {format_size(size)}, about {seconds} s")
         lines += [f"  {one_line(model)}" for model in models]
     matrix = {"include": [{"shard": shard["shard"]} for shard in shards]}
     texts = {

@@ -14,7 +14,8 @@ import shutil
 import stat
 import struct
 import sys
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distributions, version
@@ -35,7 +36,7 @@ from onnx_ci.results import Measure, Step
 from onnx_ci.sandbox.versions import Libraries
 from onnx_ci.util.advice import Hint
 from onnx_ci.util.codec import build
-from onnx_ci.util.files import atomic_write, cache_home, state_home, sweep_files
+from onnx_ci.util.files import atomic_write, cache_home, cache_url, state_home, sweep_files
 from onnx_ci.util.sizes import size_setting
 from onnx_ci.version import __version__
 
@@ -111,7 +112,7 @@ def _identity(task: Task, parts: Mapping[str, object]) -> str:
         "name": task.path.name,  # data files are called after it; the receipt and onnxruntime name it
         "samples": [f"{file.suffix} {file_sha256(file)}" for file in samples],  # in the order they are fed
         "libraries": [file_sha256(file) for file in libraries],
-        "made by": _makers(),
+        "made by": makers(),
     }
     return _digest(everything)
 
@@ -122,7 +123,8 @@ def _digest(parts: Mapping[str, object]) -> str:
 
 
 @cache
-def _makers() -> tuple[str, ...]:
+def makers() -> tuple[str, ...]:
+    """Our own code, and all else that has a part in what comes of a model."""
     installed = (f"{name} {_version(name)}" for name in PACKAGES)
     return (
         f"onnx-ci {__version__} {_own_code()}",
@@ -211,6 +213,8 @@ class Memory:
         for entry in (self.entry, self.here):
             if facts is None and entry:
                 facts = load(entry, self.key, self.place)
+        if facts is None and self.entry and store().fetch(self.entry):
+            facts = load(self.entry, self.key, self.place)
         return facts
 
     def _save(
@@ -223,6 +227,8 @@ class Memory:
         entry = self.entry if lasting else self.here
         if entry and (lasting or proven) and _untouched(self.subject.model):
             save(entry, self.key, facts, files, most=limit())
+            if lasting:
+                store().send(entry)
 
 
 def _described(staged: Staged) -> dict[str, Any]:
@@ -264,8 +270,83 @@ def _with_hints(kind: Any, value: Any, _where: str) -> Any:
     return Hint(**value) if kind is str and isinstance(value, dict) else value
 
 
+class Store:
+    """A store behind the cache's own folder that others use as well, by its URL. Entries come from it as
+    files of the folder and are believed as little: each has to have the right signature. One that does not
+    do what it is asked to is not asked again by this process."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.troubles: dict[str, str] = {}  # what can't be done, and why
+
+    def fetch(self, entry: Path) -> bool:
+        """Whether the store has an entry, which is then in the folder."""
+        sizes: list[int] = []
+        self._try("read", ANSWER_SECONDS, lambda fs, name: sizes.append(int(fs.info(name)["size"])), entry)
+        if not sizes or sizes[0] > limit():
+            return False
+        with contextlib.suppress(OSError, EnvironmentFault):
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(entry, mode=0o600) as temporary:
+                seconds = ANSWER_SECONDS + sizes[0] / SLOWEST
+                if not self._try("read", seconds, lambda fs, name: fs.get_file(name, str(temporary)), entry):
+                    raise FileNotFoundError
+            return True
+        return False
+
+    def send(self, entry: Path) -> None:
+        """Keep an entry of the folder in the store as well, if the folder has it."""
+        with contextlib.suppress(OSError):
+            seconds = ANSWER_SECONDS + entry.stat().st_size / SLOWEST
+            self._try("written", seconds, lambda fs, name: fs.put_file(str(entry), name), entry)
+
+    def _try(self, verb: str, seconds: float, work: Callable[[Any, str], object], entry: Path) -> bool:
+        """Whether it was done in time. A thread does it, which nobody waits for any longer than that."""
+        if not self.url or verb in self.troubles:
+            return False
+        failures: list[str] = []
+
+        def run() -> None:
+            try:
+                from fsspec.core import url_to_fs
+
+                fs, root = url_to_fs(self.url)
+                fs.auto_mkdir = True  # where there are folders
+                work(fs, f"{root}/{entry.name}")
+            except FileNotFoundError as error:
+                failures.append("" if verb == "read" else str(error))
+            except Exception as error:  # noqa: BLE001 - each kind of store has its own; none is worth a run
+                failures.append(f"{type(error).__name__}: {error}")
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            failures.append(f"no answer within {seconds:.0f} s")
+        if any(failures):
+            self.troubles[verb] = failures[0].splitlines()[0][:200]
+        return not failures
+
+    def notes(self) -> list[str]:
+        """What went wrong, for the report: it cost time, and nothing else."""
+        return [f"the cache {self.url} could not be {verb}: {why}" for verb, why in self.troubles.items()]
+
+
+@cache
+def _store(url: str, _process: int) -> Store:
+    return Store(url)
+
+
+def store() -> Store:
+    """The store of this process: a fork has connections of its own."""
+    return _store(cache_url(), os.getpid())
+
+
+ANSWER_SECONDS = 15.0
+SLOWEST = 1_000_000  # bytes a second that a store has to manage
 LARGEST = "2 GB"
 SUFFIX = ".outcome"
+TIMES, MOST_TIMES = "times.json", 100_000
 UNFINISHED = ".part"  # what killed runs of earlier versions left
 LEAST = 1 << 16  # what an entry counts for at least, so that there are never too many of them
 MAGIC = b"onnx-ci outcome 1\n"
@@ -318,6 +399,26 @@ def save(
                 with file.open("rb") as source:
                     shutil.copyfileobj(source, target, CHUNK)
         _trim(path.parent, most)
+
+
+def times() -> dict[str, float]:
+    """Seconds that models took, by name, for the next split of a run. Not signed: no verdict hangs on it."""
+    try:
+        found = json.loads((folder() / TIMES).read_bytes()[:LONGEST])
+        return {str(name): float(seconds) for name, seconds in found.items() if 0 <= float(seconds) < 1e6}
+    except (OSError, ValueError, TypeError, AttributeError, RuntimeError):  # none, or not ours
+        return {}
+
+
+def keep_times(seconds: Mapping[str, float]) -> None:
+    """What is found in the cache takes no time and says little, so what is known goes down but slowly."""
+    known = times()
+    merged = {**known, **{name: max(took, 0.9 * known.get(name, 0)) for name, took in seconds.items()}}
+    latest = list(merged)[-MOST_TIMES:]
+    with contextlib.suppress(OSError, EnvironmentFault, RuntimeError):
+        folder().mkdir(parents=True, exist_ok=True)
+        with atomic_write(folder() / TIMES) as temporary:
+            temporary.write_text(json.dumps({name: round(merged[name], 3) for name in latest}))
 
 
 def _trim(place: Path, most: float) -> None:

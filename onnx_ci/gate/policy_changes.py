@@ -46,6 +46,10 @@ class BasePolicies:
         self.context_for = cache(self._context)
         self._content = cache(self._read)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Another process reads them again."""
+        return BasePolicies, (self.head,)
+
     def look_up(self, models: Iterable[Path]) -> None:
         """Ask git at once for all files that may be the policy of a model."""
         folders = {folder for model in models for folder in self._upward(model.parent)}

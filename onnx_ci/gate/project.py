@@ -18,6 +18,7 @@ TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from onnx_ci.gate.cluster import Cluster
     from onnx_ci.gate.policy_changes import BasePolicies
     from onnx_ci.policy.schema import Policy, PolicyFrom, Rule
     from onnx_ci.repo.content import Source
@@ -134,7 +135,8 @@ class Judging:
     def __init__(
         self,
         *,
-        jobs: int = 1,
+        jobs: int | None = None,
+        cluster: Cluster | None = None,
         only_new: bool = False,
         cache: bool = True,
         runtimes: Sequence[str] = (),
@@ -143,7 +145,8 @@ class Judging:
         policy_from: PolicyFrom = "head",
         progress: Progress = lambda *_: None,
     ) -> None:
-        self.jobs = jobs  # models at a time
+        self.jobs = jobs  # models at a time; None: by processors and memory
+        self.cluster = cluster  # whose workers judge them; None: this machine
         self.only_new = only_new
         self.cache = cache
         self.runtimes = tuple(runtimes)  # beside those of the rules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from onnx_ci.errors import ModelError, OnnxCiError
 from onnx_ci.gate.attempts import RAN_OUT
+from onnx_ci.gate.cache import store
 from onnx_ci.gate.groups import Groups
 from onnx_ci.gate.judge import disk_trouble, judge, judge_pointer, needs_content
 from onnx_ci.gate.project import Context, Judging, policy_for
@@ -26,7 +28,7 @@ from onnx_ci.repo.select import models_below
 from onnx_ci.repo.tree import Tree
 from onnx_ci.results import BUG, Command, Finding, Outcome, RunReport
 from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
-from onnx_ci.sandbox.process import ended_children, memory_for
+from onnx_ci.sandbox.process import ended_children, free_memory, memory_for, processors, usual_memory
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import scratch_folder, sweep_files
 from onnx_ci.util.sizes import format_size
@@ -86,6 +88,8 @@ class Plan:
     look: Look | None = None  # None: every model is looked at once
     withheld: Mapping[Path, str] = field(default_factory=dict)  # models, and what is not run for them
     swept: set[Path] = field(default_factory=set)  # folders that were rid of what dead runs left
+    notes: dict[str, None] = field(default_factory=dict)  # what else there is to say of the run
+    seconds: dict[Path, float] = field(default_factory=dict)  # what models took
 
     @property
     def context(self) -> Context:
@@ -127,7 +131,7 @@ def run(plan: Plan) -> RunReport:
         findings=() if sharded else tuple(found for size in sizes for found in size.findings()),
         groups=sizes if sharded else (),
         seconds=round(time.perf_counter() - began, 3),
-        notes=tuple(problems),
+        notes=tuple(dict.fromkeys([*problems, *plan.notes, *store().notes()])),
     )
 
 
@@ -156,6 +160,8 @@ def _obtain(plan: Plan) -> list[str]:
 def _judge_all(plan: Plan, progress: Progress) -> Iterator[Outcome]:
     output = InPlace(plan.context.root) if plan.command == "fix" else None
     asked = [Asked(plan, path, output) for path in plan.share.models]
+    if plan.how.cluster is not None:
+        return plan.how.cluster(asked, progress=progress)
     return judge_each(asked, jobs=plan.how.jobs, progress=progress)
 
 
@@ -178,7 +184,11 @@ class Asked:
 
     @property
     def bound(self) -> Bound:
-        return Bound(self.rule.total_seconds, memory_for([self.path], self.rule.limits.memory))
+        """Where time is measured, or a command of the user's runs, nothing else runs beside it."""
+        rule, likely = self.rule, float(usual_memory(self.path))
+        if rule.budget.latency is not None or rule.evaluate is not None:
+            likely = math.inf
+        return Bound(rule.total_seconds, memory_for([self.path], rule.limits.memory), likely)
 
     def unverified(self, finding: Finding, *, written: bool = False) -> Outcome:
         """What is left to say of a model that could not be judged."""
@@ -192,17 +202,35 @@ class Asked:
         )
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What another process found out about a model, and what the run has to know beside that."""
+
+    outcome: Outcome
+    seconds: float
+    notes: tuple[str, ...]
+
+    def noted(self, asked: Asked) -> Outcome:
+        asked.plan.notes.update(dict.fromkeys(self.notes))
+        asked.plan.seconds[asked.path] = self.seconds
+        return self.outcome
+
+
 def judge_each(
-    asked: Sequence[Asked], *, jobs: int = 1, progress: Progress = lambda *_: None
+    asked: Sequence[Asked], *, jobs: int | None = None, progress: Progress = lambda *_: None
 ) -> Iterator[Outcome]:
-    """The outcomes in order. Where a process can be forked, time and memory are bounded for each model."""
+    """The outcomes in order, of up to `jobs` models at a time: by default, as many as there are processors.
+    Where a process can be forked, time and memory are bounded for each model, and large ones wait."""
+
+    begun: set[int] = set()
 
     def heard(number: int, doing: str) -> None:
-        progress(number, len(asked), asked[number].name, doing)
+        begun.add(number)
+        progress(len(begun) - 1, len(asked), asked[number].name, doing)
 
     if can_fork():
-        yield from _in_forks(asked, jobs, heard)
-    elif jobs > 1 and len(asked) > 1:
+        yield from _in_forks(asked, min(jobs or processors(), len(asked)), heard)
+    elif (jobs := jobs or _side_by_side(asked)) > 1 and len(asked) > 1:
         yield from _in_threads(asked, jobs, heard)
     else:
         with Runner() as runner:
@@ -215,17 +243,27 @@ def _in_forks(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Outco
     used = dict.fromkeys(sources for each in asked for sources in each.plan.baseline.all_sources())
 
     @contextmanager
-    def working() -> Iterator[Callable[[int, Say], Outcome]]:
+    def working() -> Iterator[Callable[[int, Say], Judged]]:
         for sources in used:
             sources.fork()
         with Runner() as runner:
-            yield lambda number, say: judge_by_rule(asked[number], runner, say)
+            yield lambda number, say: judge_and_note(asked[number], runner, say)
 
     for sources in used:
         sources.close_git()
-    results = run_tasks([each.bound for each in asked], working, jobs=jobs, heard=heard)
+    bounds, room = [each.bound for each in asked], math.inf
+    if jobs > 1:
+        room = free_memory() or math.inf
+    results = run_tasks(bounds, working, jobs=jobs, room=room, heard=heard)
     for each, result in zip(asked, results, strict=True):
-        yield _ran_out(each, result) if isinstance(result, Stopped) else result
+        yield ran_out(each, result) if isinstance(result, Stopped) else result.noted(each)
+
+
+def _side_by_side(asked: Sequence[Asked]) -> int:
+    """How many models fit into memory together, the largest ones; no more than there are processors."""
+    likely = sorted((each.bound.likely for each in asked), reverse=True)
+    room = free_memory() or 0
+    return max([1, *(n for n in range(1, processors() + 1) if sum(likely[:n]) < room)])
 
 
 def _in_threads(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Outcome]:
@@ -264,7 +302,7 @@ def _of(limits: Limits) -> str:
     return f"{TOTAL} times limits.seconds, {limits.seconds:g}"
 
 
-def _ran_out(asked: Asked, stopped: Stopped) -> Outcome:
+def ran_out(asked: Asked, stopped: Stopped) -> Outcome:
     """What is known of a model where the work on it had to be stopped."""
     rule, bound = asked.rule, asked.bound
     reasons = {
@@ -282,6 +320,12 @@ def _ran_out(asked: Asked, stopped: Stopped) -> Outcome:
     message = f"{asked.name}: {reason}; it is not verified"
     hint = f"{hint}; if it is not meant to be judged, exclude it with `ignore: true`"
     return asked.unverified(Finding(code=RAN_OUT, severity=rule.severity, message=message, hint=hint))
+
+
+def judge_and_note(asked: Asked, runner: Runner, say: Say) -> Judged:
+    began = time.perf_counter()
+    outcome = judge_by_rule(asked, runner, say)
+    return Judged(outcome, round(time.perf_counter() - began, 3), tuple(store().notes()))
 
 
 def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:

@@ -6,26 +6,35 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from onnx_ci.errors import UsageError
+from onnx_ci.errors import ModelError, UsageError
+from onnx_ci.gate import cache
 from onnx_ci.gate.groups import Unit, joined, split
 from onnx_ci.gate.policy_changes import PolicyChanges
 from onnx_ci.gate.project import MOST_SHARDS, Context, Judging, context_for, policy_for
 from onnx_ci.gate.run import Plan, Share, run
 from onnx_ci.inputs.sample_paths import RECORDED, orphans, recorded_folder
+from onnx_ci.methods.catalogue import method
+from onnx_ci.model.graph import all_nodes
+from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.model import display_path
 from onnx_ci.policy.load import idle_rules
+from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.changes import MODELS, known_files
+from onnx_ci.repo.content import Source
 from onnx_ci.repo.git import has_commits, repository_of
 from onnx_ci.repo.select import Selection, model_named
 from onnx_ci.results import Command, Finding, Outcome, RunReport, Shard
 from onnx_ci.util.advice import to_run
-from onnx_ci.util.text import nearest, relative_name, shell_path
+from onnx_ci.util.text import first_of, nearest, relative_name, shell_path
 
 MOST_NAMES = 500  # to look through for what was meant
+LONGEST_PLAN = 1 << 26
+PLAN_HINT = "make it with the same selection: onnx-ci plan --shards N --learned --format json --output FILE"
 
 
 def judge_models(
@@ -109,6 +118,8 @@ def _judge(
             withheld=withheld,
         )
         report = run(plan)
+        if how.cache and plan.seconds and cache.limit():
+            cache.keep_times({_known_as(share.context, path): took for path, took in plan.seconds.items()})
         findings = (*report.findings, *_idle_rules(share), *_orphaned_samples(share, baseline))
         return replace(report, findings=findings)
 
@@ -161,18 +172,45 @@ def _samples_of(context: Context, model: Path) -> Path:
 
 
 class Parts:
-    """A selection in parts, and what is in each."""
+    """A selection in parts, and what is in each. By default that follows from the commit alone, so that every
+    machine finds the same; what is `learned` has to be handed to the others as a plan."""
 
-    def __init__(self, context: Context, selection: Selection, count: int) -> None:
+    def __init__(self, context: Context, selection: Selection, count: int, *, learned: bool = False) -> None:
         self._paths = {relative_name(path, context.root): path for path in selection.models}
-        self.parts = split(list(_units(context, selection)), count)
+        self.parts = split(list(_units(context, selection, learned=learned)), count)
         self.count = count
+
+    @classmethod
+    def of_plan(cls, context: Context, selection: Selection, file: str) -> Parts:
+        """As a plan says that was written with --format json. It has to be one of these models."""
+        parts = cls(context, Selection(models=[], base=selection.base), 1)
+        parts._paths = {relative_name(path, context.root): path for path in selection.models}
+        try:
+            with (context.here / file).open("rb") as stream:
+                shards = json.loads(stream.read(LONGEST_PLAN))["shards"]
+            parts.parts = [
+                [Unit(names=tuple(map(str, s["models"])), size=int(s["size"]), cost=0)] for s in shards
+            ]
+        except OSError as error:
+            raise UsageError(f"{file}: can't be read: {error.strerror}", hint=PLAN_HINT) from None
+        except (ValueError, TypeError, KeyError):
+            raise UsageError(f"{file}: is no plan", hint=PLAN_HINT) from None
+        parts.count = len(parts.parts)
+        planned = [name for part in parts.parts for unit in part for name in unit.names]
+        odd = sorted({*planned} ^ {*parts._paths}) or [name for name in planned if planned.count(name) > 1]
+        if odd:
+            raise UsageError(f"{file}: is a plan of other models: {first_of(odd, 3)}", hint=PLAN_HINT)
+        return parts
 
     def models(self, index: int) -> list[Path]:
         return sorted(self._paths[name] for unit in self.parts[index - 1] for name in unit.names)
 
     def size(self, index: int) -> int:
         return sum(unit.size for unit in self.parts[index - 1])
+
+    def cost(self, index: int) -> float:
+        """In seconds, about."""
+        return sum(unit.cost for unit in self.parts[index - 1])
 
     def shard(self, index: int) -> Shard:
         """All shards of a run have the same digest, unless a machine saw other models or sizes."""
@@ -181,21 +219,23 @@ class Parts:
         return Shard(index=index, count=self.count, split=digest[:32])
 
 
-def part_of(context: Context, selection: Selection, asked: str) -> tuple[Selection, Shard]:
-    """What `--shard I/N` leaves of a selection."""
+def part_of(context: Context, selection: Selection, asked: str, plan: str = "") -> tuple[Selection, Shard]:
+    """What `--shard I/N` leaves of a selection, by itself or as a plan says."""
     found = re.fullmatch(r"([0-9]{1,3})/([0-9]{1,3})", asked)
     index, count = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1 <= index <= count <= MOST_SHARDS:
         message = f"--shard: expected I/N with I from 1 to N, found {asked!r}"
         raise UsageError(message, hint="for example: --shard 1/3")
-    parts = Parts(context, selection, count)
+    parts = Parts.of_plan(context, selection, plan) if plan else Parts(context, selection, count)
+    if parts.count != count:
+        raise UsageError(f"--shard {asked}: {plan} has {parts.count} shards", hint=PLAN_HINT)
     models = parts.models(index)
     note = selection.note or ("" if models else f"there is no model for shard {asked}")
     part = Selection(models=models, base=selection.base, note=note, named=selection.named)
     return part, parts.shard(index)
 
 
-def _units(context: Context, selection: Selection) -> Iterator[Unit]:
+def _units(context: Context, selection: Selection, *, learned: bool) -> Iterator[Unit]:
     """What each model of a group that is too large has to give depends on the others of it."""
 
     def name_of(path: Path) -> str:
@@ -203,7 +243,49 @@ def _units(context: Context, selection: Selection) -> Iterator[Unit]:
 
     for share in shares(context, selection):
         with share.sources() as sources:
-            sizes = {name_of(path): sources.of(path).size for path in share.models}
-            yield from joined(
-                sizes, [list(map(name_of, paths)) for paths in share.groups(sources).dependent()]
-            )
+            found = {path: sources.of(path) for path in share.models}
+            sizes = {name_of(path): source.size for path, source in found.items()}
+            costs = {
+                name_of(path): estimated_seconds(
+                    source.size, _runs(share.context.rule_of(path)), _nodes(source) if learned else 0
+                )
+                for path, source in found.items()
+            }
+            if learned:
+                known = {name_of(path): _known_as(share.context, path) for path in share.models}
+                costs = with_learned(costs, known, cache.times())
+            bound = [list(map(name_of, paths)) for paths in share.groups(sources).dependent()]
+            yield from joined(sizes, bound, costs)
+
+
+def estimated_seconds(size: int, runs: int, nodes: int = 0) -> float:
+    """What a model takes, roughly, as measured on real ones: some time whatever it is, reading and encoding
+    its bytes, and running it."""
+    return 1 + size * 60e-9 + runs * (size * 5e-9 + nodes * 30e-6) if runs else 0.05
+
+
+def _runs(rule: Rule | None) -> int:
+    """How often a model is run, about: to see that exact methods are exact, or to choose between others."""
+    if rule is None or rule.ignore:
+        return 0
+    return 6 if all(method(choice.name).exact for choice in rule.methods) else 40
+
+
+def _nodes(source: Source) -> int:
+    with suppress(ModelError, OSError):
+        return sum(1 for _ in all_nodes(read_skeleton(source.path)))
+    return 0
+
+
+def with_learned(
+    estimates: Mapping[str, float], known_as: Mapping[str, str], times: Mapping[str, float]
+) -> dict[str, float]:
+    """The times that are known; estimates of the others, on the scale that the known ones show."""
+    known = {name: times[known_as[name]] for name in estimates if known_as[name] in times}
+    scale = sum(known.values()) / sum(estimates[name] for name in known) if known else 1.0
+    return {name: known.get(name, estimate * scale) for name, estimate in estimates.items()}
+
+
+def _known_as(context: Context, path: Path) -> str:
+    """What the time of a model is kept under: two checkouts of one repository learn from each other."""
+    return f"{context.root.name}/{relative_name(path, context.root)}"

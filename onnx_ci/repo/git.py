@@ -236,6 +236,10 @@ class Objects:
         self.repository = repository
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Another process asks a git of its own."""
+        return Objects, (self.repository,)
+
     def size(self, blob: str) -> int:
         return self._number(self._ask("--batch-check=%(objectsize)", blob).readline(), blob)
 

@@ -7,6 +7,7 @@ long, or takes too much, is ended with its process, and another one goes on with
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -40,10 +41,11 @@ _STOPPING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") i
 
 @dataclass(frozen=True)
 class Bound:
-    """What one task may take: seconds by the clock, and bytes of memory."""
+    """What one task may take: seconds by the clock, and bytes of memory; and what it is likely to take."""
 
     seconds: float
     memory: int
+    likely: float = 0  # bytes of memory; infinite for what has to run alone
 
 
 @dataclass(frozen=True)
@@ -77,23 +79,31 @@ def run_tasks(
     start: Start[T],
     *,
     jobs: int = 1,
+    room: float = math.inf,
     heard: Callable[[int, str], None] = lambda *_: None,
 ) -> list[T | Stopped]:
-    """Do task 0, 1, … in `jobs` processes. Each enters `start` once and calls what it gives for its tasks.
+    """Do task 0, 1, … in up to `jobs` processes. Each enters `start` once and calls what it gives for its
+    tasks. A task waits until what it is likely to take fits into `room` bytes beside the others', or there
+    is no other; where there are several processes, the largest come first.
 
     What a task says is passed on to `heard`; what it raises is raised here.
     """
     results: dict[int, T | Stopped] = {}
-    waiting = list(range(len(bounds)))[::-1]
+    waiting = list(range(len(bounds)))
+    if jobs > 1:
+        waiting.sort(key=lambda number: -bounds[number].likely)
     forks: list[_Fork[T]] = []
     try:
         while waiting or forks:
-            while waiting and len(forks) < jobs:
-                forks.append(_Fork(start, forks, results))
-            for fork in forks:
-                if fork.task is None and waiting:
-                    number = waiting.pop()
-                    fork.give(number, bounds[number])
+            while (number := _next(waiting, bounds, forks, room)) is not None:
+                fork = next((fork for fork in forks if fork.task is None), None)
+                if fork is None and len(forks) == jobs:
+                    break
+                if fork is None:
+                    fork = _Fork(start, forks, results)
+                    forks.append(fork)
+                waiting.remove(number)
+                fork.give(number, bounds[number])
             for idle in [fork for fork in forks if fork.task is None]:
                 forks.remove(idle)
                 idle.end()
@@ -107,6 +117,15 @@ def run_tasks(
         for fork in forks:
             fork.kill()
     return [results[number] for number in range(len(bounds))]
+
+
+def _next(
+    waiting: Sequence[int], bounds: Sequence[Bound], forks: Sequence[_Fork[T]], room: float
+) -> int | None:
+    """The first task that may start now."""
+    taken = [fork.bound.likely for fork in forks if fork.task is not None]
+    fitting = (number for number in waiting if not taken or sum(taken) + bounds[number].likely < room)
+    return next(fitting, None)
 
 
 class _Fork(Generic[T]):

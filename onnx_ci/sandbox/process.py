@@ -26,6 +26,8 @@ _FLOOR = _GIB // 2  # address space: with 8 threads a session that does nothing 
 _LEAST = 4 * _GIB
 _PER_BYTE = 8  # a model in memory, its optimized copy, and its activations
 _SHARE = 0.8  # of the machine's memory
+_USUAL, _USUAL_PER_BYTE = 300_000_000, 6  # what the work on a model takes, measured on real ones
+_CGROUPS = Path("/sys/fs/cgroup")
 _BOOT = (
     "import sys; sys.path[:] = sys.argv[3:]; import importlib;"
     " importlib.import_module(sys.argv[1]).main(int(sys.argv[2]))"
@@ -50,7 +52,7 @@ _NEEDED = {
 # What a user's own command may need beside that: which Python and which devices it runs on.
 _NEEDED_BY_USERS = {"CI", "VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "PYTHONIOENCODING"}
 _NEEDED_BY_USERS |= {"CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CUDA_VISIBLE_DEVICES", "CUDA_HOME"}
-_SET_DUMPABLE, _SET_CHILD_SUBREAPER = 4, 36  # of prctl(2)
+_SET_PDEATHSIG, _SET_DUMPABLE, _SET_CHILD_SUBREAPER = 1, 4, 36  # of prctl(2)
 _living: set[subprocess.Popen[bytes]] = set()
 _ending = threading.Event()
 
@@ -103,6 +105,60 @@ def memory_for(models: Iterable[Path], limit: int | None = None) -> int:
     return wanted if total is None else min(wanted, int(total * _SHARE))
 
 
+def usual_memory(model: Path) -> int:
+    """Bytes that the work on a model is likely to take, its worker included."""
+    return _USUAL + _USUAL_PER_BYTE * _stored(model)
+
+
+def processors() -> int:
+    """How many this process may use: those it is bound to, and no more than its container's share."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    found = len(os.sched_getaffinity(0))
+    for folder in _own_cgroups():
+        quota, period = [*_words(folder / "cpu.max"), "max", "max"][:2]
+        if quota.isdecimal() and period.isdecimal():
+            found = min(found, max(1, round(int(quota) / int(period))))
+    return found
+
+
+def free_memory() -> int | None:
+    """Bytes that processes may still take without swapping, here or in this container; None if unknown."""
+    found = [size for folder in _own_cgroups() if (size := _left_in(folder)) is not None]
+    lines = _lines(Path("/proc/meminfo"))
+    found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return max(0, min(found)) if found else _physical()
+
+
+def _left_in(cgroup: Path) -> int | None:
+    """What the limit of a cgroup leaves; the pages of files that it holds are given up when asked for."""
+    limit, used = _words(cgroup / "memory.max"), _words(cgroup / "memory.current")
+    if not (limit and used and limit[0].isdecimal()):
+        return None
+    pages = [
+        int(line.split()[1]) for line in _lines(cgroup / "memory.stat") if line.startswith("inactive_file")
+    ]
+    return int(limit[0]) - int(used[0]) + sum(pages)
+
+
+def _own_cgroups() -> list[Path]:
+    """The groups that this process is in, whose limits all hold: version 2 of Linux's control groups."""
+    names = [line[3:].lstrip("/") for line in _lines(Path("/proc/self/cgroup")) if line.startswith("0::")]
+    own = [_CGROUPS / name for name in names]
+    return [folder for each in own for folder in (each, *each.parents) if folder.is_relative_to(_CGROUPS)]
+
+
+def _words(file: Path) -> list[str]:
+    return [word for line in _lines(file) for word in line.split()]
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
+
+
 def _is_needed(name: str) -> bool:
     return name in _NEEDED or name.startswith("LC_")
 
@@ -110,9 +166,11 @@ def _is_needed(name: str) -> bool:
 def stored_bytes(model: Path) -> int:
     """The model's bytes with its external data, estimated by the names of the files beside it."""
     try:
-        near = [path for path in model.parent.iterdir() if path.is_file()]
-        parts = [path for path in near if path.name.startswith(f"{model.name}.") or path.name.endswith(_DATA)]
-        return sum(path.stat().st_size for path in {model, *parts})
+        with os.scandir(model.parent) as near:  # names first: there may be a thousand models beside it
+            called = [
+                file for file in near if file.name.startswith(f"{model.name}.") or file.name.endswith(_DATA)
+            ]
+        return model.stat().st_size + sum(file.stat().st_size for file in called if file.is_file())
     except OSError:  # gone or unreadable: onnxruntime will say so in its own words
         return 0
 
@@ -341,6 +399,14 @@ def keep_private() -> None:
     """Let no other process of the same user read our memory or our first environment."""
     if sys.platform == "linux":
         _prctl(_SET_DUMPABLE, 0)
+
+
+def end_with_parent(parent: int) -> None:
+    """Have SIGTERM sent to this process when the one that started it, with this id, is gone."""
+    if sys.platform == "linux":
+        _prctl(_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it was faster
+            sys.exit(143)
 
 
 def _children() -> set[int]:

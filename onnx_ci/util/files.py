@@ -17,10 +17,17 @@ from onnx_ci.util.text import TEMPORARY_SUFFIX
 
 
 def cache_home() -> Path:
-    """`ONNX_CI_CACHE`, or the user's own cache folder."""
-    if given := os.environ.get("ONNX_CI_CACHE"):
+    """`ONNX_CI_CACHE` if that is a folder, or the user's own cache folder."""
+    given = os.environ.get("ONNX_CI_CACHE")
+    if given and not cache_url():
         return Path(given).absolute()
     return _own_folder("XDG_CACHE_HOME", ".cache")
+
+
+def cache_url() -> str:
+    """`ONNX_CI_CACHE` if that is the URL of a store which others use as well; else nothing."""
+    given = os.environ.get("ONNX_CI_CACHE", "")
+    return given.rstrip("/") if "://" in given else ""
 
 
 def state_home() -> Path:

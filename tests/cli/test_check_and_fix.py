@@ -337,7 +337,7 @@ def test_several_jobs_give_the_same_report(tmp_path: Path) -> None:
         done = onnx_ci("check", "--format", "json", *arguments, cwd=tmp_path)
         return [(model["path"], model["verdict"]) for model in done.json["models"]]
 
-    assert verdicts("--jobs", "3") == verdicts()
+    assert verdicts("--jobs", "3") == verdicts("--jobs", "1") == verdicts("--jobs", "auto") == verdicts()
 
 
 def test_a_model_that_crashes_onnxruntime_is_a_finding(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -83,3 +84,28 @@ def test_temporary_files_go_with_the_process(tmp_path: Path, monkeypatch: pytest
 
     assert run_tasks([Bound(0.3, 1 << 30), ROOM], lambda: doing(task)) == [Stopped("seconds"), 1]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_does_not_fit_beside_the_others_waits(tmp_path: Path) -> None:
+    likely = [3, 6, 3, math.inf, 6, 3]
+    log = tmp_path / "log"
+
+    def task(number: int, _: Say) -> int:
+        with log.open("a") as file:  # one write: lines of two processes don't mix
+            file.write(f"{number} begins\n")
+        time.sleep(0.1)
+        with log.open("a") as file:
+            file.write(f"{number} ends\n")
+        return number
+
+    bounds = [Bound(60, 1 << 30, size) for size in likely]
+    assert run_tasks(bounds, lambda: doing(task), jobs=3, room=10) == [*range(6)]
+    running: set[int] = set()
+    together: list[set[int]] = []
+    for number, what in (line.split() for line in log.read_text().splitlines()):
+        running ^= {int(number)}
+        together += [set(running)] if what == "begins" else []
+    assert together[0] == {3}  # the largest comes first, and nothing runs beside it
+    assert [each for each in together if 3 in each] == [{3}]
+    assert max(map(len, together)) == 2
+    assert all(sum(likely[number] for number in each) < 10 for each in together[1:])
