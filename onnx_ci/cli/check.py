@@ -31,6 +31,7 @@ SELECTION: output.Arguments = (
     "--policy",
 )
 WHOSE = "in a pull request or with --since: whose policy decides (default head: the one that is here)"
+NO_SEARCH = "fail at once, as the hook does: don't look how small a model gets that is over its budget"
 GATE = (
     *SELECTION,
     flag("--only-new", "what is wrong with models that did not change is a warning"),
@@ -42,7 +43,10 @@ GATE = (
     *REPORT,
 )
 ARGUMENTS = {
-    "check": GATE,
+    "check": (
+        *GATE,
+        ("--no-search", {"action": "store_false", "dest": "search", "help": NO_SEARCH}),
+    ),
     "fix": GATE,
     "plan": (
         value("--shards", "N", "at most so many jobs", type=whole_number(1, MOST_SHARDS), required=True),
@@ -75,6 +79,7 @@ def run_gate(options: argparse.Namespace) -> int:
         judging = Judging(
             jobs=options.jobs,
             only_new=options.only_new,
+            search=getattr(options, "search", True),
             cache=options.cache,
             runtimes=runtimes,
             shard=shard,

@@ -187,6 +187,7 @@ class Choice:
     alternatives: tuple[Alternative, ...]
     failed_exact: bool = False
     misled: bool = False  # what a method presumes did not hold: it is worth trying without
+    searched: bool = True  # False: only what is certain at once was looked at
     latency: Latency | None = None
     plan: Planned | None = None  # what was tried tensor by tensor, chosen or not
     stale: Finding | None = None  # why the model may not stay as it is, whatever its size

@@ -136,6 +136,7 @@ class Judging:
         *,
         jobs: int = 1,
         only_new: bool = False,
+        search: bool = True,
         cache: bool = True,
         runtimes: Sequence[str] = (),
         shard: Shard | None = None,
@@ -145,6 +146,7 @@ class Judging:
     ) -> None:
         self.jobs = jobs  # models at a time
         self.only_new = only_new
+        self.search = search  # False: a hook fails at once, and leaves it to others to look for smaller forms
         self.cache = cache
         self.runtimes = tuple(runtimes)  # beside those of the rules
         self.shard = shard  # which part of the run this is, if it is not all of it

@@ -88,6 +88,7 @@ class Task:
     baseline: Baseline | None = None  # what the model is compared with; None where nothing is
     cache: bool = True  # whether what an earlier run proved for this content may be used again
     look: Look | None = None  # None: it is looked at once
+    search: bool = True  # False: no smaller form is looked for, but for what is certain at once
 
     @property
     def user_path(self) -> Path:
