@@ -171,7 +171,7 @@ class Subject:
     def size(self) -> int:
         return sum(file.stat().st_size for file in self.files)
 
-    @property
+    @cached_property
     def files(self) -> list[Path]:
         return files_of(self.task.path, self.model.proto)
 
