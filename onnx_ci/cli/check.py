@@ -8,16 +8,24 @@ from pathlib import Path
 from onnx_ci.cli import output
 from onnx_ci.cli.output import REPORT, flag, format_arguments, value, whole_number, write_run
 from onnx_ci.errors import UsageError
-from onnx_ci.gate import project
-from onnx_ci.gate.project import MOST_SHARDS, Context, Judging, open_context
-from onnx_ci.repo.select import Selection, Wanted
 from onnx_ci.util.text import one_line, relative_name
+
+TYPE_CHECKING = False  # light start: CONTRIBUTING.md
+if TYPE_CHECKING:
+    from onnx_ci.gate.project import Context
+    from onnx_ci.repo.select import Selection
 
 
 def _ref(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("expected a git revision, found nothing")
     return text
+
+
+def _shards(text: str) -> int:
+    from onnx_ci.gate.project import MOST_SHARDS
+
+    return whole_number(1, MOST_SHARDS)(text)
 
 
 SELECTION: output.Arguments = (
@@ -49,7 +57,7 @@ ARGUMENTS = {
     ),
     "fix": GATE,
     "plan": (
-        value("--shards", "N", "at most so many jobs", type=whole_number(1, MOST_SHARDS), required=True),
+        value("--shards", "N", "at most so many jobs", type=_shards, required=True),
         *SELECTION,
         *format_arguments("text", "json", "github-matrix"),
     ),
@@ -58,6 +66,8 @@ ARGUMENTS = {
 
 
 def run_gate(options: argparse.Namespace) -> int:
+    from onnx_ci.gate.project import Judging, judge_selection, open_context
+
     context = open_context(options.policy)
     runtimes: tuple[str, ...] = ()
     if options.runtime:
@@ -87,7 +97,7 @@ def run_gate(options: argparse.Namespace) -> int:
             policy_from=options.policy_from,
             progress=progress,
         )
-        report = project.judge_selection(options.command, context, selection, judging)
+        report = judge_selection(options.command, context, selection, judging)
     write_run(report, options)
     return report.exit_code
 
@@ -96,6 +106,9 @@ run_check = run_fix = run_gate
 
 
 def select_asked(context: Context, options: argparse.Namespace) -> Selection:
+    from onnx_ci.gate.project import select_models
+    from onnx_ci.repo.select import Wanted
+
     if options.paths and (options.since or options.all):
         raise UsageError("PATH and --since or --all can't be given together", hint="choose one of them")
     if options.hook and not options.staged:
@@ -107,12 +120,13 @@ def select_asked(context: Context, options: argparse.Namespace) -> Selection:
         everything=options.all,
         hook=options.hook,
     )
-    return project.select_models(context, wanted)
+    return select_models(context, wanted)
 
 
 def run_plan(options: argparse.Namespace) -> int:
     import json
 
+    from onnx_ci.gate.project import open_context
     from onnx_ci.gate.shares import Parts
     from onnx_ci.report.text import counted
     from onnx_ci.util.sizes import format_size
