@@ -92,7 +92,7 @@ def _tensors_in(body: Body) -> Iterator[TensorProto]:
     else:
         for attribute in body.attribute_proto:
             yield from attribute_tensors(attribute)
-    inside = []
+    inside: list[GraphProto] = []
     for node in body.node:
         if node.attribute:
             inside += subgraphs(node)

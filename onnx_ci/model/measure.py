@@ -171,7 +171,8 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
 
 
 def _tensors(model: Model, total: int) -> list[TensorInfo]:
-    plain, others = [], []
+    plain: list[TensorProto] = []
+    others: list[TensorProto] = []
     for tensor in tensors(model.proto):
         filled = tensor.data_type != TensorProto.STRING and element_count(tensor)
         (plain if filled else others).append(tensor)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LARGE = 1024  # bytes from which a tensor stays out of the skeleton
 # What the values of a tensor that is stored number by number are called, and how Python packs them.
-TYPED_FIELDS = {
+TYPED_FIELDS: dict[int, tuple[str, str]] = {
     TensorProto.FLOAT: ("float_data", "f"),
     TensorProto.INT32: ("int32_data", "i"),
     TensorProto.INT64: ("int64_data", "q"),
@@ -134,7 +134,10 @@ def values_beside(model: Model) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
 
 def location(tensor: TensorProto) -> str:
     """The external data file a tensor belongs to, as the model names it; empty when embedded."""
-    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    for entry in tensor.external_data:  # most have none; a generator for each would take longer than this
+        if entry.key == "location":
+            return str(entry.value)
+    return ""
 
 
 def clear_values(tensor: TensorProto) -> None:
