@@ -73,7 +73,7 @@ def nothing_to_do(scratch: Path) -> list[Contender]:
     return [
         Contender(name="import yaml", command=[sys.executable, "-c", "import yaml"], folder=scratch),
         Contender(
-            name="onnx-ci check", command=[onnx_ci(), "check"], folder=scratch, limits=Figures(wall=2.0)
+            name="onnx-ci check", command=[onnx_ci(), "check"], folder=scratch, limits=Figures(wall=1.5)
         ),
     ]
 

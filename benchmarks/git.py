@@ -19,7 +19,13 @@ from foundation import FOREIGN, onnx_ci
 
 FLOOR = "check-added-large-files"
 REQUIREMENTS = ("pre-commit-hooks==6.0.0", "pre-commit==4.3.0")
-POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n    budget: {size: 25 MB, growth: 5%}\n'
+POLICY = """\
+version: 1
+models:
+  - path: "**/*.onnx"
+    budget: {size: 25 MB, growth: 5%}
+    methods: [dedupe, drop-unused, fp16-weights, int8-weights]
+"""
 HOOK = """\
 repos:
   - repo: local
@@ -47,17 +53,21 @@ for number in range(count):
 
 @dataclass(frozen=True)
 class Case:
-    """What a commit holds: so many square models of a width, or none."""
+    """What a commit holds: so many square models of a width, or none; whether it is to be refused, and the
+    seconds it may take."""
 
     title: str
     count: int = 0
     width: int = 0
+    refused: bool = False
+    limit: float | None = None
 
 
 CASES = (
     Case("no model"),
     Case("one model of 20 MB", 1, 2236),
     Case("50 models of 0.4 MB", 50, 316),
+    Case("one model of 26 MB, over its budget", 1, 2550, refused=True, limit=2.0),
 )
 
 
@@ -66,6 +76,7 @@ class Scratch:
 
     def __init__(self, folder: Path, case: Case, entry: str, python: Path) -> None:
         self.folder = folder
+        self.refused = case.refused
         folder.mkdir()
         (folder / ".pre-commit-config.yaml").write_text(HOOK.format(entry=entry))
         (folder / ".onnx-ci.yaml").write_text(POLICY)
@@ -98,17 +109,28 @@ class Scratch:
     def commit(self) -> float:
         """Seconds of one commit, hook included; afterwards everything is as it was before."""
         start = time.perf_counter()
-        self.git("commit", "--quiet", "--message", "second")
+        refused = False
+        try:
+            self.git("commit", "--quiet", "--message", "second")
+        except SetupError:
+            refused = True
         seconds = time.perf_counter() - start
-        self.git("reset", "--quiet", "--soft", "HEAD~1")
+        if refused != self.refused:
+            raise SetupError(f"the commit was {'refused' if refused else 'not refused'}")
+        if not refused:
+            self.git("reset", "--quiet", "--soft", "HEAD~1")
         return seconds
 
 
 def measure(case: Case, folder: Path, repeats: int, python: Path) -> dict[str, float]:
     """Median seconds of a commit by hook, all taken in turns."""
-    floor = f"{python.with_name(FLOOR)} --maxkb=999999"
-    large = Scratch(folder / "floor", case, floor, python)
-    ours = Scratch(folder / "ours", case, f"{onnx_ci()} check --staged", python)
+    most = 25_000 if case.refused else 999_999
+    # With --enforce-all it looks at what is not new to git as well.
+    large = Scratch(folder / "floor", case, f"{python.with_name(FLOOR)} --enforce-all --maxkb={most}", python)
+    ours = Scratch(folder / "ours", case, f"{onnx_ci()} check --staged --hook --no-search --", python)
+    searching = Scratch(
+        folder / "searching", case, f"{onnx_ci()} check --staged --hook --no-cache --", python
+    )
     cache = folder / "cache"
     os.environ["ONNX_CI_CACHE"] = str(cache)
 
@@ -121,14 +143,24 @@ def measure(case: Case, folder: Path, repeats: int, python: Path) -> dict[str, f
         "onnx-ci-check, first time": cold,
         "onnx-ci-check, again": ours.commit,
     }
+    if case.refused:
+        takes["onnx-ci check, searching"] = searching.commit
     for take in takes.values():
         take()  # not counted
     rounds = [{name: take() for name, take in takes.items()} for _ in range(repeats)]
     return {name: statistics.median(times[name] for times in rounds) for name in takes}
 
 
+def missed(case: Case, medians: dict[str, float]) -> bool:
+    ours = (seconds for name, seconds in medians.items() if name.startswith("onnx-ci-check"))
+    return case.limit is not None and max(ours) > case.limit
+
+
 def table(case: Case, medians: dict[str, float]) -> str:
-    rows = [f"### {case.title}\n", f"| hook | seconds of a commit | ÷ {FLOOR} |", "|---|---|---|"]
+    limit = (
+        f", at most {case.limit:g} s: {'MISSED' if missed(case, medians) else 'within'}" if case.limit else ""
+    )
+    rows = [f"### {case.title}{limit}\n", f"| hook | seconds of a commit | ÷ {FLOOR} |", "|---|---|---|"]
     rows += [f"| {name} | {value:.3f} | {value / medians[FLOOR]:.2f} |" for name, value in medians.items()]
     return "\n".join(rows)
 
@@ -139,15 +171,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     for name in [name for name in os.environ if name.startswith(FOREIGN)]:
         del os.environ[name]
+    late = False
     try:
         python = environment("pre-commit-hooks", REQUIREMENTS)
         for case in CASES:
             with tempfile.TemporaryDirectory(prefix="onnx-ci-bench-") as scratch:
-                print(table(case, measure(case, Path(scratch), args.repeats, python)), "\n", flush=True)
+                medians = measure(case, Path(scratch), args.repeats, python)
+            print(table(case, medians), "\n", flush=True)
+            late = late or missed(case, medians)
     except (SetupError, subprocess.SubprocessError) as error:
         print(f"git: {error}", file=sys.stderr)
         return 3
-    return 0
+    return 1 if late else 0
 
 
 if __name__ == "__main__":

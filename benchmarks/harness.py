@@ -1,4 +1,4 @@
-"""Race commands as child processes: median wall time and peak memory, as a Markdown table."""
+"""Race commands as child processes: median wall and processor time and peak memory, as a Markdown table."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What is measured of a command: seconds, MB of memory, MB written. Also ratios and limits of these."""
+    """What is measured of a command: seconds, seconds of processors, MB of memory, MB written. Also ratios
+    and limits of these."""
 
     wall: float | None = None
+    cpu: float | None = None
     memory: float | None = None
     output: float | None = None
 
@@ -49,13 +51,21 @@ class FailedRunError(Exception):
     """A contender ended badly, so its time means nothing."""
 
 
+def environment() -> dict[str, str]:
+    """Ours, but modules are compiled once, as they are where a program is installed."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {"PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "onnx-ci-bench-pyc"), **kept}
+
+
 def run_once(contender: Contender) -> Figures:
     """Time one run. The memory is the peak of the largest process among the child and those it waited for."""
     if contender.output:
         contender.output.unlink(missing_ok=True)
     with tempfile.TemporaryFile() as log:
         start = time.perf_counter()
-        child = subprocess.Popen(contender.command, cwd=contender.folder, stdout=log, stderr=log)
+        child = subprocess.Popen(
+            contender.command, cwd=contender.folder, stdout=log, stderr=log, env=environment()
+        )
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - start
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -65,7 +75,8 @@ def run_once(contender: Contender) -> Figures:
             raise FailedRunError(f"{contender.name} ended with {child.returncode}:\n{words}")
     unit = 1 if sys.platform == "darwin" else 1024
     written = contender.output.stat().st_size / 1e6 if contender.output else None
-    return Figures(wall=seconds, memory=usage.ru_maxrss * unit / 1e6, output=written)
+    cpu = usage.ru_utime + usage.ru_stime
+    return Figures(wall=seconds, cpu=cpu, memory=usage.ru_maxrss * unit / 1e6, output=written)
 
 
 def race(contenders: Sequence[Contender], repeats: int = 5) -> list[Result]:
@@ -92,7 +103,7 @@ def ratios(result: Result, base: Result) -> Figures:
 def table(results: Sequence[Result], reference: str) -> str:
     """A Markdown table with each contender's ratio to the one called `reference`, and its limits."""
     base = find(results, reference)
-    title = " | ".join(f"{label} | ÷ {reference}" for label in ("wall s", "peak MB", "output MB"))
+    title = " | ".join(f"{label} | ÷ {reference}" for label in ("wall s", "cpu s", "peak MB", "output MB"))
     rows = [f"| contender | {title} |", "|---" * (1 + 2 * len(NAMES)) + "|"]
     rows += [f"| {result.contender.name} | {' | '.join(cells(result, base))} |" for result in results]
     return "\n".join(rows)
@@ -101,7 +112,7 @@ def table(results: Sequence[Result], reference: str) -> str:
 def cells(result: Result, base: Result) -> list[str]:
     ratio, limits = ratios(result, base), result.contender.limits
     row = []
-    for name, form in zip(NAMES, (".3f", ".0f", ".1f"), strict=True):
+    for name, form in zip(NAMES, (".3f", ".3f", ".0f", ".1f"), strict=True):
         value = getattr(result.medians, name)
         row.append("" if value is None else format(value, form))
         row.append(judged(getattr(ratio, name), getattr(limits, name)))

@@ -589,3 +589,4 @@ class ModelInfo:
     duplicate_bytes: int
     tensors: tuple[TensorInfo, ...]
     shrunk_by: tuple[str, ...]
+    estimated: bool = False  # the compressed size is from samples of the bytes, and nothing was hashed

@@ -9,14 +9,13 @@ from pathlib import Path
 from onnx_ci.cli import output
 from onnx_ci.cli.output import REPORT, flag, format_arguments, value, whole_number, write_run
 from onnx_ci.errors import UsageError
-from onnx_ci.gate import project
-from onnx_ci.gate.project import MOST_SHARDS, Context, Judging, open_context
-from onnx_ci.repo.select import Selection, Wanted
 from onnx_ci.util.text import one_line, relative_name
 
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from onnx_ci.gate.cluster import Cluster
+    from onnx_ci.gate.project import Context
+    from onnx_ci.repo.select import Selection
 
 
 def _ref(text: str) -> str:
@@ -27,6 +26,12 @@ def _ref(text: str) -> str:
 
 def _jobs(text: str) -> int | None:
     return None if text == "auto" else whole_number(1, 256)(text)
+
+
+def _shards(text: str) -> int:
+    from onnx_ci.gate.project import MOST_SHARDS
+
+    return whole_number(1, MOST_SHARDS)(text)
 
 
 SELECTION: output.Arguments = (
@@ -41,6 +46,7 @@ SELECTION: output.Arguments = (
 )
 WHOSE = "in a pull request or with --since: whose policy decides (default head: the one that is here)"
 WHERE = "who judges the models: this machine (local), or the workers of a Dask cluster"
+NO_SEARCH = "fail at once, as the hook does: don't look how small a model gets that is over its budget"
 GATE = (
     *SELECTION,
     flag("--only-new", "what is wrong with models that did not change is a warning"),
@@ -55,10 +61,13 @@ GATE = (
     *REPORT,
 )
 ARGUMENTS = {
-    "check": GATE,
+    "check": (
+        *GATE,
+        ("--no-search", {"action": "store_false", "dest": "search", "help": NO_SEARCH}),
+    ),
     "fix": GATE,
     "plan": (
-        value("--shards", "N", "at most so many jobs", type=whole_number(1, MOST_SHARDS), required=True),
+        value("--shards", "N", "at most so many jobs", type=_shards, required=True),
         flag(
             "--learned", "by the times of earlier runs in the cache; then give shards the plan: --plan FILE"
         ),
@@ -88,6 +97,8 @@ def _cluster(options: argparse.Namespace) -> Cluster | None:
 
 
 def run_gate(options: argparse.Namespace) -> int:
+    from onnx_ci.gate.project import Judging, judge_selection, open_context
+
     context = open_context(options.policy)
     cluster = _cluster(options)
     runtimes: tuple[str, ...] = ()
@@ -113,6 +124,7 @@ def run_gate(options: argparse.Namespace) -> int:
             jobs=options.jobs,
             cluster=cluster,
             only_new=options.only_new,
+            search=getattr(options, "search", True),
             cache=options.cache,
             runtimes=runtimes,
             shard=shard,
@@ -120,7 +132,7 @@ def run_gate(options: argparse.Namespace) -> int:
             policy_from=options.policy_from,
             progress=progress,
         )
-        report = project.judge_selection(options.command, context, selection, judging)
+        report = judge_selection(options.command, context, selection, judging)
     write_run(report, options)
     return report.exit_code
 
@@ -129,6 +141,9 @@ run_check = run_fix = run_gate
 
 
 def select_asked(context: Context, options: argparse.Namespace) -> Selection:
+    from onnx_ci.gate.project import select_models
+    from onnx_ci.repo.select import Wanted
+
     if options.paths and (options.since or options.all):
         raise UsageError("PATH and --since or --all can't be given together", hint="choose one of them")
     if options.hook and not options.staged:
@@ -140,12 +155,13 @@ def select_asked(context: Context, options: argparse.Namespace) -> Selection:
         everything=options.all,
         hook=options.hook,
     )
-    return project.select_models(context, wanted)
+    return select_models(context, wanted)
 
 
 def run_plan(options: argparse.Namespace) -> int:
     import json
 
+    from onnx_ci.gate.project import open_context
     from onnx_ci.gate.shares import Parts
     from onnx_ci.report.text import counted
     from onnx_ci.util.sizes import format_size

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 ARGUMENTS = {
     # No findings, so no format that shows them elsewhere.
-    "info": (("model", {"metavar": "MODEL"}), *format_arguments("text", "json", "html")),
+    "info": (
+        ("model", {"metavar": "MODEL"}),
+        flag("--exact", "compress and hash all of a large model, instead of an estimate from samples of it"),
+        *format_arguments("text", "json", "html"),
+    ),
     "files": (
         "paths",
         flag("--all", "of every model"),
@@ -42,15 +46,17 @@ TOP = 20
 def run_info(options: argparse.Namespace) -> int:
     path = existing_path(options.model, "info MODEL")
     from onnx_ci.model.measure import inspect_model
-    from onnx_ci.report.html import render_info
-    from onnx_ci.report.json import dumps
 
-    info = inspect_model(path, options.model)
+    info = inspect_model(path, options.model, exact=options.exact)
 
     def rendered(name: str, style: Style) -> str:
         if name == "json":
+            from onnx_ci.report.json import dumps
+
             return dumps(asdict(info))
         if name == "html":
+            from onnx_ci.report.html import render_info
+
             return render_info(info)
         return "\n".join(_text(info, style)) + "\n"
 
@@ -60,7 +66,8 @@ def run_info(options: argparse.Namespace) -> int:
 
 def _text(info: ModelInfo, style: Style) -> Iterator[str]:
     yield style.paint(one_line(info.path), "bold")
-    gzip = f", {format_size(info.measure.gzip)} as gzip" if info.measure.gzip is not None else ""
+    about = "about " if info.estimated else ""
+    gzip = f", {about}{format_size(info.measure.gzip)} as gzip" if info.measure.gzip is not None else ""
     yield f"  {format_size(info.measure.size)} on disk{gzip}, {info.measure.params or 0:,} parameters"
     producer = one_line(info.producer) or "an unnamed exporter"
     yield f"  opset {info.opset}, IR {info.ir_version}, {info.nodes:,} nodes, by {producer}"

@@ -138,15 +138,20 @@ def write_run(report: RunReport, options: argparse.Namespace) -> None:
 
 def write_outcome(outcome: Outcome, options: argparse.Namespace, *, title: str) -> None:
     """Write the report on one model without a policy; formats made for a run show it as a run of one."""
-    from onnx_ci.report import html, json, text
     from onnx_ci.results import RunReport
 
     def rendered(name: str, style: Style) -> str:
         if name == "text":
+            from onnx_ci.report import text
+
             return text.render_outcome(outcome, style, title=title)
         if name == "json":
+            from onnx_ci.report import json
+
             return json.render_outcome(outcome)
         if name == "html":
+            from onnx_ci.report import html
+
             return html.render_outcome(outcome, title=title)
         return _rendered(RunReport(command="shrink", outcomes=(outcome,)), name, style, options)
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from onnx_ci.gate.planner import Planner
 
 RAN_OUT = "OCI013"  # what a machine under load, or with less memory, may do otherwise
+NOT_SEARCHED = replace(NOT_RUN, reason="nothing was changed: no smaller form was looked for")
+NOT_PROVEN = Verification(
+    status="not_run", reason="not verified yet: `onnx-ci fix` does that before it writes anything"
+)
 STRIDES = 4  # times that a plan is asked for more, where what it gave is still too large
 
 
@@ -35,13 +39,21 @@ def choose(subject: Subject, ledger: Ledger) -> Choice:
     if subject.hands_off:
         return Choice(None, NOT_RUN, ())
     if not subject.remembers:
-        return try_all(subject, ledger)
+        return try_all(subject, ledger) if subject.task.search else at_once(subject, ledger)
     content = subject.before.sha256 + (" without its receipt" if subject.lineage.foreign else "")
     kept = choice_memory(subject, content, subject.aims)
     known = kept.recall_choice()
+    if known is None and not subject.task.search:
+        kept = choice_memory(subject, f"{content} at once", subject.aims)
+        known = kept.recall_choice()
     if known is not None:
         choice, done = known
         ledger.idle = done.idle
+        return choice
+    if not subject.task.search:
+        choice = at_once(subject, ledger)
+        if choice.staged is None:
+            kept.keep_choice(choice, ledger)
         return choice
     if subject.task.look and subject.task.share is not None:
         first = choice_memory(subject, content, subject.limits).recall_choice()
@@ -66,6 +78,27 @@ def try_all(subject: Subject, ledger: Ledger) -> Choice:
         choice = replace(again if again.staged else choice, alternatives=tried)
     meter = subject.runner.meter if subject.runner else None
     return replace(choice, work=meter.work) if meter and meter.spent else choice
+
+
+def at_once(subject: Subject, ledger: Ledger) -> Choice:
+    """What is certain without a search: a limit that is broken, and what our own exact methods save. Those
+    keep every bit by construction; whatever a proof would say of them, the model could not stay as it is."""
+    if over_limits(subject.before, subject.limits):
+        return Choice(None, NOT_SEARCHED, (), searched=False)
+    own = [one for one in subject.methods if method(one.name).bitwise]
+    draft = _draft(subject, own)
+    with ExitStack() as stack:
+        exact = Attempts(subject, own, draft, ledger, stack).exact()
+        if exact is None:
+            return Choice(None, NOT_SEARCHED, (), searched=False)
+        frozen = "defaults" in exact.changes  # what onnxruntime makes of that is for a proof to say
+        staged = stage(subject, exact, runs=frozen)
+        if not worth_it(subject, staged):
+            return Choice(None, _not_worth(subject, staged), (), searched=False)
+        if not frozen:
+            return Choice(staged, NOT_PROVEN, (), searched=False)
+        staged, proof = _proven(subject, staged, ledger)
+        return Choice(staged if proof.accepted else None, proof.verification, (), searched=False)
 
 
 def first_proven(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledger) -> Choice:
@@ -175,14 +208,14 @@ def _unseen(proof: Proof) -> tuple[str, ...]:
     return (*coverage.unseen, *coverage.blind) if coverage else ()
 
 
-def stage(subject: Subject, candidate: Candidate) -> Staged:
-    """Write the candidate, receipt included, into the scratch folder and measure it there."""
+def stage(subject: Subject, candidate: Candidate, *, runs: bool = True) -> Staged:
+    """Write the candidate, receipt included, into the scratch folder and measure it there. One that never
+    `runs` and is not compressed needs no copy."""
     subject.say(f"trying {', '.join(candidate.names)}")
     model, compressed = candidate.model.copy(), subject.task.compressed
     verified = subject.runner is not None
     digest = stamp(model, candidate.runs, subject.lineage, subject.before, verified=verified)
-    if not verified and not compressed:
-        # Nothing will be run or compressed, so no scratch copy is needed either.
+    if not (verified and runs) and not compressed:
         found = Measure(size=lay_out(model).size, params=parameters(model.proto))
         return Staged(candidate, model, digest, subject.scratch, found)
     path = Path(tempfile.mkdtemp(prefix="candidate-", dir=subject.scratch)) / "model.onnx"
@@ -193,18 +226,20 @@ def stage(subject: Subject, candidate: Candidate) -> Staged:
 
 def in_order(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledger) -> Iterator[Staged]:
     """to-budget: the mildest that fits, else the exact one. smallest: the smallest first."""
-    mode = subject.rule.mode
-    draft = drafted(
+    with ExitStack() as stack:
+        attempts = Attempts(subject, methods, _draft(subject, methods), ledger, stack)
+        yield from attempts.smallest() if subject.rule.mode == "smallest" else attempts.to_budget()
+
+
+def _draft(subject: Subject, methods: Sequence[MethodChoice]) -> Draft:
+    return drafted(
         subject.model,
         methods,
         size=subject.size,
-        exact_only=mode == "exact-only" or subject.lineage.lossy,
+        exact_only=subject.rule.mode == "exact-only" or subject.lineage.lossy,
         compressed=bool(subject.task.compressed),
         feeds=subject.feeds,
     )
-    with ExitStack() as stack:
-        attempts = Attempts(subject, methods, draft, ledger, stack)
-        yield from attempts.smallest() if mode == "smallest" else attempts.to_budget()
 
 
 @dataclass(eq=False, repr=False)
@@ -248,11 +283,15 @@ class Attempts:
         # Where no mix holds, methods as a whole are tried in earnest: it is told why they are refused.
         yield from waiting if found else self._ordered(list(self._whole(None)))
 
+    def exact(self) -> Candidate | None:
+        """What exact methods make of the model, if they gain anything."""
+        lossy = {run.method.name for run in self.draft.lossy}
+        return next(self._gaining(candidates(self.draft, planned=lossy)), None)
+
     def to_budget(self) -> Iterator[Staged]:
         """First for what a group leaves the model, if it is in one; where that can't be had, for itself."""
         subject = self.subject
-        lossy = {run.method.name for run in self.draft.lossy}
-        base = next(self._gaining(candidates(self.draft, planned=lossy)), None)
+        base = self.exact()
         exact = stage(subject, base) if base else None
         now = exact.measure if exact else subject.before
         goals = [subject.aims, subject.limits] if subject.aims != subject.limits else [subject.limits]

@@ -188,6 +188,7 @@ class Choice:
     alternatives: tuple[Alternative, ...]
     failed_exact: bool = False
     misled: bool = False  # what a method presumes did not hold: it is worth trying without
+    searched: bool = True  # False: only what is certain at once was looked at
     latency: Latency | None = None
     plan: Planned | None = None  # what was tried tensor by tensor, chosen or not
     work: Work | None = None  # what finding it took, in this run or in the one that is remembered

@@ -90,7 +90,7 @@ def _decide(model: Measured, choice: Choice) -> tuple[Verdict, list[Finding]]:
         over = [*_over_budget(model, choice, broken), *_left_out(model, choice, "error")]
         return "over_budget", [*stale, *over]
     if staged is not None:
-        shrunk = [] if writes else stale or [_would_shrink(model, staged)]
+        shrunk = [] if writes else stale or [_would_shrink(model, choice, staged)]
         return ("shrunk" if writes else "would_shrink"), [*shrunk, *_left_out(model, choice, "warning")]
     if stale:
         return "outputs_changed", stale
@@ -108,7 +108,7 @@ def _over_budget(model: Measured, choice: Choice, broken: Mapping[str, int]) -> 
         limit = model.limits[name]
         closest = _closest(choice, limit) if name in ("size", "growth") else ""
         over = f"{_amount(name, value)} is over its {_limit_name(name)} of {_amount(name, limit)}"
-        hint = _budget_hint(model, choice) + _largest(model)
+        hint = _budget_hint(model, choice) + _largest(model) if choice.searched else _to_search(model)
         code = LIMIT_CODES.get(name, "OCI001")
         yield model.task.finding(code, "error", f"{over}{model.where}{closest}", hint)
 
@@ -164,7 +164,12 @@ def _budget_hint(model: Measured, choice: Choice) -> str:
     return RAISE_BUDGET + ", " + more + OR_OVERRIDE
 
 
-def _would_shrink(model: Measured, staged: Staged) -> Finding:
+def _to_search(model: Measured) -> Hint:
+    command = f"onnx-ci fix {model.task.call}"
+    return Hint(f"run: {command}   to see how small it gets", command=command)
+
+
+def _would_shrink(model: Measured, choice: Choice, staged: Staged) -> Finding:
     candidate, before, after = staged.candidate, model.before, staged.measure
     hint = to_run(f"onnx-ci fix {model.task.call}")
     if candidate.moved and after.size >= before.size:
@@ -175,7 +180,8 @@ def _would_shrink(model: Measured, staged: Staged) -> Finding:
     over = over_limits(before, model.limits)
     why = f"is over its {' and '.join(map(_limit_name, over))}{model.where}, but " if over else ""
     sizes = f"{format_size(new)} instead of {format_size(old)}{measured} (-{format_percent(1 - new / old)})"
-    message = f"{why}can be {sizes} with {', '.join(candidate.names)}"
+    proof = "" if choice.searched or choice.verification.outputs else ", not verified yet"
+    message = f"{why}can be {sizes} with {', '.join(candidate.names)}{proof}"
     return model.task.finding("OCI003", "error", message, hint)
 
 

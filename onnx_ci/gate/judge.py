@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.attempts import choose
 from onnx_ci.gate.candidates import Choice, Staged
-from onnx_ci.gate.decide import Measured, decide
+from onnx_ci.gate.decide import Measured, decide, over_limits
 from onnx_ci.gate.lineage import lineage
 from onnx_ci.gate.rederive import about_lineage, choose_by_origin, source_of
 from onnx_ci.gate.subject import Ledger, Say, Subject, Task
@@ -88,7 +88,9 @@ def judge(task: Task, runner: Runner | None, ledger: Ledger, say: Say = lambda _
 def _walk(subject: Subject, ledger: Ledger) -> Outcome:
     """An open model, from where it comes from to what is put in its place."""
     with ExitStack() as opened:
-        origin = source_of(subject, opened)
+        # A hook does not run what fails by its size anyway.
+        failing = not subject.task.search and over_limits(subject.before, subject.limits)
+        origin = None if failing else source_of(subject, opened)
         if origin is None:
             choice = choose(subject, ledger)
         else:
@@ -96,7 +98,8 @@ def _walk(subject: Subject, ledger: Ledger) -> Outcome:
         final = choice.staged.model if choice.staged else subject.model
         verdict, findings = decide(subject.measured(final), choice)
         first_look = subject.task.look is not None and subject.task.look.first
-        if subject.override is None and subject.runner is not None and not first_look:
+        enough = not subject.task.search and verdict != "ok"
+        if subject.override is None and subject.runner is not None and not first_look and not enough:
             from onnx_ci.gate.load_check import load_check
 
             verdict, loading = load_check(subject, choice.verification, verdict)

@@ -84,7 +84,7 @@ def load_check(
         lost = tuple(delta.name for delta in verification.outputs if delta.kind == "nan")
         ran = Ran(state="ran", lost=lost, samples=verification.samples)
     findings = [*_about(subject, ran)]
-    if ran.state == "ran":
+    if ran.state == "ran" and subject.task.search:
         findings += [*_about_float16(subject, verification), *_about_move(subject)]
     if verdict == "ok" and any(finding.severity == "error" for finding in findings):
         verdict = "unverified"

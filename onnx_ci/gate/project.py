@@ -138,6 +138,7 @@ class Judging:
         jobs: int | None = None,
         cluster: Cluster | None = None,
         only_new: bool = False,
+        search: bool = True,
         cache: bool = True,
         runtimes: Sequence[str] = (),
         shard: Shard | None = None,
@@ -148,6 +149,7 @@ class Judging:
         self.jobs = jobs  # models at a time; None: by processors and memory
         self.cluster = cluster  # whose workers judge them; None: this machine
         self.only_new = only_new
+        self.search = search  # False: a hook fails at once, and leaves it to others to look for smaller forms
         self.cache = cache
         self.runtimes = tuple(runtimes)  # beside those of the rules
         self.shard = shard  # which part of the run this is, if it is not all of it

@@ -130,7 +130,7 @@ def _derived_anew(subject: Subject, origin: Origin, kept: Verification, ledger: 
     done = Ledger()
     choice = choose(origin.subject, done)
     ledger.idle = done.idle
-    staged = choice.staged
+    staged = choice.staged if choice.searched else None
     if staged is not None and staged.digest == receipt.digest:
         # The same model; it may still have to be stored otherwise.
         return replace(choose(subject, ledger), notes=())
@@ -143,13 +143,15 @@ def _derived_anew(subject: Subject, origin: Origin, kept: Verification, ledger: 
             None,
             kept if passed else NOT_RUN,
             choice.alternatives,
-            notes=(_stays(subject, receipt, staged, found),),
+            notes=(_stays(subject, receipt, staged, found),) if choice.searched else (),
             original=replace(found.state, verified=passed),
         )
     if staged is not None and _may_take_its_place(subject, staged):
         notes = (_derived(subject, receipt),) if subject.task.output else ()
         stale = _to_be_replaced(subject, why, staged)
         return replace(choice, stale=stale, notes=notes, derived_from=found)
+    if not choice.searched:
+        return replace(choice, staged=None, verification=kept, stale=_to_be_derived(subject, why), notes=())
     stale = _to_be_restored(subject, why, staged, found)
     return replace(choice, staged=None, verification=kept, stale=stale, notes=())
 
@@ -247,6 +249,11 @@ def _stays(subject: Subject, receipt: Receipt, staged: Staged | None, found: Ori
 def _to_be_replaced(subject: Subject, why: str, staged: Staged) -> Finding:
     size = format_size(subject.before.size)
     message = f"{why}; derived anew from its original it is {_form(staged)}, instead of {size}"
+    return subject.task.finding("OCI011", "error", message, to_run(f"onnx-ci fix {subject.task.call}"))
+
+
+def _to_be_derived(subject: Subject, why: str) -> Finding:
+    message = f"{why}; what this rule makes of its original was not looked for"
     return subject.task.finding("OCI011", "error", message, to_run(f"onnx-ci fix {subject.task.call}"))
 
 

@@ -114,7 +114,7 @@ def run(plan: Plan) -> RunReport:
     before = {(size.name, size.measure): size.after for size in groups.sizes({})} if sharded else {}
     with ExitStack() as stack:
         contested = dict.fromkeys(path for members in groups.dependent() for path in members)
-        if contested:
+        if contested and plan.how.search:
             look = Look(stack.enter_context(scratch_folder()), first=True)
             first = replace(plan, share=replace(plan.share, models=tuple(contested)), look=look)
             sizes_by_rule = _sizes_by_rule(first)
@@ -403,6 +403,7 @@ def _task(asked: Asked, rule: Rule, source: Source) -> Task:
         baseline=None if building else plan.baseline,
         cache=plan.how.cache,
         look=plan.look,
+        search=plan.how.search,
     )
 
 

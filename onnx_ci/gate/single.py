@@ -8,17 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import onnx
+from typing import TYPE_CHECKING, Any
 
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.decide import refused_hint
 from onnx_ci.gate.judge import about_fusions, judge
 from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
-from onnx_ci.inputs.from_files import FileOptions, read_files, with_sizes
-from onnx_ci.inputs.graph import fed_inputs, unknown_dims
-from onnx_ci.inputs.samples import write_npz
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure
@@ -27,11 +22,19 @@ from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Budget, InputSpec, MethodChoice, Rule
 from onnx_ci.results import Finding, Outcome, Verdict
-from onnx_ci.sandbox.runner import Runner, Unrunnable
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write, scratch_folder
-from onnx_ci.verify.prove import Prover, Submission
-from onnx_ci.verify.reference import Reference
+
+if TYPE_CHECKING:
+    import onnx
+
+    from onnx_ci.inputs.from_files import FileOptions
+    from onnx_ci.sandbox.runner import Runner
+    from onnx_ci.verify.prove import Submission
+    from onnx_ci.verify.reference import Reference
+
+# What makes inputs and runs models is loaded by the functions that do: to shrink without a proof takes
+# neither, and loading it would take longer than the work.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,9 @@ class Made:
 
 
 def make_samples(path: Path, spec: InputSpec) -> Made:
+    from onnx_ci.sandbox.runner import Runner
+    from onnx_ci.verify.prove import Prover
+
     rule = Rule(pattern=str(path), inputs=spec)
     with open_model(path) as model, Runner() as runner, scratch_folder() as scratch:
         reference = Prover(rule, model, runner, scratch, home=path.parent).reference
@@ -62,6 +68,12 @@ def make_samples(path: Path, spec: InputSpec) -> Made:
 def samples_from_files(path: Path, spec: InputSpec, files: Sequence[Path], options: FileOptions) -> Made:
     """Make samples from the user's files, on which the model has to run: in their own sizes, or else in those
     that inputs are made up in. What files say nothing about is made up."""
+    from onnx_ci.inputs.from_files import read_files, with_sizes
+    from onnx_ci.inputs.graph import fed_inputs
+    from onnx_ci.inputs.samples import write_npz
+    from onnx_ci.sandbox.runner import Runner, Unrunnable
+    from onnx_ci.verify.prove import Prover
+
     with open_model(path) as model, Runner() as runner, scratch_folder() as scratch:
 
         def reference(inputs: InputSpec) -> Reference:
@@ -169,11 +181,17 @@ def shrink_file(
         elsewhere=not in_place,
         cache=cache,
     )
-    with Runner() if verify else nullcontext() as runner:
+    with _runner() if verify else nullcontext() as runner:
         outcome = judge(task, runner, Ledger(), say)
     if outcome.verdict == "ok" and not in_place:
         copy_model(source, target)
     return outcome
+
+
+def _runner() -> Runner:
+    from onnx_ci.sandbox.runner import Runner
+
+    return Runner()
 
 
 def home_of(path: Path) -> Path:
@@ -193,8 +211,12 @@ def check_target(source: Path, target: Path) -> None:
 
 def check_dims(model: Path, dims: Mapping[str, int]) -> None:
     """Refuse names of sizes that the model does not have; of a model that can't be read others tell."""
+    if not dims:
+        return
+    from onnx_ci.inputs.graph import unknown_dims
+
     try:
-        wrong = unknown_dims(read_skeleton(model), dims) if dims else ""
+        wrong = unknown_dims(read_skeleton(model), dims)
     except ModelError:
         return
     if wrong:
@@ -252,6 +274,9 @@ def compare_files(first: Path, second: Path, rule: Rule) -> Outcome:
 
 
 def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outcome:
+    from onnx_ci.sandbox.runner import Runner
+    from onnx_ci.verify.prove import Prover
+
     with Runner() as runner, scratch_folder() as scratch:
         prover = Prover(rule, before, runner, scratch, home=home_of(before.path), timed=True)
         proof = prover.prove(second_model(before, after))
@@ -272,5 +297,7 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
 
 def second_model(before: Model, after: Model) -> Submission:
     """Return a model to be proven that was not made from the first."""
+    from onnx_ci.verify.prove import Submission
+
     changes = (*OWN_AFFAIRS, "inputs") if after.beside or before.beside else OWN_AFFAIRS
     return Submission(path=after.path, model=after, changes=changes, foreign=True)

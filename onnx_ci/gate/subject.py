@@ -90,6 +90,7 @@ class Task:
     baseline: Baseline | None = None  # what the model is compared with; None where nothing is
     cache: bool = True  # whether what an earlier run proved for this content may be used again
     look: Look | None = None  # None: it is looked at once
+    search: bool = True  # False: no smaller form is looked for, but for what is certain at once
 
     @property
     def user_path(self) -> Path:
@@ -179,7 +180,7 @@ class Subject:
     def size(self) -> int:
         return sum(file.stat().st_size for file in self.files)
 
-    @property
+    @cached_property
     def files(self) -> list[Path]:
         return files_of(self.task.path, self.model.proto)
 

@@ -29,14 +29,17 @@ MOST_TRIED = 8  # tensors of the same numbers that one is compared with
 
 
 def dedupe(model: Model, options: Dedupe) -> Applied:
-    taken = all_names(model.proto)
+    taken: set[str] = set()
     fixed = fixed_names(model.proto) | quantization_parameters(model.proto)
     merged = 0
     for root in roots(model.proto):
         groups = _identical(model, root.nested_sites(fixed))
         merged += sum(len(group) - 1 for group in groups)
-        _merge(model, root, groups, taken)
+        if groups:
+            taken = taken or all_names(model.proto)
+            _merge(model, root, groups, taken)
     if options.transposed:
+        taken = taken or all_names(model.proto)
         fixed |= quantized_inputs(model.proto)
         # In scopes that are read anew: the copies are gone by now.
         merged += sum(_merge_transposed(model, root, fixed, taken) for root in roots(model.proto))

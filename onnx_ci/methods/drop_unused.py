@@ -31,7 +31,7 @@ def drop_unused(model: Model, _: NoOptions) -> Applied:
 def _clean(body: Body, fixed: set[str]) -> None:
     """Inner graphs first: what they no longer read, the outer ones need not keep."""
     for node in body.node:
-        for graph in graphs.subgraphs(node):
+        for graph in graphs.subgraphs(node) if node.attribute else ():
             _clean(graph, fixed)
     kept, needed = _alive(body, {*fixed, *graphs.output_names(body)})
     if len(kept) < len(body.node):
@@ -45,16 +45,17 @@ def _alive(body: Body, wanted: set[str]) -> tuple[set[int], set[str]]:
     """The nodes that some wanted name needs, and every name they need. Nodes may stand in any order."""
     makers = {name: position for position, node in enumerate(body.node) for name in node.output if name}
     # A node without outputs can only be there for its effect.
-    pending = {position for position, node in enumerate(body.node) if not any(node.output)}
-    pending |= {makers[name] for name in wanted if name in makers}
-    kept: set[int] = set()
-    needed = set(wanted)
+    kept = {position for position, node in enumerate(body.node) if not any(node.output)}
+    kept |= {makers[name] for name in wanted if name in makers}
+    needed, pending = set(wanted), list(kept)
     while pending:
-        kept |= pending
-        nodes = [body.node[position] for position in pending]
-        read = {name for node in nodes for name in (*node.input, *graphs.captured(node))}
-        needed |= read
-        pending = {makers[name] for name in read if name in makers} - kept
+        node = body.node[pending.pop()]
+        for name in (*node.input, *(graphs.captured(node) if node.attribute else ())):
+            needed.add(name)
+            maker = makers.get(name)
+            if maker is not None and maker not in kept:
+                kept.add(maker)
+                pending.append(maker)
     return kept, needed
 
 

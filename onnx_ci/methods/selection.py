@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from onnx_ci.model import receipt
 from onnx_ci.model.graph import Scope, Site, all_nodes, bodies, constant_value, stored_in
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
-from onnx_ci.model.receipt import tensor_key
 
 # Ops that compute with quantized values: whatever they read is part of an encoding, not a plain weight.
 QUANTIZED_OP = re.compile(r"^Q[A-Z]|[Qq]uantize|Integer|NBits")
@@ -65,14 +64,8 @@ def _is_read_by(root: Scope, site: Site, pattern: str) -> bool:
 
 
 def same_content(model: Model, sites: Sequence[Site]) -> list[list[Site]]:
-    """The sites in groups of equal type, shape and bytes, most of them alone. Only look-alikes are read."""
-    alike = Counter(type_and_shape(site) for site in sites)
-    groups: dict[object, list[Site]] = defaultdict(list)
-    for site in sites:
-        kind = type_and_shape(site)
-        content = tensor_key(model, site.tensor) if alike[kind] > 1 else None
-        groups[kind, content].append(site)
-    return list(groups.values())
+    """The sites in groups of equal type, shape and bytes, most of them alone."""
+    return receipt.same_content(model, sites, lambda site: site.tensor)
 
 
 def type_and_shape(site: Site) -> tuple[int, tuple[int, ...]]:

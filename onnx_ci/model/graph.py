@@ -43,18 +43,23 @@ def nested(body: Body) -> Iterator[Body]:
     """A graph or function and every graph inside it, outer ones first."""
     yield body
     for node in body.node:
-        for graph in subgraphs(node):
-            yield from nested(graph)
+        if node.attribute:  # most nodes of a large graph have none, and a generator for each takes long
+            for graph in subgraphs(node):
+                yield from nested(graph)
 
 
 def bodies(model: ModelProto) -> Iterator[Body]:
     """Every list of nodes in the model: the main graph, functions, training graphs, and all inside them."""
-    yield from nested(model.graph)
-    for function in model.functions:
-        yield from nested(function)
+    for body in _outermost(model):
+        yield from nested(body)
+
+
+def _outermost(model: ModelProto) -> Iterator[Body]:
+    yield model.graph
+    yield from model.functions
     for training in model.training_info:
-        yield from nested(training.initialization)
-        yield from nested(training.algorithm)
+        yield training.initialization
+        yield training.algorithm
 
 
 def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
@@ -74,17 +79,27 @@ def attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
 
 def tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Every tensor that the model stores, in a fixed order."""
-    for body in bodies(model):
-        if isinstance(body, GraphProto):
-            yield from body.initializer
-            for sparse in body.sparse_initializer:
-                yield from (sparse.values, sparse.indices)
-        else:
-            for attribute in body.attribute_proto:
-                yield from attribute_tensors(attribute)
-        for node in body.node:
+    for body in _outermost(model):
+        yield from _tensors_in(body)
+
+
+def _tensors_in(body: Body) -> Iterator[TensorProto]:
+    """Those of one body, then those of the graphs inside it; its nodes are passed once."""
+    if isinstance(body, GraphProto):
+        yield from body.initializer
+        for sparse in body.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+    else:
+        for attribute in body.attribute_proto:
+            yield from attribute_tensors(attribute)
+    inside: list[GraphProto] = []
+    for node in body.node:
+        if node.attribute:
+            inside += subgraphs(node)
             for attribute in node.attribute:
                 yield from attribute_tensors(attribute)
+    for graph in inside:
+        yield from _tensors_in(graph)
 
 
 def type_attributes(node: NodeProto) -> Iterator[AttributeProto]:
@@ -186,9 +201,12 @@ class Scope:
     defined: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        made: list[str] = []
         for node in self.body.node:
-            self.defined.update(filter(None, node.output))
-            self.children += [Scope(graph, self) for graph in subgraphs(node)]
+            made += node.output
+            if node.attribute:
+                self.children += [Scope(graph, self) for graph in subgraphs(node)]
+        self.defined.update(filter(None, made))
         if isinstance(self.body, GraphProto):
             self.defined.update(tensor.name for tensor in self.body.initializer)
             # A graph input that is also an initializer is one name, not two.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from onnx_ci.model.locations import is_inside
 from onnx_ci.model.model import Model, element_count, stored_size
 from onnx_ci.model.npy import recorded
 from onnx_ci.model.proto import ModelProto, TensorProto
-from onnx_ci.model.receipt import read_receipt, tensor_key
+from onnx_ci.model.receipt import read_receipt, same_content
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_chunks, file_sha256
 from onnx_ci.results import Measure, ModelInfo, TensorInfo
 from onnx_ci.util.advice import to_run
 
+SAMPLED = 8_000_000  # bytes; a model that is larger is estimated from pieces of it
+PIECE, PIECES = 1 << 16, 32  # bytes of each, and about how many
 LEVEL = 9  # of each compressor: what a careful server or packager would use
 
 
@@ -113,9 +116,34 @@ def _package(name: str) -> Any:
 COMPRESSORS: dict[str, Callable[[], Stream]] = {"gzip": _gzip, "brotli": _brotli, "zstd": _zstd}
 
 
-def inspect_model(path: Path, name: str) -> ModelInfo:
+def estimated_size(name: str, files: Sequence[Path]) -> int:
+    """About the bytes after compression, from pieces at even distances."""
+    sizes = [file.stat().st_size for file in files]
+    compress, finish = COMPRESSORS[name]()
+    distance = max(PIECE, sum(sizes) // PIECES)
+    seen = made = 0
+    for file, size in zip(files, sizes, strict=True):
+        with file.open("rb") as content:
+            for start in range(0, size, distance):
+                content.seek(start + max(0, min(distance, size - start) - PIECE) // 2)
+                piece = content.read(PIECE)
+                made += len(compress(memoryview(piece)))
+                seen += len(piece)
+    made += len(finish())
+    return round(sum(sizes) * made / seen)
+
+
+def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
+    """What the bytes of a model are. Its sha256 and its compressed size to the byte take reading and
+    compressing everything: large models have them only where they are to be `exact`."""
     with open_model(path) as model:
-        found = measure(path, model.proto, hashing=BackgroundHash(path), compressed=["gzip"])
+        files = files_of(path, model.proto)
+        exact = exact or sum(file.stat().st_size for file in files) <= SAMPLED
+        if exact:
+            found = measure(path, model.proto, hashing=BackgroundHash(path), compressed=["gzip"])
+        else:
+            found = measure(path, model.proto, hashing=None)
+            found = replace(found, gzip=estimated_size("gzip", files))
         infos = _tensors(model, found.size)
         types: Counter[str] = Counter()
         for info in infos:
@@ -138,15 +166,17 @@ def inspect_model(path: Path, name: str) -> ModelInfo:
             duplicate_bytes=round(sum(info.size * (1 - 1 / info.copies) for info in infos)),
             tensors=tuple(sorted(infos, key=lambda info: -info.size)),
             shrunk_by=receipt.names if receipt else (),
+            estimated=not exact,
         )
 
 
 def _tensors(model: Model, total: int) -> list[TensorInfo]:
-    groups: dict[object, list[TensorProto]] = defaultdict(list)
+    plain: list[TensorProto] = []
+    others: list[TensorProto] = []
     for tensor in tensors(model.proto):
-        plain = tensor.data_type != TensorProto.STRING and element_count(tensor)
-        content = (tensor.data_type, tuple(tensor.dims), tensor_key(model, tensor)) if plain else id(tensor)
-        groups[content].append(tensor)
+        filled = tensor.data_type != TensorProto.STRING and element_count(tensor)
+        (plain if filled else others).append(tensor)
+    groups = [*same_content(model, plain, lambda tensor: tensor), *([tensor] for tensor in others)]
     return [
         TensorInfo(
             name=tensor.name,
@@ -156,7 +186,7 @@ def _tensors(model: Model, total: int) -> list[TensorInfo]:
             share=size / total,
             copies=len(group),
         )
-        for group in groups.values()
+        for group in groups
         for tensor in group
     ]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 LARGE = 1024  # bytes from which a tensor stays out of the skeleton
+# What the values of a tensor that is stored number by number are called, and how Python packs them.
+TYPED_FIELDS: dict[int, tuple[str, str]] = {
+    TensorProto.FLOAT: ("float_data", "f"),
+    TensorProto.INT32: ("int32_data", "i"),
+    TensorProto.INT64: ("int64_data", "q"),
+    TensorProto.DOUBLE: ("double_data", "d"),
+}
 NUMBER_FIELDS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 
@@ -77,6 +86,10 @@ class Model:
             return self.store.read(span)
         if tensor.HasField("raw_data"):
             return tensor.raw_data
+        field, code = TYPED_FIELDS.get(tensor.data_type, ("", ""))
+        values = getattr(tensor, field) if field else ()
+        if values and len(values) == element_count(tensor) and sys.byteorder == "little":
+            return array(code, values).tobytes()
         numpy_helper = full_onnx().numpy_helper
         return bytes(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
 
@@ -121,7 +134,10 @@ def values_beside(model: Model) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
 
 def location(tensor: TensorProto) -> str:
     """The external data file a tensor belongs to, as the model names it; empty when embedded."""
-    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    for entry in tensor.external_data:  # most have none; a generator for each would take longer than this
+        if entry.key == "location":
+            return str(entry.value)
+    return ""
 
 
 def clear_values(tensor: TensorProto) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import xxhash
 
@@ -17,7 +19,9 @@ from onnx_ci.model.graph import metadata_entry, set_metadata_entry, tensors
 from onnx_ci.model.model import Model, clear_values
 from onnx_ci.model.npy import set_record
 from onnx_ci.model.proto import ModelProto, TensorProto
+from onnx_ci.model.wire import Span
 
+Item = TypeVar("Item")
 KEY = "onnx_ci.receipt"
 
 
@@ -103,6 +107,37 @@ def model_digest(model: Model) -> str:
 
 # Another one each time the program runs: nobody can prepare two tensors that are taken for one.
 SEED = int.from_bytes(os.urandom(8), "little")
+
+
+SAMPLE = 1 << 12  # bytes at the start, in the middle and at the end of a tensor
+
+
+def same_content(
+    model: Model, items: Sequence[Item], tensor_of: Callable[[Item], TensorProto]
+) -> list[list[Item]]:
+    """The items in groups whose tensors have equal type, shape and bytes, most of them alone. Only
+    look-alikes are read, and whole only those whose samples are the same."""
+    kinds: list[Hashable] = []
+    for item in items:
+        tensor = tensor_of(item)
+        kinds.append((tensor.data_type, tuple(tensor.dims)))
+    for key_of in (_sample_key, tensor_key):
+        alike = Counter(kinds)
+        keyed = zip(items, kinds, strict=True)
+        kinds = [(kind, key_of(model, tensor_of(item))) if alike[kind] > 1 else kind for item, kind in keyed]
+    groups: dict[Hashable, list[Item]] = defaultdict(list)
+    for item, kind in zip(items, kinds, strict=True):
+        groups[kind].append(item)
+    return list(groups.values())
+
+
+def _sample_key(model: Model, tensor: TensorProto) -> bytes:
+    span = model.span(tensor)
+    if span is None or span.length <= 3 * SAMPLE:
+        return b""
+    last = span.length - SAMPLE
+    pieces = [model.store.read(Span(span.source, span.offset + at, SAMPLE)) for at in (0, last // 2, last)]
+    return xxhash.xxh3_128(b"".join(pieces), seed=SEED).digest()
 
 
 def tensor_key(model: Model, tensor: TensorProto) -> bytes:

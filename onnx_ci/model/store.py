@@ -118,6 +118,7 @@ def write_all(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:
 
 # Large, since a thread that hashes has to ask for the interpreter's lock after every piece.
 HASH_CHUNK = 1 << 24
+AT_ONCE = 1 << 21  # bytes that are hashed faster than a thread starts
 
 
 def file_chunks(path: Path, most: int = CHUNK) -> Iterator[memoryview]:
@@ -156,14 +157,18 @@ def combined_sha256(digests: Mapping[str, str]) -> str:
 
 
 class BackgroundHash:
-    """Hashes a file on another core from the moment it is made; `result` waits for the end."""
+    """Hashes a file on another core from the moment it is made; `result` waits for the end. A small one is
+    hashed at once: to start a thread and wait for it takes longer."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.state = file_state(path)  # shows later whether it was this content that was hashed
         self._outcome: str | OSError = ""
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._run, daemon=True) if self.state[1] > AT_ONCE else None
+        if self._thread:
+            self._thread.start()
+        else:
+            self._run()
 
     def _run(self) -> None:
         try:
@@ -172,7 +177,8 @@ class BackgroundHash:
             self._outcome = error
 
     def result(self) -> str:
-        self._thread.join()
+        if self._thread:
+            self._thread.join()
         if isinstance(self._outcome, OSError):
             raise self._outcome
         return self._outcome

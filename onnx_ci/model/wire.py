@@ -56,6 +56,8 @@ MODEL: Message = {7: GRAPH, 20: TRAINING, 25: FUNCTION}
 
 
 def read_varint(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
+    if at < end and buffer[at] < 0x80:
+        return buffer[at], at + 1
     value = shift = 0
     while at < end:
         byte = buffer[at]
@@ -91,6 +93,11 @@ def fields(buffer: Buffer, start: int, end: int) -> Iterator[Field]:
         number, kind = key >> 3, key & 7
         if number == 0:
             raise WireError(f"field number 0 at byte {began}")
+        if kind == BYTES and at < end and buffer[at] <= end - at - 1 and buffer[at] < 0x80:
+            value = at + 1  # short, as nearly all fields are: no call for each
+            at = value + buffer[at]
+            yield Field(number, kind, began, value, at)
+            continue
         value, at = _value_end(buffer, at, end, kind) if kind != GROUP else (at, _group_end(buffer, at, end))
         yield Field(number, kind, began, value, at)
 

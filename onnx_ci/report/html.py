@@ -240,10 +240,10 @@ def render_info(info: results.ModelInfo) -> str:
 
 
 def _head(info: results.ModelInfo) -> Iterator[Markup]:
-    measure = info.measure
+    measure, about = info.measure, "about " if info.estimated else ""
     yield figures(
         ("on disk", format_size(measure.size)),
-        ("as gzip", format_size(measure.gzip) if measure.gzip is not None else ""),
+        ("as gzip", f"{about}{format_size(measure.gzip)}" if measure.gzip is not None else ""),
         ("parameters", f"{measure.params or 0:,}"),
         ("tensors", f"{len(info.tensors):,}"),
         ("copies", format_size(info.duplicate_bytes) if info.duplicate_bytes else "none"),

@@ -7,13 +7,17 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnx_ci.model.dtypes import NUMPY_TYPES
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:  # numpy is loaded late: a run that knows all outcomes needs no numbers
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+else:
+    Array = Any
+
 _MAP = 1 << 20  # from this many bytes on, a file is mapped rather than read
 _MANIFEST = "manifest.json"
 
@@ -46,6 +50,8 @@ _NUMPY_NAMES = {**NUMPY_TYPES, 8: "str", 14: "complex64", 15: "complex128"}
 
 def numpy_dtype(code: int) -> np.dtype[Any] | None:
     """The numpy dtype for an ONNX element type, or None where there is none."""
+    import numpy as np
+
     if code in _NUMPY_NAMES:
         return np.dtype(_NUMPY_NAMES[code])
     name = _NAME_OF_CODE.get(code)
@@ -59,6 +65,8 @@ def exotic_name(dtype: np.dtype[Any]) -> str | None:
 
 def to_raw(array: Array) -> Array:
     """The bits of an exotic array, one unsigned integer an element."""
+    import numpy as np
+
     return np.array(array, order="C").view(np.uint16 if array.itemsize == 2 else np.uint8)
 
 
@@ -95,6 +103,8 @@ def integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def _ml_dtype(name: str) -> np.dtype[Any] | None:
+    import numpy as np
+
     try:
         import ml_dtypes  # late: only models with these types need it, and older onnx does not bring it
     except ImportError:
@@ -115,6 +125,8 @@ Value = Array | Raw | Sequence[Any] | Mapping[Any, Any] | None
 
 
 def write_samples(folder: Path, samples: Sequence[Mapping[str, Value]]) -> None:
+    import numpy as np
+
     folder.mkdir()
     numbers = itertools.count()  # of files: names of values may hold anything, a path separator included
 
@@ -148,6 +160,8 @@ def read_samples(folder: Path, *, raw: bool = False) -> list[dict[str, Any]]:
 
 def _plain(array: Array) -> tuple[Array, str]:
     """What can be stored of an array, and the name of its type where numpy lacks that."""
+    import numpy as np
+
     name = exotic_name(array.dtype)
     if name is not None:
         return to_raw(array), name
@@ -162,6 +176,8 @@ def _load(folder: Path, entry: Any, *, raw: bool) -> Any:
     if "keys" in entry:
         keys, values = (_load(folder, entry[part], raw=raw) for part in ("keys", "values"))
         return dict(zip(keys.tolist(), values.tolist(), strict=True))
+    import numpy as np
+
     path = folder / entry["file"]
     mapped = path.stat().st_size >= _MAP
     array: Array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False).view(np.ndarray)

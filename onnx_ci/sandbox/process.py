@@ -107,7 +107,7 @@ def memory_for(models: Iterable[Path], limit: int | None = None) -> int:
 
 def usual_memory(model: Path) -> int:
     """Bytes that the work on a model is likely to take, its worker included."""
-    return _USUAL + _USUAL_PER_BYTE * _stored(model)
+    return _USUAL + _USUAL_PER_BYTE * stored_bytes(model)
 
 
 def processors() -> int:

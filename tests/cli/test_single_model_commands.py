@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -129,6 +130,22 @@ def test_info(tmp_path: Path) -> None:
     assert found["duplicate_bytes"] == 3 * 64 * 64 * 4
     assert found["types"] == {"float": 4 * 64 * 64 * 4}
     assert found["tensors"][0]["copies"] == 4
+
+
+def test_info_of_a_large_model_is_an_estimate_unless_asked(tmp_path: Path) -> None:
+    """Zeros, numbers and copies; what is not random compresses otherwise than the rest."""
+    model = lean(width=1024, layers=4)
+    zeros = onnx.numpy_helper.from_array(np.zeros((1024, 1024), np.float32), model.graph.initializer[0].name)
+    model.graph.initializer[0].CopyFrom(zeros)
+    save(model, tmp_path / "m.onnx")
+    assert ", about " in onnx_ci("info", "m.onnx", cwd=tmp_path).out
+    found = onnx_ci("info", "m.onnx", "--format", "json", cwd=tmp_path).json
+    exact = onnx_ci("info", "m.onnx", "--exact", "--format", "json", cwd=tmp_path).json
+    assert (found["estimated"], exact["estimated"]) == (True, False)
+    assert found["measure"]["gzip"] == pytest.approx(exact["measure"]["gzip"], rel=0.1)
+    assert found["measure"]["sha256"] == ""
+    assert exact["measure"]["sha256"] == hashlib.sha256((tmp_path / "m.onnx").read_bytes()).hexdigest()
+    assert ", about " not in onnx_ci("info", "m.onnx", "--exact", cwd=tmp_path).out
 
 
 def test_methods_and_schema(tmp_path: Path) -> None:
