@@ -22,7 +22,7 @@ from typing import Any
 from models import fetch
 
 MODELS = ("ppocr-cls", "magika", "silero", "silero-legacy", "ppocr-det", "ppocr-rec", "slanet")
-POLICY = "version: 1\nmodels: [{path: '*.onnx', methods: [dedupe, fp16-weights], plan_seconds: 0}]\n"
+POLICY = "version: 1\nmodels: [{path: '*.onnx', methods: [dedupe, fp16-weights], plan_runs: 0}]\n"
 LIMIT = 1.2  # times what processes that share nothing take two at a time, of one at a time
 ALONE = "for number in range(20_000_000): pass"
 

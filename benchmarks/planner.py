@@ -20,7 +20,6 @@ from methods import Error, apart, compare, listed, written
 
 TOLERANCES = (0.999, 0.99)
 METHODS = "dedupe,drop-unused,strip-docs,fold-constants,compact,fp16-weights,int8-weights,int4-weights"
-PATIENCE = 600  # seconds that a plan may take here: the search is meant to end by itself
 COLUMNS = (
     *("model", "MB", "cosine", "ours MB", "best peer", "its MB", "ours / its", "latency"),
     *("tensors", "trials", "plan s"),
@@ -53,7 +52,7 @@ def rivals(source: Path, scratch: Path) -> Iterator[Rival]:
 
 
 def ours(source: Path, target: Path, cosine: float) -> dict[str, object]:
-    options = ("--methods", METHODS, "--tolerance", f"cosine={cosine}", "--plan-seconds", str(PATIENCE))
+    options = ("--methods", METHODS, "--tolerance", f"cosine={cosine}")
     command = [*shrink(source, target, *options), "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

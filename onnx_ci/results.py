@@ -182,7 +182,6 @@ class Coverage:
     unseen: tuple[str, ...] = ()  # no output moved at all
     runs: int = 0  # how often a damaged model was run
     alone: bool = True  # every tensor by itself
-    hurried: bool = False  # it took too long: what is left was damaged together
 
 
 @dataclass(frozen=True, kw_only=True)

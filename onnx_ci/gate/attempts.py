@@ -196,8 +196,8 @@ def _prove(subject: Subject, staged: Staged, ledger: Ledger) -> Proof:
             rounded=made.rounded,
         )
     )
-    coverage, float16 = proof.verification.coverage, proof.verification.float16
-    ledger.by_chance |= proof.verification.code == RAN_OUT or bool(coverage and coverage.hurried)
+    float16 = proof.verification.float16
+    ledger.by_chance |= proof.verification.code == RAN_OUT
     ledger.by_chance |= bool(float16 and float16.unseen)
     return proof
 

@@ -53,10 +53,9 @@ from onnx_ci.verify.verifier import LONG, Claim, Reaction, Verifier
 
 SHOWN = 3  # names in a reason
 SPARE = 6.0  # dB by which a weight that no output notices has to be nearer to what it was than outputs
-MOST = 128  # runs with a single sample; where there are more tensors, some are damaged with their neighbours
+MOST = 64  # runs with a single sample; where there are more tensors, some are damaged with their neighbours
 LEAST = 12  # such runs, however large the model is
-WORK = 4 * 10**9  # bytes that all such runs together may read of the model: a number, not a clock, decides
-PATIENCE = 120.0  # seconds after which that is given up; what is found then may be otherwise elsewhere
+WORK = 2 * 10**9  # bytes that all such runs together may read of the model: a number, not a clock, decides
 DEATHS = 3  # damaged models that hang or crash, before it is given up
 _STRICTER = (
     "add a limit in the output's own units, " + set_tolerance("max_abs", "...") + ", or give other inputs"
@@ -271,7 +270,6 @@ class TensorCoverage:
     states: TensorStates = field(default_factory=dict)
     runs: int = 0
     alone: bool = True
-    hurried: bool = False  # the clock had a say
 
     def note(self, noticed: Collection[str]) -> None:
         """Remember tensors that are known to be noticed; not names that stand for several."""
@@ -312,7 +310,6 @@ class TensorCoverage:
             unseen=tuple(dict.fromkeys(names["unseen"])),
             runs=self.runs,
             alone=self.alone,
-            hurried=self.hurried,
         )
 
     def _ask(self, runs: DamagedRuns, items: Sequence[StoredTensor]) -> None:
@@ -321,7 +318,7 @@ class TensorCoverage:
         runs.begin(feeds[:1])
         # The same for a model wherever it is asked, so that a slow machine finds what a fast one does.
         affordable = max(LEAST, min(MOST, WORK // lay_out(self.model).size))
-        for group in self._in_time(list(grouped(items, affordable))):
+        for group in grouped(items, affordable):
             self._note(group, runs.state(group, scramble))
             self.alone = self.alone and len(group) == 1
         left = [item for item in items if self.states[item.key] != "noticed"]
@@ -332,16 +329,6 @@ class TensorCoverage:
             for group in grouped(left, 1):
                 self._settle(runs, group, how)
             left = [item for item in left if self.states[item.key] != "noticed"]
-
-    def _in_time(self, groups: Sequence[list[StoredTensor]]) -> Iterator[list[StoredTensor]]:
-        """When patience is at its end, what is left of each graph goes together."""
-        until = time.monotonic() + PATIENCE
-        for number, group in enumerate(groups):
-            if number >= LEAST and time.monotonic() > until:
-                self.hurried = True
-                yield from grouped([item for left in groups[number:] for item in left], 1)
-                return
-            yield group
 
     def _settle(self, runs: DamagedRuns, items: Sequence[StoredTensor], how: Damage) -> None:
         """Halved as long as something shows; what does not show together does not show alone."""
@@ -507,7 +494,6 @@ def _both(first: Coverage | None, second: Coverage | None) -> Coverage | None:
         unseen=tuple(dict.fromkeys((*first.unseen, *second.unseen))),
         runs=first.runs + second.runs,
         alone=first.alone and second.alone,
-        hurried=first.hurried or second.hurried,
     )
 
 
