@@ -20,8 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LIMITED = re.compile(r"([\d.]+)x? \(limit ([\d.]+): (within|MISSED)\)")
 WIDTH, ROW, LABEL = 720, 22, 330
-HOW_TO_READ = """A ratio is ours over a peer's, a floor's or another commit's figure, measured in turns in one run, so
-that a busy machine slows both. The plot shows each ratio over its limit: bars that end left of the line keep
+HOW_TO_READ = """A ratio is ours over a peer's, a floor's or another commit's figure, measured in turns in one
+run, so that a busy machine slows both. The plot shows each ratio over its limit: bars that end left of the line keep
 it. Absolute seconds say more of the machine than of the tool."""
 
 
@@ -101,7 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     options.output.mkdir(parents=True, exist_ok=True)
-    sections, figures, failed = [], [], []
+    sections: list[str] = []
+    figures: list[Limited] = []
+    failed: list[str] = []
     for bench in BENCHES:
         if bench.name not in options.only:
             continue
