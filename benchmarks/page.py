@@ -20,9 +20,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LIMITED = re.compile(r"([\d.]+)x? \(limit ([\d.]+): (within|MISSED)\)")
 WIDTH, ROW, LABEL = 720, 22, 330
-HOW_TO_READ = """A ratio is ours over a peer's, a floor's or another commit's figure, measured in turns in one
-run, so that a busy machine slows both. The plot shows each ratio over its limit: bars that end left of the line keep
-it. Absolute seconds say more of the machine than of the tool."""
+HOW_TO_READ = """A ratio is ours over a peer's, a floor's or another commit's figure, measured in turns in
+one run, so that a busy machine slows both. The plot shows each ratio over its limit: bars that end left of
+the line keep it. Absolute seconds say more of the machine than of the tool."""
 
 
 @dataclass(frozen=True)
