@@ -164,11 +164,12 @@ class BackgroundHash:
         self._path = path
         self.state = file_state(path)  # shows later whether it was this content that was hashed
         self._outcome: str | OSError = ""
-        self._thread = threading.Thread(target=self._run, daemon=True) if self.state[1] > AT_ONCE else None
-        if self._thread:
-            self._thread.start()
-        else:
+        self._thread: threading.Thread | None = None
+        if 0 < self.state[1] <= AT_ONCE:  # a pipe has no size, and who opens it may wait forever
             self._run()
+        else:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         try:
