@@ -57,6 +57,7 @@ CODES = {
     "OCI056": "computes in float16, which its values may overflow",
     "OCI057": "made-up inputs tell it no more than noise does",
     "OCI058": "recorded samples of a model that is not there",
+    "OCI059": "the search for a smaller form did not come to its end",
 }
 BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
@@ -440,7 +441,7 @@ class Work:
     @property
     def words(self) -> str:
         counts = f"{self.runs} runs {self.running:.1f} s, {self.loads} loads {self.loading:.1f} s"
-        return f"{counts}, comparing {self.comparing:.1f} s, planning {self.planning:.1f} s"
+        return f"{counts}, comparing {self.comparing:.1f} s, other planning {self.planning:.1f} s"
 
 
 @dataclass(frozen=True, kw_only=True)

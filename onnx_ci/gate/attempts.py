@@ -42,7 +42,10 @@ def choose(subject: Subject, ledger: Ledger) -> Choice:
         return try_all(subject, ledger) if subject.task.search else at_once(subject, ledger)
     content = subject.before.sha256 + (" without its receipt" if subject.lineage.foreign else "")
     kept = choice_memory(subject, content, subject.aims)
-    known = kept.recall_choice()
+    # Without a search, what an earlier one found may tell more of a failure, and must not make one.
+    known = (
+        kept.recall_choice() if subject.task.search or over_limits(subject.before, subject.limits) else None
+    )
     if known is None and not subject.task.search:
         kept = choice_memory(subject, f"{content} at once", subject.aims)
         known = kept.recall_choice()
@@ -80,12 +83,13 @@ def try_all(subject: Subject, ledger: Ledger) -> Choice:
     return replace(choice, work=meter.work) if meter and meter.spent else choice
 
 
-def at_once(subject: Subject, ledger: Ledger) -> Choice:
+def at_once(subject: Subject, ledger: Ledger, methods: Sequence[MethodChoice] | None = None) -> Choice:
     """What is certain without a search: a limit that is broken, and what our own exact methods save. Those
     keep every bit by construction; whatever a proof would say of them, the model could not stay as it is."""
     if over_limits(subject.before, subject.limits):
         return Choice(None, NOT_SEARCHED, (), searched=False)
-    own = [one for one in subject.methods if method(one.name).bitwise]
+    allowed = subject.methods if methods is None else methods
+    own = [one for one in allowed if method(one.name).bitwise]
     draft = _draft(subject, own)
     with ExitStack() as stack:
         exact = Attempts(subject, own, draft, ledger, stack).exact()

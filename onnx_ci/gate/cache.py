@@ -404,7 +404,8 @@ def save(
 def times() -> dict[str, float]:
     """Seconds that models took, by name, for the next split of a run. Not signed: no verdict hangs on it."""
     try:
-        found = json.loads((folder() / TIMES).read_bytes()[:LONGEST])
+        with open(folder() / TIMES, "rb", opener=_without_waiting) as file:
+            found = json.loads(file.read(LONGEST))
         return {str(name): float(seconds) for name, seconds in found.items() if 0 <= float(seconds) < 1e6}
     except (OSError, ValueError, TypeError, AttributeError, RuntimeError):  # none, or not ours
         return {}

@@ -147,6 +147,15 @@ def about_unseen(task: Task, plan: Planned | None) -> Iterator[Finding]:
         yield task.finding("OCI005", "note", message, "give inputs that reach them: " + GIVE_SAMPLES)
 
 
+def about_search(task: Task, plan: Planned | None) -> Iterator[Finding]:
+    """A search that did not come to its end: what it found is proven, and may not be the smallest."""
+    if plan is not None and plan.untried:
+        hint = (
+            "raise plan_runs, or limits: {total_seconds: ...} if it is set; or give the size that is enough"
+        )
+        yield task.finding("OCI059", "note", f"not all was tried to make it smaller: {plan.untried}", hint)
+
+
 def about_dims(task: Task, model: Model) -> Iterator[Finding]:
     """Names that mean nothing here. A rule for many models may name what only some of them have."""
     if not task.rule.inputs.dims:
@@ -217,6 +226,7 @@ def outcome_of(
             *about_failures(task, ledger.idle.values()),
             *about_dims(task, subject.model),
             *about_unseen(task, choice.plan),
+            *about_search(task, choice.plan),
             *about_fusions(task.name, choice.verification),
             *choice.verification.findings(task.name),
             *findings,

@@ -302,9 +302,10 @@ def start_planning(
     except ModelError:
         return None
     except Ended:
-        ledger.by_chance = True
+        late = time.monotonic() > subject.until
+        ledger.by_chance |= late
         seconds = round(time.monotonic() - began, 3)
-        why = "there was no time to plan"
+        why = "there was no time to plan" if late else "plan_runs is too small for a plan"
         ledger.plan = Planned(tensors=0, forms=(), kept=(), trials=0, seconds=seconds, untried=why)
         return None
     return Planner(draft, forms, search, began) if search else None

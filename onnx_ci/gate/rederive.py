@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from onnx_ci.errors import ModelError
-from onnx_ci.gate.attempts import RAN_OUT, choose, worth_it
+from onnx_ci.gate.attempts import RAN_OUT, at_once, choose, worth_it
 from onnx_ci.gate.cache import choice_memory
 from onnx_ci.gate.candidates import Choice, Held, Staged
 from onnx_ci.gate.decide import over_limits
@@ -137,6 +137,11 @@ def _derived_anew(subject: Subject, origin: Origin, kept: Verification, ledger: 
     if staged is not None and worth_it(subject, staged):
         return replace(choice, notes=(_derived(subject, receipt),), derived_from=found)
     why = _forbidden(subject.rule, receipt) or (kept.reason if kept.status == "failed" else "")
+    moving = [one for one in subject.rule.methods if method(one.name).gains == "layout"]
+    if not why and not choice.searched and moving:
+        moved = at_once(subject, ledger, moving)
+        if moved.staged is not None:
+            return replace(moved, notes=())
     if not why:
         passed = kept.status == "passed"
         return Choice(

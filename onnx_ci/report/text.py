@@ -145,7 +145,8 @@ def _plan(outcome: results.Outcome) -> Iterator[str]:
     plan = outcome.plan
     if plan is not None:
         forms = ", ".join(f"{label} {count}" for label, count in plan.forms) or "no mix was taken"
-        yield f"  planned {plan.tensors} tensors in {plan.trials} trials, {plan.seconds:.1f} s: {forms}"
+        trials = f"{counted(plan.tensors, 'tensor')} in {counted(plan.trials, 'trial')}"
+        yield f"  planned {trials}, {plan.seconds:.1f} s: {forms}"
         for kept in plan.kept[:SHOWN]:
             yield f"    {one_line(kept.name)} ({format_size(kept.size)}) {kept.form}: {kept.why}"
         more = len(plan.kept) - SHOWN
@@ -295,6 +296,8 @@ def coverage_words(verification: results.Verification) -> str:
     how = "damaged on purpose" if coverage.changed == 1 else "each damaged on purpose"
     if not coverage.alone:
         how = "damaged on purpose, some with their neighbours"
+    if not coverage.runs:
+        how = "as damage by rounding told when they were planned"
     counts = [f"{coverage.noticed} noticed"]
     unnoticed = (
         (coverage.faint, "seen but within the tolerance"),

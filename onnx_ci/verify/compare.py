@@ -504,9 +504,9 @@ def outside(worst: Distance | OutputDelta, tolerance: Tolerance) -> Iterator[Pro
         if limit is None:
             continue
         if name in AT_MOST and value > limit:
-            yield Problem("limit", f"{name} {_number(value, limit)} is above {_number(limit)}")
+            yield Problem("limit", f"{name} {_number(value, limit)} is above {f'{limit:.10g}'}")
         if name in AT_LEAST and value < limit:
-            yield Problem("limit", f"{name} {_number(value, limit)} is below {_number(limit)}")
+            yield Problem("limit", f"{name} {_number(value, limit)} is below {f'{limit:.10g}'}")
     cosine = tolerance.cosine
     if cosine is None or cosine <= 0.0 or worst.cosine < cosine:
         return

@@ -136,6 +136,7 @@ def test_a_plan_with_few_runs_still_gives_something_proven_and_says_what_was_not
     assert done.code in (0, 1)
     assert done.json["verification"]["status"] in ("passed", "failed")
     assert "in the runs that a plan may take" in done.json["plan"]["untried"]
+    assert "OCI059" in [finding["code"] for finding in done.json["findings"]]
     assert done.json["work"]["runs"] > 9  # proving is no part of it
 
 

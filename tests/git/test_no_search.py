@@ -157,10 +157,44 @@ def test_the_hook_fails_at_once_and_shows_what_is_known(tmp_path: Path) -> None:
     write_policy(tmp_path, TOO_SMALL)
     onnx.save(lean(), tmp_path / "model.onnx")
     repository.git("add", ".")
-    passed, said = repository.commit()
+    passed, said = repository.commit_all()
     assert not passed
     assert "run: onnx-ci fix model.onnx   to see how small it gets" in said
     assert call("check", "--staged", cwd=tmp_path).code == 1
-    passed, said = repository.commit()
+    passed, said = repository.commit_all()
     assert not passed
     assert "is over its size budget (.onnx-ci.yaml:3), but can be" in said
+
+
+def test_what_the_cache_knows_does_not_change_the_answer(tmp_path: Path) -> None:
+    write_policy(tmp_path, ROUNDING)
+    onnx.save(lean(), tmp_path / "model.onnx")
+    cold = check(tmp_path)
+    assert onnx_ci("check", "model.onnx", cwd=tmp_path).code == 1
+    warm = check(tmp_path)
+    assert (warm.code, only(warm)) == (cold.code, only(cold))
+    assert cold.code == 0
+
+
+def test_samples_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
+    write_policy(tmp_path, ROUNDING + "    inputs: {samples: [a.npz]}\n")
+    onnx.save(lean(), tmp_path / "model.onnx")
+    (tmp_path / "a.npz").write_bytes(b"no samples")
+    done = check(tmp_path)
+    assert (done.code, only(done)["verdict"]) == (1, "unverified")
+
+
+def test_a_shrunk_model_that_is_to_be_stored_otherwise_is_told(tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    write_policy(tmp_path, "    shrink: smallest\n" + ROUNDING)
+    onnx.save(lean(), tmp_path / "model.onnx")
+    repository.commit_all("model and policy")
+    assert onnx_ci("fix", "--all", cwd=tmp_path).code == 0
+    repository.commit_all("shrunk")
+    methods = "    methods: [dedupe, int8-weights, {external-data: {threshold: 1 kB}}]\n"
+    write_policy(tmp_path, "    shrink: smallest\n" + methods)
+    searched = onnx_ci("check", "model.onnx", "--format", "json", cwd=tmp_path)
+    assert "OCI020" in codes(searched)
+    done = check(tmp_path)
+    assert done.code == searched.code == 1
+    assert "OCI020" in codes(done)
