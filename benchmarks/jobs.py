@@ -67,7 +67,11 @@ def processor_seconds() -> float:
 
 def timeless(document: Any) -> Any:
     if isinstance(document, dict):
-        return {key: timeless(value) for key, value in document.items() if key not in ("seconds", "latency")}
+        return {
+            key: timeless(value)
+            for key, value in document.items()
+            if key not in ("seconds", "latency", "work")
+        }
     return [timeless(item) for item in document] if isinstance(document, list) else document
 
 

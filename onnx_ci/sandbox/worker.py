@@ -19,7 +19,7 @@ _PROVIDERS = ["CPUExecutionProvider"]
 _WEIGHTS = "weights"
 _THREADS = 8  # more cost address space and gain little on one small sample
 _ERRORS = (RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, ArithmeticError)  # bad values
-_kept: dict[tuple[str, bool, bool], tuple[int, Any]] = {}  # bytes and session, by model and settings
+_kept: dict[tuple[object, ...], tuple[int, Any]] = {}  # bytes and session, by model and settings
 _ROOM = 1 << 28  # bytes of models whose sessions are kept; one is, however large
 _OUT_OF_MEMORY = ("bad_alloc", "bad allocation", "allocate memory", "out of memory")
 
@@ -107,7 +107,7 @@ _LOADING: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
 def _sessions(ort: Any, request: dict[str, Any]) -> tuple[int, list[Any]]:
     """Load models, or take a session that was kept. Return how many were loaded, too."""
     paths, size = request["models"], request["bytes"]
-    key = (paths[0], request["optimize"], request.get("other_threads", False))
+    key = (paths[0], _version(paths[0]), request["optimize"], request.get("other_threads", False))
     if request.get("keep") and key in _kept:
         _kept[key] = _kept.pop(key)  # the last that was used goes last
         return 0, [_kept[key][1]]
@@ -118,6 +118,12 @@ def _sessions(ort: Any, request: dict[str, Any]) -> tuple[int, list[Any]]:
     if request.get("keep"):
         _kept[key] = size, sessions[0]
     return len(paths), sessions
+
+
+def _version(path: str) -> tuple[int, ...]:
+    """What changes when another model is written to a path."""
+    found = Path(path).stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:

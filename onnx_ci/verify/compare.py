@@ -148,7 +148,9 @@ def _closeness(ours: float, noise: float) -> float:
 def _cosine(dot: float, ours: float, theirs: float) -> float:
     if ours == 0.0 or theirs == 0.0:
         return 1.0 if ours == theirs else 0.0
-    return max(-1.0, min(1.0, dot / math.sqrt(ours) / math.sqrt(theirs)))
+    product = ours * theirs  # its root is exact where both are the same
+    length = math.sqrt(product) if 0.0 < product < math.inf else math.sqrt(ours) * math.sqrt(theirs)
+    return max(-1.0, min(1.0, dot / length))
 
 
 def _drift(ours: float, theirs: float) -> float:

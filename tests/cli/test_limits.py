@@ -54,7 +54,7 @@ def test_a_model_that_takes_too_long_to_look_at_ends_and_the_others_are_judged(
     assert finding["code"] == "OCI013"
     assert "0.2 s" in finding["message"]
     assert "limits.seconds" in finding["message"]
-    assert "limits: {seconds" in finding["hint"]
+    assert "limits: {total_seconds" in finding["hint"]
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,9 @@ def merge(reports: list[Path], place: Path) -> Done:
 
 def timeless(document: Any) -> Any:
     """Without what differs from one run to the next."""
+    times = ("seconds", "latency", "loading", "running", "comparing", "planning")
     if isinstance(document, dict):
-        return {key: timeless(value) for key, value in document.items() if key not in ("seconds", "latency")}
+        return {key: timeless(value) for key, value in document.items() if key not in times}
     return [timeless(item) for item in document] if isinstance(document, list) else document
 
 

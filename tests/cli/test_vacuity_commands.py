@@ -88,6 +88,18 @@ def test_the_report_says_what_was_covered_and_what_outputs_are(folder: Path) -> 
     text = "g (float[n,64] x) => (float[n,64] y, float[n,64] z) { y = MatMul(x, W) z = Identity(x) }"
     onnx.save(model(text, {"W": weight(64, 64, seed=1)}), folder / "m.onnx")
     done = call("shrink", "m.onnx", "out.onnx", "--methods", "fp16-weights", "--no-cache", cwd=folder)
+    assert "1 changed tensor, as damage by rounding told when they were planned: 1 noticed" in done.out
+    call_again = (
+        "shrink",
+        "m.onnx",
+        "out.onnx",
+        "--methods",
+        "fp16-weights",
+        "--plan-runs",
+        "0",
+        "--no-cache",
+    )
+    done = call(*call_again, cwd=folder)
     assert "1 changed tensor, damaged on purpose: 1 noticed (1 run)" in done.out
     assert "did not move when the weights were damaged: it repeats an input" in done.out
     other = call("compare", "m.onnx", "out.onnx", cwd=folder)
