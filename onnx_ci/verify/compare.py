@@ -25,6 +25,7 @@ Outputs = Sequence[Mapping[str, Array]]
 Pair = tuple[Array | None, Array | None]  # one output of two models; None where one lacks it
 _ROUNDED = 4  # a larger difference of integers is hardly rounding: they are indices, or wrong
 _ENDS = 1e-6  # as near to 0, 1 or -1 as float32 can tell in a sum
+_LAST_DIGITS = 1e-15  # of a cosine, which the order of a sum decides
 _LITTLE = 0.01  # of what an output can be: what is less than that has no relative error of its own
 _MASK = 1e4  # what is further away is no answer, but was put there to be left out
 _NEAR = 100  # one in so many values behind a sigmoid counts as near a decision, the largest
@@ -148,9 +149,8 @@ def _closeness(ours: float, noise: float) -> float:
 def _cosine(dot: float, ours: float, theirs: float) -> float:
     if ours == 0.0 or theirs == 0.0:
         return 1.0 if ours == theirs else 0.0
-    product = ours * theirs  # its root is exact where both are the same
-    length = math.sqrt(product) if 0.0 < product < math.inf else math.sqrt(ours) * math.sqrt(theirs)
-    return max(-1.0, min(1.0, dot / length))
+    cosine = max(-1.0, min(1.0, dot / math.sqrt(ours) / math.sqrt(theirs)))
+    return 1.0 if cosine > 1.0 - _LAST_DIGITS else cosine
 
 
 def _drift(ours: float, theirs: float) -> float:
