@@ -157,11 +157,11 @@ def test_the_hook_fails_at_once_and_shows_what_is_known(tmp_path: Path) -> None:
     write_policy(tmp_path, TOO_SMALL)
     onnx.save(lean(), tmp_path / "model.onnx")
     repository.git("add", ".")
-    passed, said = repository.commit_all()
+    passed, said = repository.commit()
     assert not passed
     assert "run: onnx-ci fix model.onnx   to see how small it gets" in said
     assert call("check", "--staged", cwd=tmp_path).code == 1
-    passed, said = repository.commit_all()
+    passed, said = repository.commit()
     assert not passed
     assert "is over its size budget (.onnx-ci.yaml:3), but can be" in said
 
