@@ -12,6 +12,7 @@ _OVERTONES = 30
 _VOWELS = 6.0  # in a second
 _HISS = 0.05  # of full scale
 _HUSH = 0.001
+_FLOOR = 3e-5  # what 16 bits leave of full scale
 _NOTES = 4.0  # in a second
 _FADED = 2.0  # seconds after which a note is not heard any more
 _WINDOW, _STEP = 400, 160  # samples of one spectrum, and from one to the next: 25 and 10 ms
@@ -96,4 +97,4 @@ def _music(rng: np.random.Generator, seconds: Array) -> Array:
         if number % 2 == 0:
             heard += 0.3 * fading**8 * rng.standard_normal(len(heard))
     # No recording is without some noise: what is exactly nothing between notes, a logarithm tears apart.
-    return 0.1 * music + _HUSH * rng.standard_normal(len(seconds))
+    return 0.1 * music + _FLOOR * rng.standard_normal(len(seconds))
