@@ -270,7 +270,7 @@ def _with_hints(kind: Any, value: Any, _where: str) -> Any:
     return Hint(**value) if kind is str and isinstance(value, dict) else value
 
 
-class Store:
+class SharedStore:
     """A store behind the cache's own folder that others use as well, by its URL. Entries come from it as
     files of the folder and are believed as little: each has to have the right signature. One that does not
     do what it is asked to is not asked again by this process."""
@@ -333,11 +333,11 @@ class Store:
 
 
 @cache
-def _store(url: str, _process: int) -> Store:
-    return Store(url)
+def _store(url: str, _process: int) -> SharedStore:
+    return SharedStore(url)
 
 
-def store() -> Store:
+def store() -> SharedStore:
     """The store of this process: a fork has connections of its own."""
     return _store(cache_url(), os.getpid())
 

@@ -190,7 +190,7 @@ class Search:
         """The tensors, measured alone, whose damage would be far beyond the tolerance: rounding is a small
         damage, and harm is in proportion."""
         for name, tried in self.alone.items():
-            error = sum(self.tensors[other].forms[form].error for other, form in tried.mix.items())
+            error = self._error(tried)
             if len(tried.mix) == 1 and tried.moved and error:
                 harm = tried.noise * DAMAGE * self.tensors[name].power / error
                 if harm > FAR_OFF * self.trials.limit:
@@ -210,8 +210,7 @@ class Search:
         for group in _groups(self.tensors, MOST):
             tried = self.trials.glance({name: self._probed_form(name) for name in group})
             self.alone.update(dict.fromkeys(group, tried))
-            loses = any(self.tensors[name].forms[form].error for name, form in tried.mix.items())
-            if not tried.moved and loses:
+            if not tried.moved and self._error(tried):
                 self.unseen += [name for name in group if not self.trials.shows(name)]
         self.path = moves(self._choices)
 
@@ -221,6 +220,10 @@ class Search:
         known = [name for name in self.rounded if name in self.alone]
         return {name: (self.tensors[name].nbytes, self._options(name)) for name in known}
 
+    def _error(self, tried: Tried) -> float:
+        """The sum of squares of what rounding changes in all tensors of a mix."""
+        return sum(self.tensors[name].forms[form].error for name, form in tried.mix.items())
+
     def _probed_form(self, name: str) -> int:
         """The smallest that a method has by itself: it is tried on all tensors anyway."""
         forms = self.tensors[name].forms
@@ -229,7 +232,7 @@ class Search:
     def _options(self, name: str) -> list[Option]:
         """The harm of each form: what was measured for the smallest, in proportion to its error."""
         forms, tried = self.tensors[name].forms, self.alone[name]
-        together = sum(self.tensors[other].forms[form].error for other, form in tried.mix.items())
+        together = self._error(tried)
         rate = tried.noise / together if together else 0.0
         return [Option(form, stored.nbytes, rate * stored.error) for form, stored in forms.items()]
 
