@@ -14,14 +14,27 @@ from itertools import accumulate, chain, groupby, islice, product, repeat
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.candidates import Candidate, Draft
-from onnx_ci.gate.planner_trials import FAR_OFF, Ended, Form, Mix, Shelf, Tensor, Trials, Tried, forms_of
+from onnx_ci.gate.planner_trials import (
+    FAR_OFF,
+    Ended,
+    Form,
+    Mix,
+    Shelf,
+    Tensor,
+    Trials,
+    Tried,
+    forms_of,
+    second_moments,
+)
 from onnx_ci.gate.subject import Ledger, Subject
 from onnx_ci.methods.chain import RunPart
+from onnx_ci.methods.compensation import Moments
 from onnx_ci.methods.edit import probe
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
+from onnx_ci.sandbox.runner import Feeds, RunFailed
 from onnx_ci.verify.compare import least_sqnr, trust, with_margin
 from onnx_ci.verify.observation import observed
 
@@ -34,6 +47,7 @@ GLANCES = 64  # runs for that: on more than one input where there are few tensor
 REFINEMENTS = 10  # trials beyond the first that did not hold
 FINE = 0.003  # of the bytes: what is not worth another trial
 DAMAGE = 2  # the error of values in another order, over their power
+CALIBRATION = 8  # inputs on which is found out what tensors are multiplied with
 STEPS_BACK = (0.85, 0.7, 0.5, 0.3)  # of the way, where what held in trials is refused in earnest
 
 
@@ -329,6 +343,7 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     room = 4 * len(forms) * sum(tensor.elements for tensor in shelf.tensors.values())
     if not shelf.tensors or room > ROOM or model.beside:
         return None
+    shelf.moments = _moments(subject, shelf, reference.others(CALIBRATION))
     made, inputs = probe(model, shelf.tensors)
     write_model(observed(made), folder / "probe.onnx")
     path, feeds = folder / "probe.onnx", reference.feeds()
@@ -351,6 +366,18 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     subject.prover.sensitivity.note(model, set(search.noticed()))
     # Where nothing can be vouched for, it is verification that has to say so.
     return search if search.rounded else None
+
+
+def _moments(subject: Subject, shelf: Shelf, feeds: Sequence[Feeds]) -> dict[str, Moments]:
+    """What the tensors are multiplied with, on inputs that no trial and no proof has; none where those do not
+    run."""
+    alone = {name: tensor.places[0] for name, tensor in shelf.tensors.items() if len(tensor.places) == 1}
+    shapes = {name: tuple(site.tensor.dims) for name, site in alone.items()}
+    runner, spare, limits = subject.prover.runner, subject.prover.planning.stored, subject.rule.limits
+    try:
+        return second_moments(runner, shelf.model, shapes, feeds, shelf.folder, limits=limits, spare=spare)
+    except RunFailed:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -405,7 +432,8 @@ class Planner:
             if names:
                 parts[form.run.method.name].append(RunPart(form.label, form.run.options, names))
         lossy = [run for run in self.draft.lossy if run.method.name in parts]
-        runs = [replace(run, parts=tuple(parts[run.method.name])) for run in lossy]
+        moments = self.search.shelf.moments
+        runs = [replace(run, parts=tuple(parts[run.method.name]), moments=moments) for run in lossy]
         return replace(self.draft.with_runs(runs), planned=self.report(mix))
 
     def report(self, mix: Mix | None = None) -> Planned:

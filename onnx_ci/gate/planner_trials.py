@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -14,17 +14,20 @@ import numpy as np
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
+from onnx_ci.methods.compensation import Moments
 from onnx_ci.methods.compressible import compressed_share
 from onnx_ci.methods.evaluator import evaluate
 from onnx_ci.methods.options import Int4Weights, Int8Weights, WeightOptions
+from onnx_ci.methods.products import observing, products
 from onnx_ci.methods.rounding import Array, sum_of_products
 from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.methods.weights import Encode, Encoder, is_chosen
 from onnx_ci.model.graph import Scope, Site, fixed_names, opset, sites
 from onnx_ci.model.model import Model
-from onnx_ci.policy.schema import MethodChoice, Tolerance
+from onnx_ci.model.save import write_model
+from onnx_ci.policy.schema import Limits, MethodChoice, Tolerance
 from onnx_ci.results import OutputDelta
-from onnx_ci.sandbox.runner import RunFailed
+from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner
 from onnx_ci.verify.compare import (
     NOTHING_IN_COMMON,
     SQNR_CAP,
@@ -57,9 +60,12 @@ class Sketch(Encoder):
         return name
 
 
-def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketch | None:
+def sketched(
+    model: Model, site: Site, encode: Encode, values: Array, moments: Moments | None = None
+) -> Sketch | None:
     """None where the form is not for such values."""
     sketch = Sketch(model, site)
+    sketch.moments = moments
     nodes = encode(sketch, values)
     if nodes is None:
         return None
@@ -69,12 +75,25 @@ def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketch 
     return sketch
 
 
-# Methods whose tensors can be chosen one by one: what their form is called, an option that the planner may
-# choose itself where the policy does not say, and what the form is called by the value of that.
-FORMS: dict[str, tuple[str, str, dict[object, str]]] = {
-    "fp16-weights": ("fp16", "", {}),
-    "int8-weights": ("int8", "granularity", {"channel": "int8 by channel", "block": "int8 by block"}),
-    "int4-weights": ("int4", "bits", {bits: f"int{bits}" for bits in (4, 3, 5, 6, 7)}),
+# Methods whose tensors can be chosen one by one: what their form is called, and options that the planner may
+# choose itself where the policy names none of them, with what the form is called then.
+_BLOCKS = {
+    2: (16,),
+    3: (16, 32),
+    4: (16, 32, 64, 128),
+    5: (16, 32, 64, 128),
+    6: (32, 64, 128),
+    7: (32, 64, 128),
+}
+_BY_BITS: dict[str, dict[str, object]] = {
+    f"int{bits} by {block}": {"bits": bits, "block_size": block, "scales": "int8"}
+    for bits, blocks in _BLOCKS.items()
+    for block in blocks
+}
+FORMS: dict[str, tuple[str, dict[str, dict[str, object]]]] = {
+    "fp16-weights": ("fp16", {}),
+    "int8-weights": ("int8", {"int8 by channel": {}, "int8 by block": {"granularity": "block"}}),
+    "int4-weights": ("int4", {"int4": {}, **_BY_BITS}),
 }
 
 
@@ -94,7 +113,8 @@ class Form:
             by_block = options.granularity == "block"
             return elements * (1 + 2 / options.block_size) if by_block else elements + 4 * max(shape)
         if isinstance(options, Int4Weights):
-            return elements * (options.bits / 8 + 2 / options.block_size)
+            scale = 2 if options.scales == "fp16" else 1
+            return elements * (options.bits / 8 + scale / options.block_size)
         return 2 * elements
 
 
@@ -105,16 +125,17 @@ def forms_of(choices: Sequence[MethodChoice]) -> list[Form]:
 
 def _variants(choice: MethodChoice) -> Iterator[Form]:
     chosen = method(choice.name)
-    label, option, labels = FORMS[choice.name]
-    if not labels or option in choice.options or choice.options.get("encoding") == "dq":
-        labels = {None: label}
-    for position, (value, label) in enumerate(labels.items()):
-        # The first is the method's own default: naming it would make another receipt of the same thing.
-        options = {**choice.options, option: value} if position else choice.options
-        yield Form(label, Run(chosen, options), chosen.read_options(options), variant=position > 0)
+    label, variants = FORMS[choice.name]
+    named = {option for options in variants.values() for option in options}
+    if not variants or named & choice.options.keys() or choice.options.get("encoding") == "dq":
+        variants = {label: {}}
+    for label, more in variants.items():
+        options = {**choice.options, **more}
+        yield Form(label, Run(chosen, options), chosen.read_options(options), variant=bool(more))
 
 
 ENOUGH = 1 << 16  # elements of a tensor that tell what rounding does to all of it
+ENOUGH_BLOCKS = 1 << 14  # where the scale of a block is that of its own elements
 THREADS = 4
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -159,6 +180,7 @@ class Shelf:
         self.nbytes = sum(tensor.nbytes for tensor in self.tensors.values())
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
         self.ready: dict[tuple[str, int], list[Path]] = {}
+        self.moments: dict[str, Moments] = {}  # of what tensors are multiplied with, as far as it is known
 
     def files(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Path]]:
         """The values of tensors in forms, as files: all forms together may be more than memory holds."""
@@ -187,14 +209,16 @@ class Shelf:
         return list(found.values())
 
     def _estimated(self, tensor: Tensor) -> Tensor:
-        arrays = [_sample(self.model.array(site.tensor)) for site in tensor.places]
+        arrays = [_sample(self.model.array(site.tensor), ENOUGH) for site in tensor.places]
+        blocks = [(_sample(part, ENOUGH_BLOCKS)[0], elements) for part, elements in arrays]
         tensor.elements = sum(elements for _, elements in arrays)
         tensor.power = sum(_energy(part) * elements / part.size for part, elements in arrays)
         tensor.nbytes = sum(part.itemsize * elements * self._share([part]) for part, elements in arrays)
         for index, (form, encode) in enumerate(zip(self.forms, self.encodings, strict=True)):
             if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
                 continue
-            estimate = self._in_form(index, encode, tensor, arrays)
+            parts = blocks if isinstance(form.options, Int4Weights) else arrays
+            estimate = self._in_form(index, encode, tensor, parts)
             if estimate is None or estimate.nbytes >= tensor.nbytes:
                 continue
             if estimate.error * 10 ** (self.least / 10) <= tensor.power:
@@ -225,12 +249,42 @@ class Shelf:
         for place, site in enumerate(self.tensors[name].places):
             file = self.folder / f"{self.numbers[name]}-{form}-{place}.npy"
             values = self.model.array(site.tensor)
-            found = sketched(self.model, site, encode, values) if encode else None
+            found = sketched(self.model, site, encode, values, self.moments.get(name)) if encode else None
             if found is not None:
                 values = found.values.astype(values.dtype, copy=False)
             np.save(file, values, allow_pickle=False)
             made.append(file)
         return made
+
+
+def second_moments(
+    runner: Runner,
+    model: Model,
+    shapes: Mapping[str, tuple[int, ...]],
+    feeds: Sequence[Feeds],
+    folder: Path,
+    *,
+    limits: Limits,
+    spare: Collection[str] = (),
+) -> dict[str, Moments]:
+    """Of what each weight is multiplied with, as far as that can be seen: one run a sample."""
+    met = products(model, shapes)
+    found = {one.weight: one for one in met}
+    met = [one for one in met if one.layout == found[one.weight].layout]
+    if not met or not feeds:
+        return {}
+    numbers = {name: number for number, name in enumerate(found)}
+    watched, names = observing(model, met)
+    write_model(watched, folder / "watched.onnx")
+    asked = [one.asked(numbers[one.weight], names[one.value]) for one in met]
+    target = folder / "moments"
+    known = runner.moments(folder / "watched.onnx", feeds, asked, target, limits=limits, spare=spare)
+    made: dict[str, Moments] = {}
+    for name, number in numbers.items():
+        if number in known:
+            fit, held_out = np.load(target / f"{number}.npy", mmap_mode="r", allow_pickle=False)
+            made[name] = Moments(found[name].shape, found[name].turned, fit, held_out)
+    return made
 
 
 def _side_by_side(work: Callable[[Given], Made], items: Iterable[Given]) -> list[Made]:
@@ -245,13 +299,13 @@ def _energy(values: Array) -> float:
     return sum_of_products(flat, flat)
 
 
-def _sample(values: Array) -> tuple[Array, int]:
+def _sample(values: Array, enough: int) -> tuple[Array, int]:
     """A part of a large tensor, evenly spread along its longest axis, and how many elements there are."""
-    if values.size <= ENOUGH:
+    if values.size <= enough:
         return values, values.size
     axis = int(np.argmax(values.shape))
     length = values.shape[axis]
-    count = max(1, length * ENOUGH // values.size)
+    count = max(1, length * enough // values.size)
     chosen = np.linspace(0, length - 1, count).astype(np.int64)
     return np.ascontiguousarray(values.take(chosen, axis=axis)), values.size
 

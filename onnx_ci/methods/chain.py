@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from glob import escape
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from onnx_ci.util.advice import GIVE_SAMPLES
 
 if TYPE_CHECKING:
     from onnx_ci.methods.catalogue import Feeds
+    from onnx_ci.methods.compensation import Moments
     from onnx_ci.methods.weights import Encode
 
 
@@ -44,6 +45,7 @@ class Run:
     method: Method
     options: Mapping[str, object]
     parts: tuple[RunPart, ...] = ()
+    moments: Mapping[str, Moments] | None = field(default=None, compare=False, repr=False)  # by weight
 
     def apply(self, model: Model, feeds: Feeds) -> Applied:
         if not self.parts:
@@ -55,7 +57,7 @@ class Run:
             encode = self.method.encoding(model, part.options)
             if encode is not None:
                 encodings.update(dict.fromkeys(part.tensors, encode))
-        done = encode_named(model, encodings)
+        done = encode_named(model, encodings, self.moments)
         counts = [f"{part.label}: {len(done.intersection(part.tensors))}" for part in self.parts]
         return Applied(len(done), ", ".join(counts))
 
