@@ -77,14 +77,8 @@ def sketched(
 
 # Methods whose tensors can be chosen one by one: what their form is called, and options that the planner may
 # choose itself where the policy names none of them, with what the form is called then.
-_BLOCKS = {
-    2: (16,),
-    3: (16, 32),
-    4: (16, 32, 64, 128),
-    5: (16, 32, 64, 128),
-    6: (32, 64, 128),
-    7: (32, 64, 128),
-}
+_ALL = (16, 32, 64, 128)
+_BLOCKS = {2: _ALL[:1], 3: _ALL[:2], 4: _ALL, 5: _ALL, 6: _ALL[1:], 7: _ALL[1:]}
 _BY_BITS: dict[str, dict[str, object]] = {
     f"int{bits} by {block}": {"bits": bits, "block_size": block, "scales": "int8"}
     for bits, blocks in _BLOCKS.items()
