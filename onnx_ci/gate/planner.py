@@ -7,10 +7,10 @@ import math
 import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, groupby, islice, product, repeat
+from itertools import accumulate, groupby, islice, product
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.candidates import Candidate, Draft
@@ -37,6 +37,7 @@ from onnx_ci.results import Alternative, KeptTensor, Planned, Point
 from onnx_ci.sandbox.runner import Feeds, RunFailed
 from onnx_ci.verify.compare import least_sqnr, trust, with_margin
 from onnx_ci.verify.observation import observed
+from onnx_ci.verify.verifier import Refuting
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 SHOWN = 20  # tensors that a report names
@@ -123,8 +124,9 @@ class Search:
     """One model's tensors in all their forms, and trials to find out what they do; where time runs out, what
     is known so far stays."""
 
-    def __init__(self, trials: Trials) -> None:
+    def __init__(self, trials: Trials, refuting: Callable[[], Refuting | None] = lambda: None) -> None:
         self.trials = trials
+        self.refuting = refuting  # where the last mix that was taken for good failed
         self.shelf = trials.shelf
         self.tensors = trials.shelf.tensors
         self.alone: dict[str, Tried] = {}  # a tensor, or its group, in its smallest form
@@ -158,21 +160,27 @@ class Search:
                 yield mix
 
     def smallest(self) -> Iterator[Mix]:
-        """The mixes that held in trials with room to spare, the smallest first."""
-        last = math.inf
-        for search in chain((self._along, self._back), repeat(None)):
+        """The mixes that held in trials with room to spare, the smallest first. The next is asked for when
+        one was refused: then on the inputs that refuted it too, or much milder."""
+        last, search = math.inf, self._along
+        taken: list[Mix] = []
+        while True:
             try:
-                if search is not None:
-                    search()
+                search()
             except Ended:
                 self._note("the search had not ended")
-            # What comes next is asked for when this one was refused: it has to be much milder.
-            held = [one for one in self._held() if one.noise <= last]
+            held = [one for one in self._held() if one.noise <= last and one.mix not in taken]
             if not held:
                 return
             smallest = max(held, key=lambda one: self.saved(one.mix))
-            last = smallest.noise / 2
+            last, search = smallest.noise / 2, self._back
+            taken.append(smallest.mix)
             yield smallest.mix
+            try:
+                if self.trials.learn(self.refuting()):
+                    last, search = math.inf, self._along
+            except Ended:
+                self._note("the search had not ended")
 
     def _held(self) -> list[Tried]:
         # Not what was tried only to find out that nobody would notice.
@@ -346,13 +354,12 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     shelf.moments = _moments(subject, shelf, reference.others(CALIBRATION))
     made, inputs = probe(model, shelf.tensors)
     write_model(observed(made), folder / "probe.onnx")
-    path, feeds = folder / "probe.onnx", reference.feeds()
-    count = max(1, GLANCES // len(shelf.tensors))
     trials = Trials(
         shelf=shelf,
         reference=reference,
-        first=stack.enter_context(reference.session(path, feeds[:count])),
-        rest=stack.enter_context(reference.session(path, feeds[count:])),
+        open_session=lambda feeds: stack.enter_context(reference.session(folder / "probe.onnx", feeds)),
+        glances=max(1, GLANCES // len(shelf.tensors)),
+        own=Refuting(subject.prover.reference, tuple(range(len(subject.prover.reference.feeds())))),
         inputs=inputs,
         tolerance=rule.tolerance,
         margin=with_margin(rule.tolerance, samples=samples),
@@ -362,7 +369,7 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     )
     if not trials.run({}).holds:
         return None  # not even before anything is rounded
-    search = Search(trials)
+    search = Search(trials, lambda: subject.prover.verifier.refuting)
     subject.prover.sensitivity.note(model, set(search.noticed()))
     # Where nothing can be vouched for, it is verification that has to say so.
     return search if search.rounded else None
@@ -430,10 +437,10 @@ class Planner:
         for index, form in enumerate(self.forms):
             names = tuple(name for name in mix if mix[name] == index)
             if names:
-                parts[form.run.method.name].append(RunPart(form.label, form.run.options, names))
+                moments = self.search.shelf.moments if form.variant else None
+                parts[form.run.method.name].append(RunPart(form.label, form.run.options, names, moments))
         lossy = [run for run in self.draft.lossy if run.method.name in parts]
-        moments = self.search.shelf.moments
-        runs = [replace(run, parts=tuple(parts[run.method.name]), moments=moments) for run in lossy]
+        runs = [replace(run, parts=tuple(parts[run.method.name])) for run in lossy]
         return replace(self.draft.with_runs(runs), planned=self.report(mix))
 
     def report(self, mix: Mix | None = None) -> Planned:

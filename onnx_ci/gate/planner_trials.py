@@ -35,8 +35,10 @@ from onnx_ci.verify.compare import (
     least_sqnr,
     outside,
     same_outputs,
+    worse_of,
 )
 from onnx_ci.verify.reference import ArrayOutputs, Reference, WeightSwapSession
+from onnx_ci.verify.verifier import Refuting
 
 
 class Sketch(Encoder):
@@ -98,7 +100,7 @@ class Form:
     label: str
     run: Run
     options: WeightOptions
-    variant: bool = False  # not what the method does by itself
+    variant: bool = False  # not what the method does by itself: with errors that make up for each other
 
     def nbytes(self, elements: int, shape: tuple[int, ...]) -> float:
         """What a tensor takes in this form, without what surrounds it."""
@@ -243,7 +245,8 @@ class Shelf:
         for place, site in enumerate(self.tensors[name].places):
             file = self.folder / f"{self.numbers[name]}-{form}-{place}.npy"
             values = self.model.array(site.tensor)
-            found = sketched(self.model, site, encode, values, self.moments.get(name)) if encode else None
+            moments = self.moments.get(name) if self.forms[form].variant else None
+            found = sketched(self.model, site, encode, values, moments) if encode else None
             if found is not None:
                 values = found.values.astype(values.dtype, copy=False)
             np.save(file, values, allow_pickle=False)
@@ -349,8 +352,9 @@ class Trials:
 
     shelf: Shelf
     reference: Reference
-    first: WeightSwapSession  # of the first inputs
-    rest: WeightSwapSession  # of the others
+    open_session: Callable[[Sequence[Feeds]], WeightSwapSession]
+    glances: int  # inputs on which tensors are tried alone
+    own: Refuting  # the inputs that a proof begins with
     inputs: Mapping[str, list[str]]  # of the session, by the tensors they stand for
     tolerance: Tolerance
     margin: Tolerance  # what a search that goes to the edge has to hold
@@ -363,6 +367,10 @@ class Trials:
         self.alone: dict[tuple[tuple[str, int], ...], Tried] = {}  # with the first inputs only
         self.runs = 0
         self.late = False  # whether the clock ended it
+        self.learned = [self.own]
+        self.feeds, self.originals = list(self.reference.feeds()), self.reference.outputs()
+        self.first = self.open_session(self.feeds[: self.glances])
+        self.rest = self.open_session(self.feeds[self.glances :])
         self.unchanged = [*self._outputs({}, self.first), *self._outputs({}, self.rest)]
 
     @property
@@ -383,6 +391,32 @@ class Trials:
             if self.rest.feeds and tried.noise <= FAR_OFF * self.limit:
                 self.made[key], _ = self._tried(mix, outputs)
         return self.made[key]
+
+    def learn(self, refuting: Refuting | None) -> bool:
+        """Try mixes on more inputs from now on, first on these: where what held in trials was refused. What
+        did not hold before is not tried again. False where they are known already."""
+        if refuting is None or refuting in self.learned:
+            return False
+        feeds, outputs = refuting.reference.feeds(), refuting.reference.outputs()
+        more = [number for number in refuting.numbers if not any(feeds[number] is one for one in self.feeds)]
+        if more:
+            self.first = self.open_session([feeds[number] for number in more])
+            self.rest = self.open_session(self.feeds)
+            self.feeds = [*self.first.feeds, *self.feeds]
+            self.originals = [*(outputs[number] for number in more), *self.originals]
+            self.unchanged = [*self._outputs({}, self.first), *self.unchanged]
+        self.made = {key: tried for key, tried in self.made.items() if not tried.holds}
+        self.learned.append(refuting)
+        return True
+
+    def _as_proven(self, one: Refuting, outputs: ArrayOutputs) -> Sequence[OutputDelta]:
+        """Compare as a proof does, against what all of its inputs give: as if others had no error at all."""
+        feeds, originals = one.reference.feeds(), one.reference.outputs()
+        found = list(originals)
+        for number in one.numbers:
+            place = next(at for at, fed in enumerate(self.feeds) if fed is feeds[number])
+            found[number] = outputs[place]
+        return compare_outputs(originals, found, self.tolerance, batched=one.reference.batched)
 
     def glance(self, mix: Mix) -> Tried:
         """Try a mix on the first inputs."""
@@ -423,9 +457,11 @@ class Trials:
             return Tried(mix, (failed,), moved=True), []
         outputs = [*(known or []), *more]
         reference, unchanged = self.reference, self.unchanged[: len(outputs)]
-        originals, batched = reference.outputs()[: len(outputs)], reference.batched
+        originals, batched = self.originals[: len(outputs)], reference.batched
         with reference.runner.meter.timing("comparing"):
             deltas = compare_outputs(originals, outputs, self.tolerance, batched=batched)
+            for one in self.learned if len(outputs) == len(self.originals) else ():
+                deltas = worse_of(deltas, self._as_proven(one, outputs))
             safe = not any(delta.problem or any(outside(delta, self.margin)) for delta in deltas)
             return Tried(mix, deltas, moved=not same_outputs(unchanged, outputs), safe=safe), outputs
 

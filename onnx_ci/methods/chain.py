@@ -36,6 +36,7 @@ class RunPart:
     label: str
     options: Mapping[str, object]
     tensors: tuple[str, ...]
+    moments: Mapping[str, Moments] | None = field(default=None, compare=False, repr=False)  # by tensor
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,6 @@ class Run:
     method: Method
     options: Mapping[str, object]
     parts: tuple[RunPart, ...] = ()
-    moments: Mapping[str, Moments] | None = field(default=None, compare=False, repr=False)  # by weight
 
     def apply(self, model: Model, feeds: Feeds) -> Applied:
         if not self.parts:
@@ -53,11 +53,14 @@ class Run:
         from onnx_ci.methods.weights import encode_named
 
         encodings: dict[str, Encode] = {}
+        moments: dict[str, Moments] = {}
         for part in self.parts:
             encode = self.method.encoding(model, part.options)
             if encode is not None:
                 encodings.update(dict.fromkeys(part.tensors, encode))
-        done = encode_named(model, encodings, self.moments)
+                known = part.moments or {}
+                moments.update({name: known[name] for name in part.tensors if name in known})
+        done = encode_named(model, encodings, moments)
         counts = [f"{part.label}: {len(done.intersection(part.tensors))}" for part in self.parts]
         return Applied(len(done), ", ".join(counts))
 

@@ -60,7 +60,7 @@ class Moments:
         grouped = values.reshape(self.shape)
         if not self.turned:
             grouped = grouped.swapaxes(1, 2)
-        groups, columns, rows = grouped.shape
+        (groups, columns), rows = grouped.shape[:2], grouped.shape[2]
         chunks, width = self.fit.shape[1:3]
         if chunks * width > columns:
             grouped = np.pad(grouped, ((0, 0), (0, chunks * width - columns), (0, 0)))
@@ -87,8 +87,8 @@ class Steps:
 
 def compensated(values: Array, plain: Array, steps: Steps, moments: Moments) -> Array:
     """What `snap` gives for each number of a tensor; as in `plain` where that is better."""
-    key = xxhash.xxh3_128(np.ascontiguousarray(plain))
-    key.update(np.ascontiguousarray(steps.scale))
+    key = xxhash.xxh3_128(np.ascontiguousarray(plain).data)
+    key.update(np.ascontiguousarray(steps.scale).data)
     if key.digest() not in moments.found:
         moments.found[key.digest()] = _compensated(values, plain, steps, moments)
     return moments.found[key.digest()]

@@ -228,7 +228,8 @@ def nearest_levels(grid: Array, bits: int = 4, unit: np.float32 | None = None) -
 def unit_of(grid: Array) -> np.float32:
     """The unit in which 8 bits count every block's scale."""
     reach = max(float(grid.max()), -float(grid.min()), float(SMALLEST))
-    return np.float32(reach * max(TABLE_RATIOS) / MOST_UNITS)
+    unit: np.float32 = np.float32(reach * max(TABLE_RATIOS) / MOST_UNITS)
+    return unit
 
 
 def in_units(scale: Array, unit: np.float32) -> Array:

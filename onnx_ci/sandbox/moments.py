@@ -88,18 +88,14 @@ def _patches(value: Array, groups: int, geometry: dict[str, Any]) -> Array | Non
     batch, *places = np.unravel_index(_spread(total), (value.shape[0], *counts))
     cut = np.zeros((len(batch), int(np.prod(kernel)), value.shape[1]), np.float32)
     for number, offset in enumerate(product(*map(range, kernel))):
-        at = [
-            place * stride + step * dilation - pad
-            for place, stride, step, dilation, pad in zip(
-                places, strides, offset, dilations, before, strict=True
-            )
-        ]
-        inside = np.all(
-            [(one >= 0) & (one < size) for one, size in zip(at, value.shape[2:], strict=True)], axis=0
-        )
-        where = tuple(one[inside] for one in at)
-        cut[inside, number] = value[(batch[inside], slice(None), *where)]
-    return cut.swapaxes(1, 2).reshape(len(batch), groups, -1)
+        at = [place * stride - pad for place, stride, pad in zip(places, strides, before, strict=True)]
+        at = [start + step * gap for start, step, gap in zip(at, offset, dilations, strict=True)]
+        within = [(one >= 0) & (one < size) for one, size in zip(at, value.shape[2:], strict=True)]
+        inside = np.all(within, axis=0)
+        index = (batch[inside], slice(None), *(one[inside] for one in at))
+        cut[inside, number] = value[index]
+    found: Array = cut.swapaxes(1, 2).reshape(len(batch), groups, -1)
+    return found
 
 
 def _covered(
@@ -138,5 +134,5 @@ def _moment(rows: Array) -> Array:
     largest = np.abs(parts).max(axis=1)
     step = np.exp2(np.ceil(np.log2(np.where(largest > 0, largest, 1.0) / _LEVELS))).astype(np.float32)
     whole = np.rint(parts / step[:, None, :])
-    moments = (whole.swapaxes(1, 2) @ whole) * step[:, :, None] * step[:, None, :]
+    moments: Array = (whole.swapaxes(1, 2) @ whole) * step[:, :, None] * step[:, None, :]
     return moments.reshape(groups, chunks, width, width)
