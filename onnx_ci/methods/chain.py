@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from glob import escape
 from typing import TYPE_CHECKING, Any
 
+import xxhash
+
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import Applied, Method
 from onnx_ci.methods.freeze_inputs import freeze_inputs, inputs_too
@@ -63,6 +65,14 @@ class Run:
         done = encode_named(model, encodings, moments)
         counts = [f"{part.label}: {len(done.intersection(part.tensors))}" for part in self.parts]
         return Applied(len(done), ", ".join(counts))
+
+    @property
+    def moments_digest(self) -> str:
+        """What tells the second moments that tensors were rounded by from others; empty where there are
+        none."""
+        used = [(part.moments or {}).get(name) for part in self.parts for name in part.tensors]
+        digest = xxhash.xxh3_64("".join(one.digest for one in used if one))
+        return f"xxh3:{digest.hexdigest()}" if any(used) else ""
 
     def sparing(self, names: Collection[str]) -> Run | None:
         """The same without touching these tensors, as far as the method can be told so; None where

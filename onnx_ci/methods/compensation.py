@@ -55,12 +55,18 @@ class Moments:
         lower /= np.diagonal(lower, axis1=1, axis2=2)[:, None, :]
         return np.ascontiguousarray(lower[:, ::-1, ::-1]), order
 
+    @cached_property
+    def digest(self) -> str:
+        digest = xxhash.xxh3_64(np.ascontiguousarray(self.fit).data)
+        digest.update(np.ascontiguousarray(self.held_out).data)
+        return digest.hexdigest()
+
     def matrix(self, values: Array) -> Array:
         """A tensor as (groups and chunks, columns, rows); what fills up the last chunk is zero."""
-        grouped = values.reshape(self.shape)
+        grouped: Array = values.reshape(self.shape)
         if not self.turned:
             grouped = grouped.swapaxes(1, 2)
-        (groups, columns), rows = grouped.shape[:2], grouped.shape[2]
+        groups, columns, rows = grouped.shape
         chunks, width = self.fit.shape[1:3]
         if chunks * width > columns:
             grouped = np.pad(grouped, ((0, 0), (0, chunks * width - columns), (0, 0)))
