@@ -44,6 +44,8 @@ SHOWN = 20  # tensors that a report names
 FEW = 6  # mixes that are written and proven, should what held in trials be refused
 MOST = 40  # trials to find out what single tensors do, of which so many measure
 ALONE = 30  # one by itself, the largest first; the others are measured with their neighbours
+SPLITS = 10  # groups that are looked at more closely, each in two trials,
+WORST = 0.05  # where they do so much of all harm
 GLANCES = 64  # runs for that: on more than one input where there are few tensors
 REFINEMENTS = 10  # trials beyond the first that did not hold
 FINE = 0.003  # of the bytes: what is not worth another trial
@@ -229,12 +231,23 @@ class Search:
         return [name for name in self.tensors if name not in self.unseen]
 
     def _explore(self) -> None:
-        for group in _groups(self.tensors, MOST):
-            tried = self.trials.glance({name: self._probed_form(name) for name in group})
-            self.alone.update(dict.fromkeys(group, tried))
-            if not tried.moved and self._error(tried):
-                self.unseen += [name for name in group if not self.trials.shows(name)]
+        groups = {tuple(group): self._measure(group) for group in _groups(self.tensors, MOST)}
+        for _ in range(SPLITS):
+            worst = max((group for group in groups if len(group) > 1), key=groups.__getitem__, default=())
+            if not worst or groups[worst] < WORST * sum(groups.values()):
+                break
+            del groups[worst]
+            middle = len(worst) // 2
+            groups.update({half: self._measure(half) for half in (worst[:middle], worst[middle:])})
         self.path = moves(self._choices)
+
+    def _measure(self, group: Sequence[str]) -> float:
+        """Try tensors in their smallest form, and return the noise that makes."""
+        tried = self.trials.glance({name: self._probed_form(name) for name in group})
+        self.alone.update(dict.fromkeys(group, tried))
+        if not tried.moved and self._error(tried):
+            self.unseen += [name for name in group if not self.trials.shows(name)]
+        return tried.noise
 
     @property
     def _choices(self) -> dict[str, tuple[float, list[Option]]]:
