@@ -71,7 +71,7 @@ class Run:
         """What tells the second moments that tensors were rounded by from others; empty where there are
         none."""
         used = [(part.moments or {}).get(name) for part in self.parts for name in part.tensors]
-        digest = xxhash.xxh3_64("".join(one.digest for one in used if one))
+        digest = xxhash.xxh3_64("".join(one.digest for one in used if one).encode())
         return f"xxh3:{digest.hexdigest()}" if any(used) else ""
 
     def sparing(self, names: Collection[str]) -> Run | None:

@@ -5,7 +5,6 @@ sum of so few of their products. So neither threads nor the library that multipl
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import product
 from math import ceil
 from pathlib import Path
@@ -18,7 +17,6 @@ from onnx_ci.sandbox.exchange import Array
 _ROWS = 256  # of a value, in one run
 _CHUNK = 512  # columns that are looked at together
 _LEVELS = 127
-_FEWEST = 0.5  # rows for each column: what fewer say is about themselves
 
 
 class Moments:
@@ -27,7 +25,6 @@ class Moments:
     def __init__(self, weights: list[dict[str, Any]]) -> None:
         self.weights = weights
         self.sums: dict[int, Array] = {}
-        self.rows: Counter[int] = Counter()  # that sums to fit have
 
     def add(self, values: dict[str, Any], *, held_out: bool) -> None:
         for one in self.weights:
@@ -41,15 +38,10 @@ class Moments:
         moment = _moment(rows)
         sums = self.sums.setdefault(number, np.zeros((2, *moment.shape), np.float32))
         sums[int(held_out)] += moment
-        self.rows[number] += 0 if held_out else len(rows)
 
     def write(self, folder: Path) -> list[int]:
         """Save what both kinds of runs had, by number; the numbers."""
-        whole = {
-            number: sums
-            for number, sums in self.sums.items()
-            if sums.any(axis=(1, 2, 3, 4)).all() and self.rows[number] >= _FEWEST * sums.shape[-1]
-        }
+        whole = {number: sums for number, sums in self.sums.items() if sums.any(axis=(1, 2, 3, 4)).all()}
         folder.mkdir()
         for number, sums in whole.items():
             np.save(folder / f"{number}.npy", sums, allow_pickle=False)
