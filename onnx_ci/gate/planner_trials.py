@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -102,6 +103,12 @@ class Form:
     options: WeightOptions
     variant: bool = False  # not what the method does by itself: with errors that make up for each other
 
+    @property
+    def at_best(self) -> float:
+        """dB that it leaves of any tensor at most, as far as that is known beforehand."""
+        by_bits = self.variant and isinstance(self.options, Int4Weights)
+        return BIT * self.options.bits if by_bits else math.inf  # type: ignore[attr-defined]
+
     def nbytes(self, elements: int, shape: tuple[int, ...]) -> float:
         """What a tensor takes in this form, without what surrounds it."""
         options = self.options
@@ -131,8 +138,9 @@ def _variants(choice: MethodChoice) -> Iterator[Form]:
 
 
 ENOUGH = 1 << 16  # elements of a tensor that tell what rounding does to all of it
-ENOUGH_BLOCKS = 1 << 14  # where the scale of a block is that of its own elements
+ENOUGH_BLOCKS = 1 << 13  # where the scale of a block is that of its own elements
 THREADS = 4
+BIT = 6.5  # dB, of codes
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
@@ -212,6 +220,8 @@ class Shelf:
         tensor.nbytes = sum(part.itemsize * elements * self._share([part]) for part, elements in arrays)
         for index, (form, encode) in enumerate(zip(self.forms, self.encodings, strict=True)):
             if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
+                continue
+            if form.at_best < self.least:
                 continue
             parts = blocks if isinstance(form.options, Int4Weights) else arrays
             estimate = self._in_form(index, encode, tensor, parts)
