@@ -53,7 +53,7 @@ PACKAGES = (
     "sympy",
 )
 # Parts of a rule that have no say in what a model becomes, only in what is said about it.
-APPLIED_LATER = ("pattern", "line", "severity", "ignore", "only_new", "load_check")
+APPLIED_LATER = ("pattern", "line", "named", "lines", "severity", "ignore", "only_new", "load_check")
 OF_ITS_ORIGIN = ("missing", "notes", "original", "derived_from")  # found out after a choice is kept
 Kind = TypeVar("Kind")
 

@@ -51,11 +51,11 @@ class Measured:
     override: Override | None = None
     largest: tuple[tuple[str, int], ...] = ()  # tensors and their bytes
 
-    @property
-    def where(self) -> str:
-        """The rule, where a policy has it."""
-        policy = self.task.policy
-        return f" ({policy.file}:{self.task.rule.line})" if policy and policy.file else ""
+    def where(self, limit: str = "") -> str:
+        """The rule, or one of its limits, where a policy has it."""
+        policy, rule = self.task.policy, self.task.rule
+        line = rule.line_of("budget", limit) if limit else rule.line
+        return f" ({policy.file}:{line})" if policy and policy.file else ""
 
 
 def over_limits(measure: Measure, limits: Mapping[str, int]) -> dict[str, int]:
@@ -110,7 +110,7 @@ def _over_budget(model: Measured, choice: Choice, broken: Mapping[str, int]) -> 
         over = f"{_amount(name, value)} is over its {_limit_name(name)} of {_amount(name, limit)}"
         hint = _budget_hint(model, choice) + _largest(model) if choice.searched else _to_search(model)
         code = LIMIT_CODES.get(name, "OCI001")
-        yield model.task.finding(code, "error", f"{over}{model.where}{closest}", hint)
+        yield model.task.finding(code, "error", f"{over}{model.where(name)}{closest}", hint)
 
 
 def _closest(choice: Choice, limit: int) -> str:
@@ -173,12 +173,13 @@ def _would_shrink(model: Measured, choice: Choice, staged: Staged) -> Finding:
     candidate, before, after = staged.candidate, model.before, staged.measure
     hint = to_run(f"onnx-ci fix {model.task.call}")
     if candidate.moved and after.size >= before.size:
-        message = f"would move {' and '.join(candidate.moved)}{model.where}"
+        message = f"would move {' and '.join(candidate.moved)}{model.where()}"
         return model.task.finding("OCI020", "error", message, hint)
     name, old, new = gain(before, after)
     measured = "" if name == "size" else f" ({name})"
     over = over_limits(before, model.limits)
-    why = f"is over its {' and '.join(map(_limit_name, over))}{model.where}, but " if over else ""
+    names = " and ".join(map(_limit_name, over))
+    why = f"is over its {names}{model.where(next(iter(over)))}, but " if over else ""
     sizes = f"{format_size(new)} instead of {format_size(old)}{measured} (-{format_percent(1 - new / old)})"
     proof = "" if choice.searched or choice.verification.outputs else ", not verified yet"
     message = f"{why}can be {sizes} with {', '.join(candidate.names)}{proof}"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onnx_ci.policy.schema import Scalar
 
 Schema: TypeAlias = "dict[str, Any]"
+NONE = "none"  # as a value: what an earlier rule or the defaults say does not hold
 _LARGEST = 2**63 - 1
 _RELEASE = r"[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?"
 _ROOTS = ("etc", "home", "mnt", "opt", "root", "tmp", "usr", "var", "Users")
@@ -274,12 +275,14 @@ def table(
     any_of: Sequence[str] = (),
     no_limit: str = "",
     lined: bool = False,
+    takes_none: bool = False,
     **own: Key,
 ) -> Kind:
-    """A mapping with known keys, its own and others', read as a dict of what was given, with its line where
-    that is wanted. One of `any_of` has to be there, or any where `no_limit` says what is wrong without."""
+    """A mapping with known keys, its own and others', read as a dict of what was given; where that is wanted
+    with its line and those of its keys. One of `any_of` has to be there, or any where `no_limit` says what is
+    wrong without. With `takes_none`, `none` takes away what was said before."""
     keys = {**own, **(others or {})}
-    schema = _table_schema(keys)
+    schema = _table_schema(keys, takes_none=takes_none)
     if any_of:
         no_limit = f"found no limit, expected {' or '.join(any_of)}"
         schema["anyOf"] = [{"required": [key]} for key in any_of]
@@ -287,21 +290,28 @@ def table(
         schema["minProperties"] = 1
 
     def read(place: Place) -> dict[str, Any]:
-        values = _read_keys(place, keys)
+        entries = place.entries(f"a mapping with the keys {', '.join(keys)}")
+        values = _read_keys(place, entries, keys, takes_none=takes_none)
         if no_limit and all(values.get(key, False) is False for key in any_of or keys):
             raise place.error(no_limit)
-        return {**values, "line": place.line} if lined else values
+        if not lined:
+            return values
+        lines = {key: entry.key_line for key, entry in entries.items()}
+        return {**values, "line": place.line, "lines": lines}
 
     return Kind(read, schema, keys)
 
 
-def _read_keys(place: Place, keys: Mapping[str, Key]) -> dict[str, Any]:
+def _read_keys(
+    place: Place, entries: Mapping[str, Place], keys: Mapping[str, Key], *, takes_none: bool
+) -> dict[str, Any]:
     values = {}
-    for name, entry in place.entries(f"a mapping with the keys {', '.join(keys)}").items():
+    for name, entry in entries.items():
         if name not in keys:
             raise _unknown_key(place, entry, keys)
         entry.example = f"{name}: {keys[name].example}"
-        values[name] = keys[name].kind.read(entry)
+        taken_away = takes_none and not keys[name].required and entry.node.value == NONE
+        values[name] = None if taken_away else keys[name].kind.read(entry)
     for name, key in keys.items():
         if key.required and name not in values:
             hint = f"for example: {name}: {key.example}"
@@ -309,11 +319,13 @@ def _read_keys(place: Place, keys: Mapping[str, Key]) -> dict[str, Any]:
     return values
 
 
-def _table_schema(keys: Mapping[str, Key]) -> Schema:
-    properties = {
-        name: {"description": f"{key.about}, for example: {key.example}", **key.kind.schema}
-        for name, key in keys.items()
-    }
+def _table_schema(keys: Mapping[str, Key], *, takes_none: bool) -> Schema:
+    properties = {}
+    for name, key in keys.items():
+        schema = key.kind.schema
+        if takes_none and not key.required:
+            schema = {"anyOf": [schema, {"const": NONE}]}
+        properties[name] = {"description": f"{key.about}, for example: {key.example}", **schema}
     schema = {"type": "object", "additionalProperties": False, "properties": properties}
     required = [name for name, key in keys.items() if key.required]
     return {**schema, "required": required} if required else schema
@@ -427,6 +439,8 @@ BUDGET = table(
     growth=Key(fraction(), "5%", "how much larger than the base version in git"),
     params=Key(COUNT, "12M", "the number of parameters"),
     latency=Key(RATIO, "110%", "the time of one run against the original's"),
+    lined=True,
+    takes_none=True,
 )
 GROUP_BUDGET = table(
     {name: key for name, key in BUDGET.keys.items() if name != "latency"},
@@ -450,6 +464,8 @@ INPUTS = table(
     ranges=Key(map_of(RANGE), "{input_ids: [0, 30521]}", "the lowest and highest value of an input"),
     count=Key(whole(1, MOST_INPUTS), "4", "how many inputs to generate"),
     seed=Key(whole(0), "0", "where the generated inputs start"),
+    lined=True,
+    takes_none=True,
 )
 
 EVALUATE = table(
@@ -469,6 +485,8 @@ LIMITS = table(
         "600",
         "how long all work on one model may take; a search for the smallest form ends at half of it",
     ),
+    lined=True,
+    takes_none=True,
 )
 
 DEFAULTS = table(
@@ -503,13 +521,20 @@ DEFAULTS = table(
     minimum_gain=Key(SHARE, "1%", "smaller savings are left alone"),
     severity=Key(word("error", "warning"), "error", "whether a broken rule fails the run"),
     only_new=Key(BOOLEAN, "true", "models that did not change may stay as they are, with a warning"),
+    lined=True,
 )
 
 RULE = table(
     DEFAULTS.keys,
-    path=Key(PATTERN, '"models/**/*.onnx"', "a gitignore-style pattern; the last match wins", required=True),
+    path=Key(
+        PATTERN,
+        '"models/**/*.onnx"',
+        "as in .gitignore; later ones win key by key",
+        required=True,
+    ),
     ignore=Key(BOOLEAN, "true", "leave these models alone"),
     lined=True,
+    takes_none=True,
 )
 
 GROUP = table(

@@ -9,6 +9,7 @@ from operator import gt, lt, ne
 from typing import Any
 
 from onnx_ci.policy.edit import exact_size
+from onnx_ci.policy.fields import NONE
 from onnx_ci.policy.schema import (
     AT_LEAST,
     AT_MOST,
@@ -22,7 +23,6 @@ from onnx_ci.policy.schema import (
     Unmatched,
 )
 
-NONE = "none"
 _DEMANDS = ("smallest", "to-budget", "exact-only")
 
 

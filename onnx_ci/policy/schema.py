@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal
 
@@ -100,10 +100,14 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """All that holds for the models one pattern matches."""
+    """All that holds for the models one pattern matches, or for one that several match."""
 
     pattern: str
     line: int = 0
+    named: tuple[str, ...] = field(default=(), compare=False)  # the keys that the rule itself has
+    lines: Mapping[str, int] = field(
+        default_factory=dict, compare=False
+    )  # of all that is said: "budget size"
     ignore: bool = False
     budget: Budget = Budget()
     methods: tuple[MethodChoice, ...] = tuple(
@@ -122,6 +126,10 @@ class Rule:
     minimum_gain: float = 0.01
     severity: RuleSeverity = "error"
     only_new: bool = False  # what is wrong with a model that did not change is a warning
+
+    def line_of(self, key: str, name: str = "") -> int:
+        """Where the policy says something; the line of the rule where it does not."""
+        return self.lines.get(f"{key} {name}") or self.lines.get(key) or self.line
 
     @property
     def total_seconds(self) -> float:
@@ -199,8 +207,33 @@ def build_policy(file: str, values: dict[str, Any]) -> Policy:
 
 
 def _with_defaults(rule: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    merged = {**defaults, **rule, "pattern": rule["path"]}
+    merged = {**defaults, **rule}
+    lines = {**defaults.get("lines", {}), **rule.get("lines", {})}
     for key in ("budget", "inputs", "limits"):
-        if key in defaults and key in rule:
-            merged[key] = {**defaults[key], **rule[key]}
-    return merged
+        parts = [part for part in (defaults.get(key), rule.get(key)) if part]
+        if key in rule and rule[key] is None:
+            parts = []
+        for part in parts:
+            lines.update({f"{key} {name}": line for name, line in part.get("lines", {}).items()})
+        merged[key] = _given({name: value for part in parts for name, value in part.items()})
+    named = tuple(key for key in rule.get("lines", ()) if key != "path")
+    return {**_given(merged), "pattern": rule["path"], "named": named, "lines": lines}
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Without what `none` takes away: there the usual holds."""
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def cascade(rules: Sequence[Rule]) -> Rule:
+    """What holds where all of these rules match: of each key what the last rule says that names it."""
+    last = rules[-1]
+    deciding = {key: rule for rule in rules for key in rule.named}
+    lines = {
+        name: line
+        for rule in rules
+        for name, line in rule.lines.items()
+        if deciding.get(name.split()[0], last) is rule
+    }
+    values = {key: getattr(rule, key) for key, rule in deciding.items()}
+    return replace(last, **values, named=tuple(deciding), lines=lines)

@@ -86,6 +86,8 @@ def test_every_key_of_a_rule_was_thought_of() -> None:
     weakens_nothing: dict[str, Any] = {
         "pattern": "which models, not what",
         "line": "where it stands",
+        "lines": "where each value stands",
+        "named": "which keys it has itself",
         "limits": "less of them fails sooner, more costs only time",
         "libraries": "code: it is not run at all where a change brings it",
         "plan_runs": "how long to look",

@@ -13,7 +13,7 @@ version: 1
 defaults:                          # every rule starts from these
   tolerance: {{cosine: 0.999}}
   methods: [dedupe, drop-unused]
-models:                            # gitignore-style globs, relative to the policy file; the last match wins
+models:                            # gitignore-style globs, relative to the policy file; a later one wins
   - path: "models/**/*.onnx"
     budget: {{size: 25 MB, gzip: 20 MB, brotli: 18 MB, zstd: 19 MB, growth: 5%, params: 12M, latency: 110%}}
     methods: [dedupe, fp16-weights, {{int8-weights: {{min_elements: 4096}}}}]   # mildest first
