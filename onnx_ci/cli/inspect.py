@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
 from onnx_ci.inputs.sample_paths import recorded_from
+from onnx_ci.policy.fields import PLACES
 from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.select import Wanted
@@ -178,7 +179,7 @@ def _described(rule: Rule) -> Iterator[tuple[str, str]]:
         return
     for item in fields(rule.budget):
         value = getattr(rule.budget, item.name)
-        if value is not None:
+        if value not in (None, ()):
             yield f"budget {item.name}", f"budget {item.name}: {_limit(item.name, value)}"
     methods = (f"{m.name} {dict(m.options)}" if m.options else m.name for m in rule.methods)
     yield "methods", f"methods, mildest first: {', '.join(methods) or 'none'}"
@@ -202,11 +203,15 @@ def _described(rule: Rule) -> Iterator[tuple[str, str]]:
         "only_new": "only_new: what is wrong with a model that did not change is a warning",
     }
     yield from ((key, text) for key, text in others.items() if getattr(rule, key))
-    yield "minimum_gain", f"savings under {rule.minimum_gain:.1%} are left alone"
+    yield "minimum_gain", f"savings under {rule.minimum_gain.words} are left alone"
     yield "severity", f"severity {rule.severity}"
 
 
-def _limit(name: str, value: float) -> str:
+def _limit(name: str, value: Any) -> str:
+    if name == "fits":
+        return "; ".join(f"{place} ({format_size(PLACES[place][1])}, {PLACES[place][2]})" for place in value)
+    if name == "load_seconds":
+        return f"{value:g} s"
     if name == "params":
         return f"{value:,}"
     if name in ("growth", "latency"):

@@ -21,7 +21,6 @@ from onnx_ci.model.save import lay_out, write_model
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import NOT_RUN, Alternative, AlternativeState, Measure, Proof, Verification
-from onnx_ci.util.sizes import format_percent
 
 if TYPE_CHECKING:
     from onnx_ci.gate.planner import Planner
@@ -146,21 +145,23 @@ def worth_it(subject: Subject, staged: Staged) -> bool:
     before, after = over_limits(subject.before, subject.limits), over_limits(staged.measure, subject.limits)
     if after.keys() - before.keys():
         return False  # paid for with a limit that was kept until now
-    saved = 1 - staged.measure.size / subject.size
+    old, new = subject.size, staged.measure.size
     if staged.candidate.for_compression and staged.candidate.size <= subject.size:
         # The receipt alone may make such a file larger; what is worth it shows when it is compressed.
-        saved = 1 - subject.compressed(staged.measure) / subject.compressed(subject.before)
-    if saved <= 0:
+        old, new = subject.compressed(subject.before), subject.compressed(staged.measure)
+    if new >= old:
         return False
-    return bool(before and not after) or saved >= subject.rule.minimum_gain
+    least = subject.rule.minimum_gain
+    return bool(before and not after) or (old - new >= least.size and 1 - new / old >= least.share)
 
 
 def _not_worth(subject: Subject, staged: Staged) -> Verification:
     """Nothing was run, and why: a small model gains less than the receipt of it takes."""
     made, size = f"with {', '.join(staged.candidate.names)}", staged.measure.size
     told = f"{made} it would be {size:,} bytes, its receipt included, instead of {subject.size:,}"
-    if 0 < subject.size - size < subject.size * subject.rule.minimum_gain:
-        told += f"; savings under {format_percent(subject.rule.minimum_gain)} are left alone"
+    least = subject.rule.minimum_gain
+    if 0 < subject.size - size < max(least.size, subject.size * least.share):
+        told += f"; savings under {least.words} are left alone"
     return replace(NOT_RUN, reason=f"{NOT_RUN.reason}: {told}")
 
 

@@ -69,7 +69,7 @@ def choice_memory(subject: Subject, content: str, limits: Mapping[str, int]) -> 
         "insists": task.insists,
     }
     # The user's own score may depend on anything, and time on everything.
-    return _memory(subject, parts, repeatable=rule.evaluate is None and rule.budget.latency is None)
+    return _memory(subject, parts, repeatable=rule.evaluate is None and not rule.budget.timed)
 
 
 def run_memory(subject: Subject, *what: str) -> Memory:

@@ -100,10 +100,13 @@ def _walk(subject: Subject, ledger: Ledger) -> Outcome:
         first_look = subject.task.look is not None and subject.task.look.first
         enough = not subject.task.search and verdict != "ok"
         if subject.override is None and subject.runner is not None and not first_look and not enough:
-            from onnx_ci.gate.load_check import load_check
+            from onnx_ci.gate.load_check import load_check, loading_check
 
             verdict, loading = load_check(subject, choice.verification, verdict)
             findings = (*findings, *loading)
+            if choice.staged is None:  # what takes its place is proven to keep to it
+                verdict, loading = loading_check(subject, verdict)
+                findings = (*findings, *loading)
         outcome = outcome_of(subject, choice, verdict, findings, ledger)
         return put_in_place(subject, choice, outcome, ledger)
 
@@ -305,7 +308,8 @@ def judge_pointer(task: Task, source: Source) -> Outcome:
 def needs_content(rule: Rule) -> bool:
     """Whether a rule asks for more than a pointer can tell."""
     budget = rule.budget
-    return bool(rule.methods or budget.params or [n for n in budget.size_like if n not in FROM_A_POINTER])
+    measured = rule.methods or budget.params or budget.loading
+    return bool(measured or [n for n in budget.size_like if n not in FROM_A_POINTER])
 
 
 def _digest(source: Source) -> str:

@@ -186,7 +186,7 @@ class Asked:
     def bound(self) -> Bound:
         """Where time is measured, or a command of the user's runs, nothing else runs beside it."""
         rule, likely = self.rule, float(usual_memory(self.path))
-        if rule.budget.latency is not None or rule.evaluate is not None:
+        if rule.budget.timed or rule.evaluate is not None:
             likely = math.inf
         return Bound(rule.total_seconds, memory_for([self.path], rule.limits.memory), likely)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from onnx_ci.errors import PolicyError
-from onnx_ci.policy.fields import NONE
+from onnx_ci.policy.fields import NONE, SCHEMA_URL
 from onnx_ci.policy.glob import escape
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.policy.reader import Place, Reading
@@ -119,7 +119,8 @@ def _entries(place: Place | None) -> dict[str, Place]:
 
 FEW = 10
 EVERY_MODEL = "**/*.onnx"
-_HEAD = """\
+_HEAD = f"# yaml-language-server: $schema={SCHEMA_URL}\n"
+_HEAD += """\
 # What the ONNX models here may weigh, and how onnx-ci may make them smaller.
 #   onnx-ci check          says what is wrong, and changes nothing
 #   onnx-ci fix            shrinks what can be shrunk

@@ -30,6 +30,23 @@ _ROOTS = ("etc", "home", "mnt", "opt", "root", "tmp", "usr", "var", "Users")
 _ELSEWHERE = ("//", "\\\\", "~/", *(f"/{root}/" for root in _ROOTS))
 
 
+SCHEMA_URL = "https://raw.githubusercontent.com/onnx-ci/onnx-ci/main/docs/policy.schema.json"
+
+
+PLACES_AS_OF = "2026-11-18"  # when these figures were looked up
+# Of a place: what it limits, the size on disk or that in a compressed package; how many bytes; and of what.
+PLACES = {
+    "pypi": ("gzip", 100 * 2**20, "a wheel or source archive, unless PyPI allowed more"),
+    "npm": ("gzip", 200 * 10**6, "a package; npm names no limit, larger ones were refused"),
+    "crates-io": ("gzip", 10 * 2**20, "a crate, unless crates.io allowed more"),
+    "github": ("size", 100 * 2**20, "a file in git without Git LFS"),
+    "github-lfs": ("size", 2 * 10**9, "a file in Git LFS, under the plans Free and Pro"),
+    "github-release": ("size", 2**31, "a file of a release"),
+    "cloudflare-pages": ("size", 25 * 2**20, "a file of a site, Workers' static assets too"),
+    "aws-lambda": ("size", 250 * 2**20, "a function with its layers, unpacked"),
+}
+
+
 class Kind:
     """One kind of value; `keys` are those of a table."""
 
@@ -130,6 +147,24 @@ def _quantity(parse: Callable[[str], int], what: str, units: str, high: int = _L
 
     written = {"type": "string", "pattern": f"^{NUMBER} *(?:{units})?$"}
     return Kind(read, {"anyOf": [{"type": "integer", "minimum": 1, "maximum": high}, written]})
+
+
+def _size(place: Place) -> int:
+    """A size, with its unit where it is small: nobody means 25 bytes by 25."""
+    size: int = _BYTES.read(place)
+    text = place.scalar("a size").strip()
+    if size < _LEAST_PLAIN and text.isdigit():
+        raise place.error(f"found {text} without a unit: did you mean {text} MB? For bytes, write {text} B")
+    return size
+
+
+def _gain(place: Place) -> dict[str, Any]:
+    """A share, a size in bytes, or both by name."""
+    if isinstance(place.node, yaml.MappingNode):
+        both: dict[str, Any] = _GAIN.read(place)
+        return both
+    text = place.scalar("a percentage or a size")
+    return {"size": _size(place)} if text.strip()[-1:].lower() == "b" else {"share": SHARE.read(place)}
 
 
 def fraction(high: float = inf, *, plain: float = 1.0, above_zero: bool = False) -> Kind:
@@ -235,7 +270,10 @@ RELEASE = _text_like(_RELEASE, "a version as 1.20 or 1.23.2, in quotes", quoted=
 VARIABLE = _text_like("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")
 TEXT = Kind(_text, {"type": "string", "pattern": r"\S"})
 BOOLEAN = _scalar("true or false", _boolean, scalars.FLAG.schema)
-SIZE = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")
+_BYTES = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")
+_LEAST_PLAIN = 1_000  # bytes that may be written without a unit
+_PLAIN = {"type": "integer", "minimum": _LEAST_PLAIN, "maximum": _LARGEST}
+SIZE = Kind(_size, {"anyOf": [_PLAIN, _BYTES.schema["anyOf"][1]]})
 MEMORY = _quantity(parse_size, "a size up to 1 TiB", "(?:[kKmMgGtT][iI]?)?[bB]", 1 << 40)
 COUNT = _quantity(parse_count, "a count", "[kKmMbBtT]")
 PATTERN = Kind(
@@ -422,6 +460,12 @@ MISSING = word("error", "warning", "fetch")
 UNMATCHED = word("error", "warning", "ignore")
 SHARE = fraction(1)
 RATIO = fraction(plain=10, above_zero=True)
+_GAIN = table(
+    share=Key(SHARE, "1%", "of the size"),
+    size=Key(SIZE, "4 kB", "in bytes"),
+    no_limit="found neither share nor size, expected at least one",
+)
+GAIN = Kind(_gain, {"anyOf": [SHARE.schema, _BYTES.schema["anyOf"][1], _GAIN.schema]})
 LEAST_0 = number(0)
 RANGE = Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})
 COMMAND = Kind(_command, {"type": "string", "pattern": r"\{model\}"})
@@ -431,6 +475,7 @@ DAY = 86_400
 MOST_INPUTS = 1_000
 MOST_IN_A_DIM = 2**31 - 1
 
+LOADING = ("load_seconds", "load_memory")
 BUDGET = table(
     size=Key(SIZE, "25 MB", "the .onnx file and its external data together"),
     gzip=Key(SIZE, "20 MB", "the same, compressed with gzip"),
@@ -439,11 +484,14 @@ BUDGET = table(
     growth=Key(fraction(), "5%", "how much larger than the base version in git"),
     params=Key(COUNT, "12M", "the number of parameters"),
     latency=Key(RATIO, "110%", "the time of one run against the original's"),
+    load_seconds=Key(number(high=DAY, above=0), "2", "how long onnxruntime may take to load it"),
+    load_memory=Key(SIZE, "500 MB", "the memory that loading it may take, at the worst moment"),
+    fits=Key(list_of(word(*PLACES)), "[pypi, github]", "places that have to take it, by name"),
     lined=True,
     takes_none=True,
 )
 GROUP_BUDGET = table(
-    {name: key for name, key in BUDGET.keys.items() if name != "latency"},
+    {name: key for name, key in BUDGET.keys.items() if name not in ("latency", *LOADING)},
     no_limit="found no limit, expected at least one",
 )
 
@@ -518,7 +566,7 @@ DEFAULTS = table(
     load_check=Key(
         BOOLEAN, "off", "whether a model that nothing is done to is loaded and run once (on, if not said)"
     ),
-    minimum_gain=Key(SHARE, "1%", "smaller savings are left alone"),
+    minimum_gain=Key(GAIN, "{share: 1%, size: 4 kB}", "savings under either are left alone"),
     severity=Key(word("error", "warning"), "error", "whether a broken rule fails the run"),
     only_new=Key(BOOLEAN, "true", "models that did not change may stay as they are, with a warning"),
     lined=True,
@@ -563,6 +611,7 @@ HISTORY = table(
 LFS = table(missing=Key(MISSING, "fetch", "what to do where content is needed and not here"))
 
 POLICY = table(
+    {"$schema": Key(TEXT, f'"{SCHEMA_URL}"', "for editors, which check the policy as it is typed")},
     version=Key(Kind(_version, {"const": VERSION}), "1", "the version of this format", required=True),
     unmatched=Key(UNMATCHED, "error", "what a model is that no rule matches"),
     policy_changes=Key(

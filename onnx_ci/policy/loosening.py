@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
-from operator import gt, lt, ne
+from operator import attrgetter, gt, lt, ne
 from typing import Any
 
 from onnx_ci.policy.edit import exact_size
@@ -181,15 +181,19 @@ def _mapping(values: Mapping[str, object]) -> str:
 _BUDGETS = [item.name for item in fields(Budget)]
 # When a field asks less than it did, and how its values are shown.
 _FIELDS: dict[str, tuple[Callable[[Any, Any], bool], Callable[[Any], str]]] = {
-    **dict.fromkeys(("size", "gzip", "brotli", "zstd", "budget", "lfs"), (_gone_or(gt), exact_size)),
-    **dict.fromkeys(("growth", "latency", "minimum_gain"), (_gone_or(gt), _percent)),
+    **dict.fromkeys(
+        ("size", "gzip", "brotli", "zstd", "load_memory", "budget", "lfs"), (_gone_or(gt), exact_size)
+    ),
+    **dict.fromkeys(("growth", "latency"), (_gone_or(gt), _percent)),
+    "minimum_gain": (lambda old, new: new.share > old.share or new.size > old.size, attrgetter("words")),
+    "load_seconds": (_gone_or(gt), _number),
     "params": (_gone_or(gt), "{:,}".format),
     **dict.fromkeys((*AT_MOST, "max_increase", "max_decrease"), (_gone_or(gt), _number)),
     **dict.fromkeys(AT_LEAST, (_gone_or(lt), _number)),
     "exact": (gt, {True: "true", False: "false"}.__getitem__),
     **dict.fromkeys(("command", "metric"), (ne, repr)),
     "env": (lambda old, new: _lacks(new, old), _list),
-    **dict.fromkeys(("samples", "runtimes"), (_lacks, _list)),
+    **dict.fromkeys(("samples", "runtimes", "fits"), (_lacks, _list)),
     "count": (gt, str),
     "seed": (ne, str),
     **dict.fromkeys(("dims", "ranges"), (ne, _mapping)),

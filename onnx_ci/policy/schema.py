@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal
 
+from onnx_ci.policy.fields import PLACES
 from onnx_ci.util.codec import build
+from onnx_ci.util.sizes import format_size
 
 TOTAL = 20  # times `limits.seconds`, which one run may take: all work on one model, with every run it needs
 Mode = Literal["to-budget", "smallest", "exact-only"]  # how far to go with approximate methods
@@ -30,12 +32,51 @@ class Budget:
     growth: float | None = None  # allowed growth against the base version: 0.05
     params: int | None = None
     latency: float | None = None  # allowed ratio to the original: 1.1
+    load_seconds: float | None = None
+    load_memory: int | None = None
+    fits: tuple[str, ...] = ()  # names in PLACES
 
     @property
     def size_like(self) -> dict[str, int]:
-        """The limits that a smaller file can meet, by name."""
-        named = {"size": self.size, "gzip": self.gzip, "brotli": self.brotli, "zstd": self.zstd}
-        return {name: limit for name, limit in named.items() if limit is not None}
+        """The limits that a smaller file can meet, by name; of several the tightest."""
+        limits = [(name, getattr(self, name)) for name in ("size", "gzip", "brotli", "zstd")]
+        limits += [PLACES[name][:2] for name in self.fits]
+        found: dict[str, int] = {}
+        for name, limit in limits:
+            if limit is not None:
+                found[name] = min(limit, found.get(name, limit))
+        return found
+
+    def place_of(self, measure: str) -> str:
+        """The name of the place that sets a limit, where no tighter one is given."""
+        limit = self.size_like.get(measure)
+        return next((name for name in self.fits if (measure, limit) == PLACES[name][:2]), "")
+
+    @property
+    def loading(self) -> bool:
+        """Whether what loading takes is limited."""
+        return self.load_seconds is not None or self.load_memory is not None
+
+    @property
+    def timed(self) -> bool:
+        """Whether a limit depends on the machine, and on what else it does."""
+        return self.loading or self.latency is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """What a saving has to be, at least: of the size, and in bytes."""
+
+    share: float = 0.0
+    size: int = 0
+
+    @property
+    def words(self) -> str:
+        given = [f"{self.share * 100:.10g}%"] if self.share or not self.size else []
+        return " and ".join([*given, *([format_size(self.size)] if self.size else [])])
+
+
+DEFAULT_GAIN = Gain(share=0.01, size=4_000)
 
 
 AT_MOST = ("max_abs", "max_rel", "mean_abs")  # the limits of a tolerance from above
@@ -105,9 +146,7 @@ class Rule:
     pattern: str
     line: int = 0
     named: tuple[str, ...] = field(default=(), compare=False)  # the keys that the rule itself has
-    lines: Mapping[str, int] = field(
-        default_factory=dict, compare=False
-    )  # of all that is said: "budget size"
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False)  # of each value: "budget size"
     ignore: bool = False
     budget: Budget = Budget()
     methods: tuple[MethodChoice, ...] = tuple(
@@ -123,7 +162,7 @@ class Rule:
     plan_runs: int = PLAN_RUNS  # of one input each, for finding out which tensor may be stored how
     plan_seconds: float | None = None  # of older policies: 0 does not plan, nothing else has a meaning
     load_check: bool = True  # a model that nothing is done to is loaded and run once all the same
-    minimum_gain: float = 0.01
+    minimum_gain: Gain = DEFAULT_GAIN
     severity: RuleSeverity = "error"
     only_new: bool = False  # what is wrong with a model that did not change is a warning
 

@@ -84,7 +84,7 @@ def test_a_model_edited_after_it_was_shrunk_is_a_new_source(tmp_path: Path) -> N
     write(tmp_path, f"{POLICY}    methods: [fp16-weights]\n", model=lean())
     onnx_ci("fix", cwd=tmp_path)
     model = onnx.load(tmp_path / "model.onnx")
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "new"))
+    model.graph.initializer.append(onnx.onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "new"))
     onnx.save(model, tmp_path / "model.onnx")
     write(tmp_path, f"{POLICY}    methods: [drop-unused]\n")
     assert onnx_ci("fix", cwd=tmp_path).code == 0
@@ -343,7 +343,7 @@ def test_several_jobs_give_the_same_report(tmp_path: Path) -> None:
 def test_a_model_that_crashes_onnxruntime_is_a_finding(tmp_path: Path) -> None:
     trap = next(trap for trap in HOSTILE if trap.name == "crashes_at_load")
     model = onnx.load(trap.build(tmp_path))
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(5000, np.float32), "unused"))
+    model.graph.initializer.append(onnx.onnx.numpy_helper.from_array(np.ones(5000, np.float32), "unused"))
     write(tmp_path, good=bloated(), model=model)
     before = (tmp_path / "model.onnx").read_bytes()
     done = onnx_ci("fix", "--format", "json", cwd=tmp_path)
@@ -426,7 +426,7 @@ def two_heads(path: Path) -> None:
         ("v", random.standard_normal((64, 64)) / 8),
         ("offset", np.full(64, 1e6)),
     ):
-        model.graph.initializer.append(onnx.numpy_helper.from_array(values.astype(np.float32), name))
+        model.graph.initializer.append(onnx.onnx.numpy_helper.from_array(values.astype(np.float32), name))
     onnx.save(model, path)
 
 
@@ -471,11 +471,31 @@ def test_models_that_share_their_data_are_left_as_they_are(tmp_path: Path) -> No
     assert snapshot(tmp_path) == before
 
 
-def test_a_limit_that_was_kept_is_not_broken_for_size(tmp_path: Path) -> None:
+def test_scales_and_codes_are_no_parameters(tmp_path: Path) -> None:
     write(tmp_path, f"{POLICY}    budget: {{params: 8192}}\n    methods: [int8-weights]\n", model=lean())
-    before = snapshot(tmp_path)
     assert onnx_ci("fix", cwd=tmp_path).code == 0
-    assert snapshot(tmp_path) == before
+    (again,) = onnx_ci("check", "--format", "json", cwd=tmp_path).json["models"]
+    assert again["verdict"] == "ok"
+    assert (again["before"]["params"], again["before"]["size"] < 16_000) == (8192, True)
+
+
+def test_a_few_kilobytes_fail_no_commit(tmp_path: Path) -> None:
+    model = lean()
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((9, 99), np.float32), "unused"))
+    write(tmp_path, model=model)
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+    write(tmp_path, f"{POLICY}    minimum_gain: 1%\n", model=model)
+    assert onnx_ci("check", cwd=tmp_path).code == 1
+
+
+def test_what_loading_takes_is_limited(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    budget: {{load_seconds: 60, load_memory: 4 GB}}\n", model=lean())
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+    write(tmp_path, f"{POLICY}    budget: {{load_seconds: 0.000001}}\n", model=lean())
+    done = onnx_ci("check", "--format", "json", cwd=tmp_path)
+    (model,) = done.json["models"]
+    assert (done.code, model["verdict"]) == (1, "over_budget")
+    assert [finding["code"] for finding in model["findings"]] == ["OCI060"]
 
 
 def test_naming_the_policy_means_every_model(tmp_path: Path) -> None:

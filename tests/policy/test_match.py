@@ -13,7 +13,7 @@ from onnx_ci.policy.load import (
     parse_policy,
     rule_for,
 )
-from onnx_ci.policy.schema import Budget, Group, Override, Policy, Rule, Tolerance
+from onnx_ci.policy.schema import Budget, Gain, Group, Override, Policy, Rule, Tolerance
 from tests.support.good_policies import SHA, Registry
 
 POLICY = Policy(
@@ -145,7 +145,7 @@ def test_none_takes_away_what_was_said_before() -> None:
 def test_ignored_is_a_model_until_a_rule_says_otherwise() -> None:
     rule = effective("c.onnx")
     assert rule.ignore
-    assert rule.minimum_gain == 0.05
+    assert rule.minimum_gain == Gain(share=0.05)
     policy = parse_policy(CASCADE, file="p.yaml", methods=Registry())
     assert [idle.line for idle in idle_rules(policy, ["a.onnx", "b.onnx", "c.onnx"])] == [21]
     assert idle_rules(policy, ["a.onnx", "b.onnx", "d.onnx"]) == []
