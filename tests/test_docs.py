@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from onnx_ci.methods.catalogue import METHODS, Catalogue, option_schemas
-from onnx_ci.policy.fields import PLACES, PLACES_AS_OF, SCHEMA_URL, json_schema
+from onnx_ci.policy.fields import PLACES, PLACES_AS_OF, RUNTIMES, SCHEMA_URL, json_schema
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.report.json import dumps
 from onnx_ci.results import CODES
@@ -36,6 +36,14 @@ TABLES = {
         *(
             (f"`{name}`", f"{shown(limit)} {FITTING[measure]}", about)
             for name, (measure, limit, about) in PLACES.items()
+        ),
+    ],
+    ("docs/policy.md", "runtimes"): [
+        ("name", "IR version", "opset", "opset of ai.onnx.ml"),
+        *(
+            (f"`{name}`", *map(str, most))
+            for name, most in RUNTIMES.items()
+            if name.startswith("onnxruntime@")
         ),
     ],
 }

@@ -17,7 +17,7 @@ from onnx_ci.gate.project import Context, Judging
 from onnx_ci.inputs.sample_paths import recorded_from
 from onnx_ci.policy.fields import PLACES
 from onnx_ci.policy.load import matching_rules
-from onnx_ci.policy.schema import Rule
+from onnx_ci.policy.schema import Operators, Rule, Span
 from onnx_ci.repo.select import Wanted
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line
@@ -181,6 +181,9 @@ def _described(rule: Rule) -> Iterator[tuple[str, str]]:
         value = getattr(rule.budget, item.name)
         if value not in (None, ()):
             yield f"budget {item.name}", f"budget {item.name}: {_limit(item.name, value)}"
+    for key in rule.lines:
+        if key.startswith("require "):
+            yield key, f"{key}: {_required(getattr(rule.require, key.split()[1]))}"
     methods = (f"{m.name} {dict(m.options)}" if m.options else m.name for m in rule.methods)
     yield "methods", f"methods, mildest first: {', '.join(methods) or 'none'}"
     yield "shrink", f"shrink: {rule.mode} ({MODES[rule.mode]})"
@@ -205,6 +208,15 @@ def _described(rule: Rule) -> Iterator[tuple[str, str]]:
     yield from ((key, text) for key, text in others.items() if getattr(rule, key))
     yield "minimum_gain", f"savings under {rule.minimum_gain.words} are left alone"
     yield "severity", f"severity {rule.severity}"
+
+
+def _required(value: Any) -> str:
+    if isinstance(value, Span):
+        return value.words
+    if isinstance(value, Operators):
+        sides = {"deny": value.deny, "allow": value.allow or ()}
+        return "; ".join(f"{side} {', '.join(names)}" for side, names in sides.items() if names)
+    return str(value).lower() if isinstance(value, bool) else ", ".join(value) or "none"
 
 
 def _limit(name: str, value: Any) -> str:

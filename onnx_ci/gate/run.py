@@ -341,7 +341,7 @@ def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:
     except OSError as error:
         finding = disk_trouble(asked.name, error)
     except Exception as error:  # noqa: BLE001 - a bug of ours; the command ends with exit code 4
-        from onnx_ci.util.crash import keep_traceback
+        from onnx_ci.util.files import keep_traceback
 
         message, hint = keep_traceback(error)
         message = f"{asked.name}: could not be judged: {message}"

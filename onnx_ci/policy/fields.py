@@ -46,6 +46,29 @@ PLACES = {
     "aws-lambda": ("size", 250 * 2**20, "a function with its layers, unpacked"),
 }
 
+# IR version, opset and opset of ai.onnx.ml that each onnxruntime takes at most: tried out with each.
+_RELEASES = {
+    "1.15": (9, 18, 3),
+    "1.16": (9, 19, 3),
+    "1.17": (9, 20, 4),
+    "1.18": (10, 21, 5),
+    "1.19": (10, 21, 5),
+    "1.20": (10, 21, 5),
+    "1.21": (10, 22, 5),
+    "1.22": (10, 22, 5),
+    "1.23": (11, 23, 5),
+    "1.24": (13, 25, 5),
+    "1.25": (13, 26, 5),
+    "1.26": (13, 26, 5),
+    "1.27": (13, 26, 5),
+    "1.28": (13, 26, 5),
+    "1.29": (13, 26, 5),
+    "1.30": (13, 26, 5),
+    "1.31": (13, 26, 5),
+}
+_PACKAGES = ("onnxruntime", "onnxruntime-web", "onnxruntime-node")
+RUNTIMES = {f"{package}@{release}": most for package in _PACKAGES for release, most in _RELEASES.items()}
+
 
 class Kind:
     """One kind of value; `keys` are those of a table."""
@@ -470,6 +493,30 @@ LEAST_0 = number(0)
 RANGE = Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})
 COMMAND = Kind(_command, {"type": "string", "pattern": r"\{model\}"})
 REVISION = Kind(_revision, TEXT.schema)
+
+
+def _versions(place: Place) -> dict[str, int]:
+    """Bounds as "<=17" or ">=13, <=17", or one version."""
+    what = 'a version, or bounds as "<=17" or ">=13, <=17"'
+    span: dict[str, int] = {}
+    for part in place.scalar(what).split(","):
+        match = re.fullmatch(r"\s*(<=|>=|<|>|==|)\s*([0-9]{1,4})\s*", part)
+        if match is None:
+            raise place.expected(what)
+        sign, version = match[1], int(match[2])
+        if sign not in ("<=", "<"):
+            span["low"] = max(span.get("low", 0), version + (sign == ">"))
+        if sign not in (">=", ">"):
+            span["high"] = min(span.get("high", version), version - (sign == "<"))
+    if span.get("low", 0) > span.get("high", _LARGEST):
+        raise place.error(f"found {place.found}, which no version meets, expected {what}")
+    return span
+
+
+VERSIONS = Kind(
+    _versions,
+    {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[<>=0-9, ]*[0-9]\s*$"}]},
+)
 # What nobody needs more of, and what no run would end with.
 DAY = 86_400
 MOST_INPUTS = 1_000
@@ -506,6 +553,30 @@ TOLERANCE = table(
     no_limit="found no limit, expected at least one: without any, every output would pass",
 )
 
+REQUIRE = table(
+    opset=Key(VERSIONS, '"<=17"', "the version of the standard operators"),
+    ir=Key(VERSIONS, '"<=9"', "the version of the file format"),
+    domains=Key(
+        list_of(TEXT), "[ai.onnx.ml]", "domains of operators that it may use, beside the standard one"
+    ),
+    operators=Key(
+        table(
+            deny=Key(list_of(TEXT), '[Loop, "com.microsoft.*"]', "operators that it may not have"),
+            allow=Key(list_of(TEXT), "[Conv, Relu]", "the only ones that it may have"),
+            no_limit="found neither deny nor allow, expected at least one",
+        ),
+        "{deny: [Loop]}",
+        "which operators it may have",
+    ),
+    metadata=Key(list_of(TEXT), "[license]", "entries of its metadata that have to be there"),
+    dynamic_batch=Key(BOOLEAN, "true", "whether the batch of its inputs has to be open, or has to be fixed"),
+    runtimes=Key(
+        list_of(word(*RUNTIMES)), "[onnxruntime-web@1.20]", "runtimes whose versions have to take it"
+    ),
+    lined=True,
+    takes_none=True,
+)
+
 INPUTS = table(
     samples=Key(list_of(TEXT), '["tests/data/*.npz"]', ".npz files, or folders of ONNX test_data_set_*"),
     dims=Key(map_of(whole(0, MOST_IN_A_DIM)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"),
@@ -539,6 +610,7 @@ LIMITS = table(
 
 DEFAULTS = table(
     budget=Key(BUDGET, "{size: 25 MB, growth: 5%}", "what the model may weigh"),
+    require=Key(REQUIRE, '{opset: "<=17", metadata: [license]}', "what it has to be, as its file tells"),
     methods=Key(
         METHODS, "[dedupe, drop-unused, freeze-inputs]", "what may be done to shrink it, mildest first"
     ),

@@ -140,6 +140,50 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Span:
+    """Versions from one to another, both included."""
+
+    low: int = 0
+    high: int | None = None
+
+    def __contains__(self, version: int) -> bool:
+        return self.low <= version and (self.high is None or version <= self.high)
+
+    def within(self, other: Span) -> bool:
+        return self.low in other and (
+            other.high is None or (self.high is not None and self.high <= other.high)
+        )
+
+    @property
+    def words(self) -> str:
+        if self.low == self.high:
+            return str(self.low)
+        least = [f">={self.low}"] if self.low else []
+        return ", ".join([*least, *([] if self.high is None else [f"<={self.high}"])])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operators:
+    """Patterns of operators that a model may not have, and of those that it may."""
+
+    deny: tuple[str, ...] = ()
+    allow: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Require:
+    """What a model has to be, as its file tells without a run."""
+
+    opset: Span | None = None
+    ir: Span | None = None
+    domains: tuple[str, ...] | None = None
+    operators: Operators = Operators()
+    metadata: tuple[str, ...] = ()  # entries that have to be there
+    dynamic_batch: bool | None = None
+    runtimes: tuple[str, ...] = ()  # names in RUNTIMES
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rule:
     """All that holds for the models one pattern matches, or for one that several match."""
 
@@ -149,6 +193,7 @@ class Rule:
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)  # of each value: "budget size"
     ignore: bool = False
     budget: Budget = Budget()
+    require: Require = Require()
     methods: tuple[MethodChoice, ...] = tuple(
         MethodChoice(name=name) for name in ("dedupe", "drop-unused", "freeze-inputs")
     )
@@ -248,7 +293,7 @@ def build_policy(file: str, values: dict[str, Any]) -> Policy:
 def _with_defaults(rule: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     merged = {**defaults, **rule}
     lines = {**defaults.get("lines", {}), **rule.get("lines", {})}
-    for key in ("budget", "inputs", "limits"):
+    for key in ("budget", "require", "inputs", "limits"):
         parts = [part for part in (defaults.get(key), rule.get(key)) if part]
         if key in rule and rule[key] is None:
             parts = []

@@ -84,7 +84,7 @@ def test_a_model_edited_after_it_was_shrunk_is_a_new_source(tmp_path: Path) -> N
     write(tmp_path, f"{POLICY}    methods: [fp16-weights]\n", model=lean())
     onnx_ci("fix", cwd=tmp_path)
     model = onnx.load(tmp_path / "model.onnx")
-    model.graph.initializer.append(onnx.onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "new"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "new"))
     onnx.save(model, tmp_path / "model.onnx")
     write(tmp_path, f"{POLICY}    methods: [drop-unused]\n")
     assert onnx_ci("fix", cwd=tmp_path).code == 0
@@ -343,7 +343,7 @@ def test_several_jobs_give_the_same_report(tmp_path: Path) -> None:
 def test_a_model_that_crashes_onnxruntime_is_a_finding(tmp_path: Path) -> None:
     trap = next(trap for trap in HOSTILE if trap.name == "crashes_at_load")
     model = onnx.load(trap.build(tmp_path))
-    model.graph.initializer.append(onnx.onnx.numpy_helper.from_array(np.ones(5000, np.float32), "unused"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(5000, np.float32), "unused"))
     write(tmp_path, good=bloated(), model=model)
     before = (tmp_path / "model.onnx").read_bytes()
     done = onnx_ci("fix", "--format", "json", cwd=tmp_path)
@@ -426,7 +426,7 @@ def two_heads(path: Path) -> None:
         ("v", random.standard_normal((64, 64)) / 8),
         ("offset", np.full(64, 1e6)),
     ):
-        model.graph.initializer.append(onnx.onnx.numpy_helper.from_array(values.astype(np.float32), name))
+        model.graph.initializer.append(onnx.numpy_helper.from_array(values.astype(np.float32), name))
     onnx.save(model, path)
 
 

@@ -54,6 +54,7 @@ def test_most_mistakes_are_seen_in_the_editor() -> None:
     [
         (fields.BUDGET, schema.Budget, {}),
         (fields.TOLERANCE, schema.Tolerance, {}),
+        (fields.REQUIRE, schema.Require, {}),
         (fields.INPUTS, schema.InputSpec, {}),
         (fields.EVALUATE, schema.Evaluate, {}),
         (fields.LIMITS, schema.Limits, {}),
