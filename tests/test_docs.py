@@ -26,7 +26,7 @@ def shown(limit: int) -> str:
 
 
 # The table of a name stands between two comments.
-TABLES = {
+TABLES: dict[tuple[str, str], list[tuple[str, ...]]] = {
     ("README.md", "methods"): [
         ("method", "fidelity", "what it does"),
         *((f"`{method.name}`", method.fidelity, method.summary) for method in METHODS),

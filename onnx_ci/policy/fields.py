@@ -495,15 +495,18 @@ COMMAND = Kind(_command, {"type": "string", "pattern": r"\{model\}"})
 REVISION = Kind(_revision, TEXT.schema)
 
 
+_BOUND = r"\s*(<=|>=|<|>|==|)\s*([0-9]{1,4})\s*"
+
+
 def _versions(place: Place) -> dict[str, int]:
     """Bounds as "<=17" or ">=13, <=17", or one version."""
     what = 'a version, or bounds as "<=17" or ">=13, <=17"'
+    text = place.scalar(what)
+    if not re.fullmatch(f"{_BOUND}(,{_BOUND})*", text):
+        raise place.expected(what)
     span: dict[str, int] = {}
-    for part in place.scalar(what).split(","):
-        match = re.fullmatch(r"\s*(<=|>=|<|>|==|)\s*([0-9]{1,4})\s*", part)
-        if match is None:
-            raise place.expected(what)
-        sign, version = match[1], int(match[2])
+    for sign, digits in re.findall(_BOUND, text):
+        version = int(digits)
         if sign not in ("<=", "<"):
             span["low"] = max(span.get("low", 0), version + (sign == ">"))
         if sign not in (">=", ">"):
@@ -515,7 +518,12 @@ def _versions(place: Place) -> dict[str, int]:
 
 VERSIONS = Kind(
     _versions,
-    {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[<>=0-9, ]*[0-9]\s*$"}]},
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 0},
+            {"type": "string", "pattern": f"^{_BOUND}(,{_BOUND})*$"},
+        ]
+    },
 )
 # What nobody needs more of, and what no run would end with.
 DAY = 86_400
