@@ -13,7 +13,7 @@ from onnx_ci.errors import OptionError, PolicyError
 from onnx_ci.policy.glob import check_pattern
 from onnx_ci.policy.reader import Place
 from onnx_ci.util import scalars
-from onnx_ci.util.sizes import NUMBER, parse_count, parse_fraction, parse_size
+from onnx_ci.util.sizes import LEAST_PLAIN, NUMBER, parse_count, parse_fraction, stated_size
 from onnx_ci.util.text import did_you_mean, nearest
 
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
@@ -156,7 +156,9 @@ def number(low: float = -inf, high: float = inf, *, above: float = -inf) -> Kind
     return _scalar(what, parse, {"anyOf": [plain, scientific]})
 
 
-def _quantity(parse: Callable[[str], int], what: str, units: str, high: int = _LARGEST) -> Kind:
+def _quantity(
+    parse: Callable[[str], int], what: str, units: str, high: int = _LARGEST, *, least: int = 1
+) -> Kind:
     def read(place: Place) -> int:
         try:
             value = parse(place.scalar(what))
@@ -169,16 +171,7 @@ def _quantity(parse: Callable[[str], int], what: str, units: str, high: int = _L
         return value
 
     written = {"type": "string", "pattern": f"^{NUMBER} *(?:{units})?$"}
-    return Kind(read, {"anyOf": [{"type": "integer", "minimum": 1, "maximum": high}, written]})
-
-
-def _size(place: Place) -> int:
-    """A size, with its unit where it is small: nobody means 25 bytes by 25."""
-    size: int = _BYTES.read(place)
-    text = place.scalar("a size").strip()
-    if size < _LEAST_PLAIN and text.isdigit():
-        raise place.error(f"found {text} without a unit: did you mean {text} MB? For bytes, write {text} B")
-    return size
+    return Kind(read, {"anyOf": [{"type": "integer", "minimum": least, "maximum": high}, written]})
 
 
 def _gain(place: Place) -> dict[str, Any]:
@@ -187,7 +180,7 @@ def _gain(place: Place) -> dict[str, Any]:
         both: dict[str, Any] = _GAIN.read(place)
         return both
     text = place.scalar("a percentage or a size")
-    return {"size": _size(place)} if text.strip()[-1:].lower() == "b" else {"share": SHARE.read(place)}
+    return {"size": SIZE.read(place)} if text.strip()[-1:].lower() == "b" else {"share": SHARE.read(place)}
 
 
 def fraction(high: float = inf, *, plain: float = 1.0, above_zero: bool = False) -> Kind:
@@ -293,11 +286,9 @@ RELEASE = _text_like(_RELEASE, "a version as 1.20 or 1.23.2, in quotes", quoted=
 VARIABLE = _text_like("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")
 TEXT = Kind(_text, {"type": "string", "pattern": r"\S"})
 BOOLEAN = _scalar("true or false", _boolean, scalars.FLAG.schema)
-_BYTES = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")
-_LEAST_PLAIN = 1_000  # bytes that may be written without a unit
-_PLAIN = {"type": "integer", "minimum": _LEAST_PLAIN, "maximum": _LARGEST}
-SIZE = Kind(_size, {"anyOf": [_PLAIN, _BYTES.schema["anyOf"][1]]})
-MEMORY = _quantity(parse_size, "a size up to 1 TiB", "(?:[kKmMgGtT][iI]?)?[bB]", 1 << 40)
+_UNITS = "(?:[kKmMgGtT][iI]?)?[bB]"
+SIZE = _quantity(stated_size, "a size", _UNITS, least=LEAST_PLAIN)
+MEMORY = _quantity(stated_size, "a size up to 1 TiB", _UNITS, 1 << 40, least=LEAST_PLAIN)
 COUNT = _quantity(parse_count, "a count", "[kKmMbBtT]")
 PATTERN = Kind(
     _pattern, {"type": "string", "minLength": 1, "not": {"pattern": r"(^|/)\.\.(/|$)|^//|^[A-Za-z]:[/\\]"}}
@@ -488,7 +479,7 @@ _GAIN = table(
     size=Key(SIZE, "4 kB", "in bytes"),
     no_limit="found neither share nor size, expected at least one",
 )
-GAIN = Kind(_gain, {"anyOf": [SHARE.schema, _BYTES.schema["anyOf"][1], _GAIN.schema]})
+GAIN = Kind(_gain, {"anyOf": [SHARE.schema, SIZE.schema["anyOf"][1], _GAIN.schema]})
 LEAST_0 = number(0)
 RANGE = Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})
 COMMAND = Kind(_command, {"type": "string", "pattern": r"\{model\}"})
