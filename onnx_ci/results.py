@@ -58,6 +58,8 @@ CODES = {
     "OCI057": "made-up inputs tell it no more than noise does",
     "OCI058": "recorded samples of a model that is not there",
     "OCI059": "the search for a smaller form did not come to its end",
+    "OCI060": "takes longer or more memory to load than allowed",
+    "OCI061": "is not what its rule requires",
 }
 BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
@@ -75,6 +77,7 @@ Verdict = Literal[
     "over_budget",
     "outputs_changed",
     "unverified",
+    "unfit",
     "unreadable",
     "ignored",
 ]

@@ -3,33 +3,70 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
-from onnx_ci.methods.catalogue import METHODS, Catalogue
+from onnx_ci.methods.catalogue import METHODS, Catalogue, option_schemas
+from onnx_ci.policy.fields import PLACES, PLACES_AS_OF, RUNTIMES, SCHEMA_URL, json_schema
 from onnx_ci.policy.load import parse_policy
+from onnx_ci.report.json import dumps
 from onnx_ci.results import CODES
+from onnx_ci.util.sizes import format_size
 
 PROJECT = Path(__file__).resolve().parent.parent
-BEGIN = "<!-- methods: made from the catalogue; tests/test_docs.py fails when it is stale -->\n"
-END = "<!-- end of methods -->\n"
+SCHEMA = PROJECT / "docs" / "policy.schema.json"
+FITTING = {"size": "as it is", "gzip": "compressed with gzip"}
 
 
-def method_table() -> str:
-    rows = [f"| `{method.name}` | {method.fidelity} | {method.summary} |" for method in METHODS]
-    return "\n".join(["| method | fidelity | what it does |", "|---|---|---|", *rows, ""])
+def shown(limit: int) -> str:
+    return f"{limit >> 20} MiB" if limit % 2**20 == 0 else format_size(limit)
 
 
-def with_table(text: str) -> str:
-    before, rest = text.split(BEGIN)
-    return before + BEGIN + method_table() + END + rest.split(END)[1]
+# The table of a name stands between two comments.
+TABLES: dict[tuple[str, str], list[tuple[str, ...]]] = {
+    ("README.md", "methods"): [
+        ("method", "fidelity", "what it does"),
+        *((f"`{method.name}`", method.fidelity, method.summary) for method in METHODS),
+    ],
+    ("docs/policy.md", "places"): [
+        ("name", "limit", "of what"),
+        *(
+            (f"`{name}`", f"{shown(limit)} {FITTING[measure]}", about)
+            for name, (measure, limit, about) in PLACES.items()
+        ),
+    ],
+    ("docs/policy.md", "runtimes"): [
+        ("name", "IR version", "opset", "opset of ai.onnx.ml"),
+        *(
+            (f"`{name}`", *map(str, most))
+            for name, most in RUNTIMES.items()
+            if name.startswith("onnxruntime@")
+        ),
+    ],
+}
 
 
-def test_the_method_table_is_up_to_date() -> None:
-    text = (PROJECT / "README.md").read_text()
-    assert text == with_table(text), "run: python tests/test_docs.py"
+def with_table(text: str, name: str, rows: Sequence[tuple[str, ...]]) -> str:
+    before, begin, rest = re.split(rf"(<!-- {name}: made .*? -->\n)", text)
+    end = f"<!-- end of {name} -->\n"
+    lines = ["| " + " | ".join(row) + " |" for row in [rows[0], *rows[1:]]]
+    lines.insert(1, "|---" * len(rows[0]) + "|")
+    return before + begin + "\n".join([*lines, ""]) + end + rest.split(end)[1]
+
+
+@pytest.mark.parametrize(("file", "name"), TABLES)
+def test_generated_tables_are_up_to_date(file: str, name: str) -> None:
+    text = (PROJECT / file).read_text()
+    assert text == with_table(text, name, TABLES[file, name]), "run: python tests/test_docs.py"
+
+
+def test_the_schema_for_editors_is_up_to_date() -> None:
+    assert SCHEMA.read_text() == dumps(json_schema(option_schemas())), "run: python tests/test_docs.py"
+    assert f"as of {PLACES_AS_OF}" in (PROJECT / "docs" / "policy.md").read_text()
+    assert SCHEMA_URL.endswith(SCHEMA.relative_to(PROJECT).as_posix())
 
 
 def test_every_method_has_a_section() -> None:
@@ -74,5 +111,7 @@ def test_modules_that_are_named_exist(name: str) -> None:
 
 
 if __name__ == "__main__":
-    readme = PROJECT / "README.md"
-    readme.write_text(with_table(readme.read_text()))
+    SCHEMA.write_text(dumps(json_schema(option_schemas())))
+    for (file, name), rows in TABLES.items():
+        path = PROJECT / file
+        path.write_text(with_table(path.read_text(), name, rows))

@@ -15,7 +15,7 @@ from onnx_ci.policy.fields import is_release
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Scalar, Tolerance
 from onnx_ci.util.scalars import FILE_NAME, NAMES, from_text
-from onnx_ci.util.sizes import parse_size
+from onnx_ci.util.sizes import stated_size
 from onnx_ci.util.text import did_you_mean
 
 EXAMPLES = {
@@ -131,7 +131,7 @@ def read_proof_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def read_budget(text: str) -> int:
     try:
-        return parse_size(text)
+        return stated_size(text)
     except ValueError as error:
         raise _wrong("--budget", str(error)) from None
 

@@ -8,15 +8,16 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
 from onnx_ci.inputs.sample_paths import recorded_from
+from onnx_ci.policy.fields import PLACES
 from onnx_ci.policy.load import matching_rules
-from onnx_ci.policy.schema import Rule
+from onnx_ci.policy.schema import Operators, Rule, Span
 from onnx_ci.repo.select import Wanted
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line
@@ -162,38 +163,67 @@ def _rules(context: Context, path: Path) -> Iterator[str]:
         yield f"  no rule of {file} matches it, so it is not checked, {meaning} (unmatched)"
         return
     for rule in rules[:-1]:
-        yield f"  {file}:{rule.line}: {rule.pattern!r} matches too, but a later rule wins"
-    yield f"  {file}:{rules[-1].line}: {rules[-1].pattern!r} is the rule (the last match wins)"
-    yield from _described(context.rule_of(path) or rules[-1])
+        yield f"  {file}:{rule.line}: {rule.pattern!r} matches too; later rules win, key by key"
+    yield f"  {file}:{rules[-1].line}: {rules[-1].pattern!r} is the rule (the last match)"
+    rule = context.rule_of(path) or rules[-1]
+    for key, text in _described(rule):
+        line = rule.lines.get(key) or rule.lines.get(key.split()[0])
+        origin = f"{file}:{line}" if line else "built in"
+        yield f"    {text}  [{origin}]"
 
 
-def _described(rule: Rule) -> Iterator[str]:
+def _described(rule: Rule) -> Iterator[tuple[str, str]]:
+    """What a rule says: the key of each value, and the value in words."""
     if rule.ignore:
-        yield "    ignore: true, so it is not checked"
+        yield "ignore", "ignore: true, so it is not checked"
         return
     for item in fields(rule.budget):
         value = getattr(rule.budget, item.name)
-        if value is not None:
-            yield f"    budget {item.name}: {_limit(item.name, value)}"
+        if value not in (None, ()):
+            yield f"budget {item.name}", f"budget {item.name}: {_limit(item.name, value)}"
+    for key in rule.lines:
+        if key.startswith("require "):
+            yield key, f"{key}: {_required(getattr(rule.require, key.split()[1]))}"
     methods = (f"{m.name} {dict(m.options)}" if m.options else m.name for m in rule.methods)
-    yield f"    methods, mildest first: {', '.join(methods) or 'none'}"
-    yield f"    shrink: {rule.mode} ({MODES[rule.mode]})"
+    yield "methods", f"methods, mildest first: {', '.join(methods) or 'none'}"
+    yield "shrink", f"shrink: {rule.mode} ({MODES[rule.mode]})"
     given = ((item.name, getattr(rule.tolerance, item.name)) for item in fields(rule.tolerance))
-    yield f"    tolerance, all must hold: {', '.join(f'{n} {v}' for n, v in given if v not in (None, False))}"
+    limits = ", ".join(f"{name} {value}" for name, value in given if value not in (None, False))
+    yield "tolerance", f"tolerance, all must hold: {limits}"
     source = f"samples {', '.join(rule.inputs.samples)}" if rule.inputs.samples else "derived from the graph"
     if recorded_from(rule.inputs.samples):
         source += " (recorded by `onnx-ci record`)"
-    yield f"    inputs: {source}"
-    if rule.runtimes:
-        yield f"    onnxruntime: the installed one, and {', '.join(rule.runtimes)}"
-    if rule.libraries:
-        yield f"    libraries of operators: {', '.join(rule.libraries)}"
-    if rule.only_new:
-        yield "    only_new: what is wrong with a model that did not change is a warning"
-    yield f"    savings under {rule.minimum_gain:.1%} are left alone; severity {rule.severity}"
+    yield "inputs samples", f"inputs: {source}"
+    for key in rule.lines:
+        section, _, name = key.partition(" ")
+        if section in ("inputs", "limits") and name not in ("", "samples"):
+            yield key, f"{section} {name}: {getattr(getattr(rule, section), name)}"
+    score = f"{rule.evaluate.metric} of {rule.evaluate.command}" if rule.evaluate else ""
+    others = {
+        "evaluate": f"evaluate: {score}",
+        "runtimes": f"onnxruntime: the installed one, and {', '.join(rule.runtimes)}",
+        "libraries": f"libraries of operators: {', '.join(rule.libraries)}",
+        "only_new": "only_new: what is wrong with a model that did not change is a warning",
+    }
+    yield from ((key, text) for key, text in others.items() if getattr(rule, key))
+    yield "minimum_gain", f"savings under {rule.minimum_gain.words} are left alone"
+    yield "severity", f"severity {rule.severity}"
 
 
-def _limit(name: str, value: float) -> str:
+def _required(value: Any) -> str:
+    if isinstance(value, Span):
+        return value.words
+    if isinstance(value, Operators):
+        sides = {"deny": value.deny, "allow": value.allow or ()}
+        return "; ".join(f"{side} {', '.join(names)}" for side, names in sides.items() if names)
+    return str(value).lower() if isinstance(value, bool) else ", ".join(value) or "none"
+
+
+def _limit(name: str, value: Any) -> str:
+    if name == "fits":
+        return "; ".join(f"{place} ({format_size(PLACES[place][1])}, {PLACES[place][2]})" for place in value)
+    if name == "load_seconds":
+        return f"{value:g} s"
     if name == "params":
         return f"{value:,}"
     if name in ("growth", "latency"):

@@ -62,7 +62,7 @@ def guarded(work: Callable[[], int], complain: Complain) -> int:
         complain(OnnxCiError(f"{error.strerror or error}{where}", hint=hint))
         return 3
     except Exception as error:  # noqa: BLE001 - the one place: a bug of ours must not look like a verdict
-        from onnx_ci.util.crash import keep_traceback
+        from onnx_ci.util.files import keep_traceback
 
         message, hint = keep_traceback(error)
         complain(OnnxCiError(f"{message}; the run ended there", hint=hint))

@@ -17,7 +17,7 @@ from onnx_ci.methods.catalogue import METHODS, Catalogue
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.measure import parameters
 from onnx_ci.policy.edit import Holder, Lowered, lower, starter_policy, with_rules
-from onnx_ci.policy.load import FILE_NAMES, group_members, rule_for
+from onnx_ci.policy.load import FILE_NAMES, group_members, rule_for, rule_naming
 from onnx_ci.policy.schema import Policy
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import find_root
@@ -121,9 +121,17 @@ class Present:
             members = group_members(self.policy.groups[number], self.models)
             return self._together(key, [self.models[name] for name in members])
         rule = self.policy.rules[number]
-        names = [name for name in self.models if rule_for(self.policy, name) is rule and not rule.ignore]
+        names = [
+            name
+            for name in self.models
+            if rule_naming(self.policy, name, "budget") is rule and not self._is_ignored(name)
+        ]
         values = _all_known(self.measured(key, self.models[name]) for name in names)
         return None if values is None else max(values, default=0)
+
+    def _is_ignored(self, name: str) -> bool:
+        rule = rule_for(self.policy, name)
+        return rule is not None and rule.ignore
 
     def _together(self, key: str, members: list[Path]) -> int | None:
         if key == "params":

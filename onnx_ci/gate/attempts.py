@@ -14,6 +14,7 @@ from onnx_ci.gate.cache import choice_memory
 from onnx_ci.gate.candidates import Candidate, Choice, Draft, Staged, candidates, drafted
 from onnx_ci.gate.decide import over_limits
 from onnx_ci.gate.lineage import stamp
+from onnx_ci.gate.requirements import unmet
 from onnx_ci.gate.subject import Ledger, Subject
 from onnx_ci.methods.catalogue import method
 from onnx_ci.model.measure import measure, parameters
@@ -21,7 +22,6 @@ from onnx_ci.model.save import lay_out, write_model
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import NOT_RUN, Alternative, AlternativeState, Measure, Proof, Verification
-from onnx_ci.util.sizes import format_percent
 
 if TYPE_CHECKING:
     from onnx_ci.gate.planner import Planner
@@ -146,21 +146,37 @@ def worth_it(subject: Subject, staged: Staged) -> bool:
     before, after = over_limits(subject.before, subject.limits), over_limits(staged.measure, subject.limits)
     if after.keys() - before.keys():
         return False  # paid for with a limit that was kept until now
-    saved = 1 - staged.measure.size / subject.size
+    if newly_unmet(subject, staged):
+        return False
+    old, new = subject.size, staged.measure.size
     if staged.candidate.for_compression and staged.candidate.size <= subject.size:
         # The receipt alone may make such a file larger; what is worth it shows when it is compressed.
-        saved = 1 - subject.compressed(staged.measure) / subject.compressed(subject.before)
-    if saved <= 0:
+        old, new = subject.compressed(subject.before), subject.compressed(staged.measure)
+    if new >= old:
         return False
-    return bool(before and not after) or saved >= subject.rule.minimum_gain
+    least = subject.rule.minimum_gain
+    return bool(before and not after) or (old - new >= least.size and 1 - new / old >= least.share)
+
+
+def newly_unmet(subject: Subject, staged: Staged) -> list[str]:
+    """What the rule requires that the model keeps and the candidate does not, such as an opset."""
+    before, after = (
+        unmet(subject.rule.require, proto) for proto in (subject.model.proto, staged.model.proto)
+    )
+    known = {requirement.key for requirement in before}
+    return [requirement.said for requirement in after if requirement.key not in known]
 
 
 def _not_worth(subject: Subject, staged: Staged) -> Verification:
     """Nothing was run, and why: a small model gains less than the receipt of it takes."""
     made, size = f"with {', '.join(staged.candidate.names)}", staged.measure.size
     told = f"{made} it would be {size:,} bytes, its receipt included, instead of {subject.size:,}"
-    if 0 < subject.size - size < subject.size * subject.rule.minimum_gain:
-        told += f"; savings under {format_percent(subject.rule.minimum_gain)} are left alone"
+    unmet = newly_unmet(subject, staged)
+    if unmet:
+        told += f"; and {unmet[0]}"
+    least = subject.rule.minimum_gain
+    if 0 < subject.size - size < max(least.size, subject.size * least.share):
+        told += f"; savings under {least.words} are left alone"
     return replace(NOT_RUN, reason=f"{NOT_RUN.reason}: {told}")
 
 

@@ -53,7 +53,7 @@ PACKAGES = (
     "sympy",
 )
 # Parts of a rule that have no say in what a model becomes, only in what is said about it.
-APPLIED_LATER = ("pattern", "line", "severity", "ignore", "only_new", "load_check")
+APPLIED_LATER = ("pattern", "line", "named", "lines", "severity", "ignore", "only_new", "load_check")
 OF_ITS_ORIGIN = ("missing", "notes", "original", "derived_from")  # found out after a choice is kept
 Kind = TypeVar("Kind")
 
@@ -69,7 +69,7 @@ def choice_memory(subject: Subject, content: str, limits: Mapping[str, int]) -> 
         "insists": task.insists,
     }
     # The user's own score may depend on anything, and time on everything.
-    return _memory(subject, parts, repeatable=rule.evaluate is None and rule.budget.latency is None)
+    return _memory(subject, parts, repeatable=rule.evaluate is None and not rule.budget.timed)
 
 
 def run_memory(subject: Subject, *what: str) -> Memory:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from onnx_ci.policy.fields import PLACES_AS_OF
 from onnx_ci.policy.schema import Override
 from onnx_ci.results import Alternative, Finding, Measure, Severity, Verdict, Verification, gain
 from onnx_ci.util.advice import (
@@ -34,7 +35,9 @@ _ABOUT = 1.05  # sizes in trials are estimates
 STORES_SMALL = ("fp16-weights", "int8-weights", "int4-weights")
 QUANTIZES = (*STORES_SMALL, "dynamic-int8", "static-int8")
 
+LOADING_HINT = "allow more (budget: {load_seconds: ..., load_memory: ...}), or milder methods"
 REFUSED_HINTS = {
+    "OCI060": LOADING_HINT,
     "OCI010": "allow more time (budget: {latency: ...}), or milder methods",
     "OCI013": "give the model more room: limits: {seconds: ..., memory: ...}",
     "OCI016": "allow a larger difference (evaluate: {max_increase: ...}), or milder methods",
@@ -51,11 +54,13 @@ class Measured:
     override: Override | None = None
     largest: tuple[tuple[str, int], ...] = ()  # tensors and their bytes
 
-    @property
-    def where(self) -> str:
-        """The rule, where a policy has it."""
-        policy = self.task.policy
-        return f" ({policy.file}:{self.task.rule.line})" if policy and policy.file else ""
+    def where(self, limit: str = "") -> str:
+        """The rule, or one of its limits, where a policy has it."""
+        policy, rule = self.task.policy, self.task.rule
+        line = (
+            rule.line_of("budget", "fits" if rule.budget.place_of(limit) else limit) if limit else rule.line
+        )
+        return f" ({policy.file}:{line})" if policy and policy.file else ""
 
 
 def over_limits(measure: Measure, limits: Mapping[str, int]) -> dict[str, int]:
@@ -107,10 +112,12 @@ def _over_budget(model: Measured, choice: Choice, broken: Mapping[str, int]) -> 
     for name, value in broken.items():
         limit = model.limits[name]
         closest = _closest(choice, limit) if name in ("size", "growth") else ""
-        over = f"{_amount(name, value)} is over its {_limit_name(name)} of {_amount(name, limit)}"
+        place = model.task.rule.budget.place_of(name)
+        taken = f", all that {place} takes as of {PLACES_AS_OF}" if place else ""
+        over = f"{_amount(name, value)} is over its {_limit_name(name)} of {_amount(name, limit)}{taken}"
         hint = _budget_hint(model, choice) + _largest(model) if choice.searched else _to_search(model)
         code = LIMIT_CODES.get(name, "OCI001")
-        yield model.task.finding(code, "error", f"{over}{model.where}{closest}", hint)
+        yield model.task.finding(code, "error", f"{over}{model.where(name)}{closest}", hint)
 
 
 def _closest(choice: Choice, limit: int) -> str:
@@ -173,12 +180,13 @@ def _would_shrink(model: Measured, choice: Choice, staged: Staged) -> Finding:
     candidate, before, after = staged.candidate, model.before, staged.measure
     hint = to_run(f"onnx-ci fix {model.task.call}")
     if candidate.moved and after.size >= before.size:
-        message = f"would move {' and '.join(candidate.moved)}{model.where}"
+        message = f"would move {' and '.join(candidate.moved)}{model.where()}"
         return model.task.finding("OCI020", "error", message, hint)
     name, old, new = gain(before, after)
     measured = "" if name == "size" else f" ({name})"
     over = over_limits(before, model.limits)
-    why = f"is over its {' and '.join(map(_limit_name, over))}{model.where}, but " if over else ""
+    names = " and ".join(map(_limit_name, over))
+    why = f"is over its {names}{model.where(next(iter(over)))}, but " if over else ""
     sizes = f"{format_size(new)} instead of {format_size(old)}{measured} (-{format_percent(1 - new / old)})"
     proof = "" if choice.searched or choice.verification.outputs else ", not verified yet"
     message = f"{why}can be {sizes} with {', '.join(candidate.names)}{proof}"

@@ -72,7 +72,7 @@ class Groups:
     def _too_large(self) -> Iterator[tuple[int, dict[str, Path]]]:
         """The budgets for size that do not hold, with the members of their groups."""
         for group, members in self._concerned():
-            limit = group.budget.size
+            limit = group.budget.size_like.get("size")
             if limit is not None and self._total("size", members) > limit:
                 yield limit, members
 

@@ -15,6 +15,7 @@ from onnx_ci.gate.candidates import Choice, Staged
 from onnx_ci.gate.decide import Measured, decide, over_limits
 from onnx_ci.gate.lineage import lineage
 from onnx_ci.gate.rederive import about_lineage, choose_by_origin, source_of
+from onnx_ci.gate.requirements import about_requirements
 from onnx_ci.gate.subject import Ledger, Say, Subject, Task
 from onnx_ci.model.load import open_model, opened_files, read_skeleton
 from onnx_ci.model.measure import by_name, files_of
@@ -22,7 +23,7 @@ from onnx_ci.model.model import Model, display_path
 from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.replace import is_unfinished, left_behind, other_users
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_sha256
-from onnx_ci.policy.schema import Rule
+from onnx_ci.policy.schema import Require, Rule
 from onnx_ci.repo.content import ENDING, Part, Source
 from onnx_ci.repo.original import keep_original
 from onnx_ci.results import (
@@ -97,13 +98,20 @@ def _walk(subject: Subject, ledger: Ledger) -> Outcome:
             subject, choice = choose_by_origin(subject, origin, ledger)
         final = choice.staged.model if choice.staged else subject.model
         verdict, findings = decide(subject.measured(final), choice)
+        unmet = about_requirements(subject.task, final.proto) if subject.override is None else ()
+        if unmet and verdict == "ok":
+            verdict = "unfit"
+        findings = (*findings, *unmet)
         first_look = subject.task.look is not None and subject.task.look.first
         enough = not subject.task.search and verdict != "ok"
         if subject.override is None and subject.runner is not None and not first_look and not enough:
-            from onnx_ci.gate.load_check import load_check
+            from onnx_ci.gate.load_check import load_check, loading_check
 
             verdict, loading = load_check(subject, choice.verification, verdict)
             findings = (*findings, *loading)
+            if choice.staged is None:  # what takes its place is proven to keep to it
+                verdict, loading = loading_check(subject, verdict)
+                findings = (*findings, *loading)
         outcome = outcome_of(subject, choice, verdict, findings, ledger)
         return put_in_place(subject, choice, outcome, ledger)
 
@@ -305,7 +313,8 @@ def judge_pointer(task: Task, source: Source) -> Outcome:
 def needs_content(rule: Rule) -> bool:
     """Whether a rule asks for more than a pointer can tell."""
     budget = rule.budget
-    return bool(rule.methods or budget.params or [n for n in budget.size_like if n not in FROM_A_POINTER])
+    measured = rule.methods or budget.params or budget.loading or rule.require != Require()
+    return bool(measured or [n for n in budget.size_like if n not in FROM_A_POINTER])
 
 
 def _digest(source: Source) -> str:

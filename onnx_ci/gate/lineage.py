@@ -17,10 +17,11 @@ from onnx_ci.model.measure import by_name, files_of
 from onnx_ci.model.model import Model
 from onnx_ci.model.receipt import Receipt, attach_receipt, model_digest, read_receipt
 from onnx_ci.model.store import file_sha256
-from onnx_ci.policy.schema import Rule
+from onnx_ci.policy.schema import DEFAULT_GAIN, Rule
 from onnx_ci.results import Finding, Measure
 from onnx_ci.version import __version__
 
+NEWER = ("load_seconds", "load_memory", "fits")  # budgets
 SHRINK_LAST = "simplify a model before it is shrunk, not after: restore the original and run onnx-ci fix last"
 RESTORE_IT = (
     "restore it (git restore), or run onnx-ci compare with its original and take the receipt out of"
@@ -99,9 +100,12 @@ def fingerprint(rule: Rule) -> str:
         "methods": [[choice.name, dict(choice.options)] for choice in rule.methods],
         "mode": rule.mode,
         "tolerance": asdict(rule.tolerance),
-        "budget": asdict(rule.budget),
-        "minimum_gain": rule.minimum_gain,
+        # What receipts of older versions did not know counts where it is given.
+        "budget": {key: value for key, value in asdict(rule.budget).items() if value or key not in NEWER},
+        "minimum_gain": rule.minimum_gain.share,
     }
+    if rule.minimum_gain.size not in (0, DEFAULT_GAIN.size):
+        content["minimum_saving"] = rule.minimum_gain.size
     text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

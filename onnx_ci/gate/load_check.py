@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.cache import run_memory
-from onnx_ci.gate.decide import softened
+from onnx_ci.gate.decide import LOADING_HINT, softened
 from onnx_ci.gate.subject import Subject
 from onnx_ci.model.graph import all_nodes, mentions_type, opset, tensors
 from onnx_ci.model.load import open_model
@@ -89,6 +89,20 @@ def load_check(
     if verdict == "ok" and any(finding.severity == "error" for finding in findings):
         verdict = "unverified"
     return verdict, tuple(softened(findings, "warning") if rule.severity == "warning" else findings)
+
+
+def loading_check(subject: Subject, verdict: Verdict) -> tuple[Verdict, tuple[Finding, ...]]:
+    """The verdict with what loading the model takes, where the rule limits that."""
+    rule, policy = subject.rule, subject.task.policy
+    if policy is None or not rule.budget.loading:
+        return verdict, ()
+    subject.say("loading it")
+    over = subject.prover.loading_over(subject.prover.reference.original)
+    if not over:
+        return verdict, ()
+    where = f" ({policy.file}:{rule.line_of('budget')})" if policy.file else ""
+    finding = subject.task.finding("OCI060", rule.severity, over + where, LOADING_HINT)
+    return ("over_budget" if verdict == "ok" else verdict), (finding,)
 
 
 def _run(subject: Subject) -> Ran:

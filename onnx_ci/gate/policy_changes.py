@@ -258,11 +258,12 @@ class PolicyChanges:
         base, head = model.base, model.head
         if base is None:
             return
-        base_line = model.base_rule.line if model.base_rule else 0
-        head_line = model.head_rule.line if model.head_rule else 0
         for found in self._loosenings(model, base):
             if not found.permits or found.key != "method" or method(found.new).fidelity == "approximate":
-                yield Change(found, base, head, base_line, head_line)
+                # "budget size", "severity", "method NAME"
+                key, _, name = found.key.replace("method ", "methods ").partition(" ")
+                rules = model.base_rule, model.head_rule
+                yield Change(found, base, head, *(rule.line_of(key, name) if rule else 0 for rule in rules))
         kept = {group.name: group for group in head.policy.groups}
         for group in base.policy.groups:
             if not group_members(group, [base.name_of(model.former)]) or self._successor(base) is None:

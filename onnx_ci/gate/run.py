@@ -186,7 +186,7 @@ class Asked:
     def bound(self) -> Bound:
         """Where time is measured, or a command of the user's runs, nothing else runs beside it."""
         rule, likely = self.rule, float(usual_memory(self.path))
-        if rule.budget.latency is not None or rule.evaluate is not None:
+        if rule.budget.timed or rule.evaluate is not None:
             likely = math.inf
         return Bound(rule.total_seconds, memory_for([self.path], rule.limits.memory), likely)
 
@@ -341,7 +341,7 @@ def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:
     except OSError as error:
         finding = disk_trouble(asked.name, error)
     except Exception as error:  # noqa: BLE001 - a bug of ours; the command ends with exit code 4
-        from onnx_ci.util.crash import keep_traceback
+        from onnx_ci.util.files import keep_traceback
 
         message, hint = keep_traceback(error)
         message = f"{asked.name}: could not be judged: {message}"

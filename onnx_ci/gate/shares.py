@@ -21,6 +21,7 @@ from onnx_ci.methods.catalogue import method
 from onnx_ci.model.graph import all_nodes
 from onnx_ci.model.load import read_skeleton
 from onnx_ci.model.model import display_path
+from onnx_ci.policy.glob import matches
 from onnx_ci.policy.load import idle_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.baseline import Baseline
@@ -138,11 +139,16 @@ def _idle_rules(share: Share) -> Iterator[Finding]:
     names = [context.name_of(path) for path in below]
     for rule in idle_rules(context.policy, names):
         close = nearest(rule.pattern, names[:MOST_NAMES])
+        what = "no model"
+        hint = f"did you mean {close!r}?" if close else "correct its path, or remove the rule"
+        if any(matches(rule.pattern, name) for name in names):
+            what = "only models that an earlier rule ignores"
+            hint = "if they are meant, say so: ignore: false"
         yield Finding(
             code="OCI046",
             severity="warning",
-            message=f"{context.checked.file}:{rule.line}: the rule for {rule.pattern!r} matches no model",
-            hint=f"did you mean {close!r}?" if close else "correct its path, or remove the rule",
+            message=f"{context.checked.file}:{rule.line}: the rule for {rule.pattern!r} matches {what}",
+            hint=hint,
             file=context.policy_name,
             line=rule.line,
         )

@@ -20,7 +20,7 @@ from onnx_ci.model.measure import files_of, measure
 from onnx_ci.model.model import Model, called
 from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
 from onnx_ci.model.store import BackgroundHash
-from onnx_ci.policy.schema import Budget, InputSpec, MethodChoice, Rule
+from onnx_ci.policy.schema import Budget, Gain, InputSpec, MethodChoice, Rule
 from onnx_ci.results import Finding, Outcome, Verdict
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write, scratch_folder
@@ -134,7 +134,7 @@ def rule_without_policy(
         methods=tuple(methods),
         inputs=InputSpec(samples=_as_named(samples), dims=dims or {}),
         libraries=_as_named(libraries),
-        minimum_gain=0.0,
+        minimum_gain=Gain(),
         **settings,
     )
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.model.graph import all_nodes, opset, tensors
+from onnx_ci.model.graph import all_nodes, bodies, constant_value, opset, output_names, tensors
 from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.model import Model, element_count, stored_size
 from onnx_ci.model.npy import recorded
-from onnx_ci.model.proto import ModelProto, TensorProto
+from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.receipt import read_receipt, same_content
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_chunks, file_sha256
 from onnx_ci.results import Measure, ModelInfo, TensorInfo
@@ -66,11 +66,126 @@ def files_of(path: Path, proto: ModelProto) -> list[Path]:
 
 
 def parameters(proto: ModelProto) -> int:
-    """How many numbers the model stores, those that were taken out of it and are fed as inputs included."""
+    """How many numbers the model has: weights that are stored as codes count as what they stand for, scales
+    and tables not at all; those that were taken out of it and are fed as inputs count too."""
     fed = recorded(proto)
     shapes = (value.type.tensor_type.shape for value in proto.graph.input if value.name in fed)
     outside: int = sum(math.prod(dim.dim_value for dim in shape.dim) for shape in shapes)
-    return sum(element_count(tensor) for tensor in tensors(proto)) + outside
+    stored = sum(element_count(tensor) for tensor in tensors(proto))
+    return stored + outside + _Encodings(proto).surplus()
+
+
+_CODES = (
+    *(TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16),
+    *(TensorProto.INT4, TensorProto.UINT4),
+)
+_AS_MANY = ("Cast", "CastLike", "Reshape", "Transpose", "DequantizeLinear")  # as their first input has
+_ELEMENTWISE = ("Add", "Mul", "Sub")
+# Where quantized ops read numbers of the model; what else they read are scales and zero points.
+_NUMBERS_AT = {
+    "QuantizeLinear": (0,),
+    "DequantizeLinear": (0,),
+    "QLinearConv": (0, 3, 8),
+    "QLinearMatMul": (0, 3),
+    "QLinearAdd": (0, 3),
+    "QLinearMul": (0, 3),
+    "QGemm": (0, 3, 6),
+    "ConvInteger": (0, 1),
+    "MatMulInteger": (0, 1),
+    "MatMulIntegerToFloat": (0, 1, 6),
+    "DynamicQuantizeMatMul": (0, 1, 4),
+    "MatMulNBits": (0, 1, 5),
+}
+
+
+class _Encodings:
+    """Stored tensors that nodes turn into weights, by name: how many numbers go in, and how many come out."""
+
+    def __init__(self, proto: ModelProto) -> None:
+        self.stored = _stored_once(proto)
+        self.counts = {name: element_count(tensor) for name, tensor in self.stored.items()}
+        self.dims = {name: list(tensor.dims) for name, tensor in self.stored.items()}
+        self.codes = {name for name, tensor in self.stored.items() if tensor.data_type in _CODES}
+        self.used: set[str] = set()  # as they are
+        self.scales: set[str] = set()  # found out while the model runs
+        self.parts: set[str] = set()
+        self.hidden = 0  # numbers in bytes that hold several
+        for node in all_nodes(proto):
+            self._read(node)
+        self.used.update(name for body in bodies(proto) for name in output_names(body))
+
+    def surplus(self) -> int:
+        """How many numbers the weights have more than what is stored for them."""
+        parts = self.parts - self.used
+        weights = self.counts.keys() - self.stored.keys() - parts
+        stored = sum(self.counts[name] for name in parts & self.stored.keys())
+        return self.hidden + sum(self.counts[name] for name in weights) - stored
+
+    def _read(self, node: NodeProto) -> None:
+        names = [name for name in node.input if name]
+        constant = names and node.output and self.counts.keys() >= set(names)
+        count = self._decoded(node) if constant else None
+        self.parts.update(names)
+        if count is None:
+            self._use(node)
+            return
+        output = node.output[0]
+        self.counts[output] = count
+        if node.op_type == "Cast":
+            self.dims[output] = self.dims.get(names[0], [])
+        if not self.codes.isdisjoint(names):
+            self.codes.add(output)
+
+    def _use(self, node: NodeProto) -> None:
+        """What a node reads that does more than to decode."""
+        if node.op_type == "DynamicQuantizeLinear":
+            self.scales.update(node.output)
+        if node.op_type == "Mul" and not self.scales.isdisjoint(node.input):
+            return  # the scales of a weight, times those of what it is multiplied with
+        positions = _NUMBERS_AT.get(node.op_type, range(len(node.input)))
+        self.used.update(name for index, name in enumerate(node.input) if index in positions)
+        packed = sum(self.counts.get(name, 0) for name in node.input[1:2])
+        if node.op_type == "MatMulNBits" and packed:
+            sides = {entry.name: entry.i for entry in node.attribute}
+            self.hidden += max(0, sides.get("K", 0) * sides.get("N", 0) - packed)
+
+    def _decoded(self, node: NodeProto) -> int | None:
+        """How many numbers a node makes of stored ones; None where it does more than to decode them."""
+        counts = [self.counts[name] for name in node.input if name]
+        if node.op_type in _AS_MANY:
+            return counts[0]
+        if node.op_type in _ELEMENTWISE:
+            return max(counts)
+        if node.op_type == "Gather" and len(counts) == 2 and not node.attribute:
+            by_code = node.input[1] in self.codes
+            return counts[1] * math.prod(self.dims.get(node.input[0], [1])[1:]) if by_code else None
+        if node.op_type == "Slice" and self.dims.get(node.input[0]) is None:
+            ends = [end for entry in node.attribute if entry.name == "ends" for end in entry.ints]
+            ends = ends or _integers(self.stored.get(next(iter(node.input[2:3]), "")))
+            return min(counts[0], ends[0]) if len(ends) == 1 and ends[0] > 0 else None
+        return None
+
+
+def _stored_once(proto: ModelProto) -> dict[str, TensorProto]:
+    """What is stored under a name that nothing else has."""
+    listed: list[tuple[str, TensorProto]] = []
+    for body in bodies(proto):
+        if isinstance(body, GraphProto):
+            listed += [(tensor.name, tensor) for tensor in body.initializer]
+        values = ((node, constant_value(node)) for node in body.node)
+        listed += [(node.output[0], tensor) for node, tensor in values if tensor is not None]
+    times = Counter(name for name, _ in listed)
+    return {name: tensor for name, tensor in listed if times[name] == 1}
+
+
+def _integers(tensor: TensorProto | None) -> list[int]:
+    """The values of a short tensor of int64."""
+    if tensor is None or tensor.data_type != TensorProto.INT64:
+        return []
+    if tensor.int64_data:
+        return list(tensor.int64_data)
+    raw = tensor.raw_data
+    return [int.from_bytes(raw[at : at + 8], "little", signed=True) for at in range(0, len(raw), 8)]
 
 
 def compressed_size(name: str, files: Iterable[Path]) -> int:

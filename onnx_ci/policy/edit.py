@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from onnx_ci.errors import PolicyError
+from onnx_ci.policy.fields import NONE, SCHEMA_URL
 from onnx_ci.policy.glob import escape
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.policy.reader import Place, Reading
@@ -97,11 +98,19 @@ def _spots(text: str, methods: MethodRegistry) -> list[Spot]:
 
 
 def _budgets(top: Mapping[str, Place]) -> Iterator[tuple[Holder, str, Place]]:
+    """Of a rule those that hold for the models whose budget it decides."""
     defaults = _entries(_entries(top.get("defaults")).get("budget"))
     for section, start in (("models", defaults), ("groups", {})):
         for number, item in enumerate(top[section].items("") if section in top else []):
-            budget = {**start, **_entries(item.entries("").get("budget"))}
-            yield from (((section, number), key, place) for key, place in budget.items() if key in KEYS)
+            own = item.entries("").get("budget")
+            budget = {} if _is_none(own) else {**start, **_entries(own)}
+            for key, place in budget.items():
+                if key in KEYS and not _is_none(place):
+                    yield (section, number), key, place
+
+
+def _is_none(place: Place | None) -> bool:
+    return place is not None and place.node.value == NONE
 
 
 def _entries(place: Place | None) -> dict[str, Place]:
@@ -110,7 +119,8 @@ def _entries(place: Place | None) -> dict[str, Place]:
 
 FEW = 10
 EVERY_MODEL = "**/*.onnx"
-_HEAD = """\
+_HEAD = f"# yaml-language-server: $schema={SCHEMA_URL}\n"
+_HEAD += """\
 # What the ONNX models here may weigh, and how onnx-ci may make them smaller.
 #   onnx-ci check          says what is wrong, and changes nothing
 #   onnx-ci fix            shrinks what can be shrunk
@@ -121,7 +131,7 @@ defaults:
   methods: [dedupe, drop-unused, freeze-inputs]  # exact; `onnx-ci methods` lists more, such as fp16-weights
   tolerance: {cosine: 0.999}  # how far outputs may move when a method is not exact
 
-# Patterns as in .gitignore, relative to this file; the last match wins.
+# Patterns as in .gitignore, relative to this file; where several match, later rules win key by key.
 models:
 """
 _EXACT = """\

@@ -13,7 +13,7 @@ from onnx_ci.errors import OptionError, PolicyError
 from onnx_ci.policy.glob import check_pattern
 from onnx_ci.policy.reader import Place
 from onnx_ci.util import scalars
-from onnx_ci.util.sizes import NUMBER, parse_count, parse_fraction, parse_size
+from onnx_ci.util.sizes import LEAST_PLAIN, NUMBER, parse_count, parse_fraction, stated_size
 from onnx_ci.util.text import did_you_mean, nearest
 
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
@@ -23,10 +23,51 @@ if TYPE_CHECKING:
     from onnx_ci.policy.schema import Scalar
 
 Schema: TypeAlias = "dict[str, Any]"
+NONE = "none"  # as a value: what an earlier rule or the defaults say does not hold
 _LARGEST = 2**63 - 1
 _RELEASE = r"[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?"
 _ROOTS = ("etc", "home", "mnt", "opt", "root", "tmp", "usr", "var", "Users")
 _ELSEWHERE = ("//", "\\\\", "~/", *(f"/{root}/" for root in _ROOTS))
+
+
+SCHEMA_URL = "https://raw.githubusercontent.com/onnx-ci/onnx-ci/main/docs/policy.schema.json"
+
+
+PLACES_AS_OF = "2026-11-18"  # when these figures were looked up
+# Of a place: what it limits, the size on disk or that in a compressed package; how many bytes; and of what.
+PLACES = {
+    "pypi": ("gzip", 100 * 2**20, "a wheel or source archive, unless PyPI allowed more"),
+    "npm": ("gzip", 200 * 10**6, "a package; npm names no limit, larger ones were refused"),
+    "crates-io": ("gzip", 10 * 2**20, "a crate, unless crates.io allowed more"),
+    "github": ("size", 100 * 2**20, "a file in git without Git LFS"),
+    "github-lfs": ("size", 2 * 10**9, "a file in Git LFS, under the plans Free and Pro"),
+    "github-release": ("size", 2**31, "a file of a release"),
+    "cloudflare-pages": ("size", 25 * 2**20, "a file of a site, Workers' static assets too"),
+    "aws-lambda": ("size", 250 * 2**20, "a function with its layers, unpacked"),
+}
+
+# IR version, opset and opset of ai.onnx.ml that each onnxruntime takes at most: tried out with each.
+_RELEASES = {
+    "1.15": (9, 18, 3),
+    "1.16": (9, 19, 3),
+    "1.17": (9, 20, 4),
+    "1.18": (10, 21, 5),
+    "1.19": (10, 21, 5),
+    "1.20": (10, 21, 5),
+    "1.21": (10, 22, 5),
+    "1.22": (10, 22, 5),
+    "1.23": (11, 23, 5),
+    "1.24": (13, 25, 5),
+    "1.25": (13, 26, 5),
+    "1.26": (13, 26, 5),
+    "1.27": (13, 26, 5),
+    "1.28": (13, 26, 5),
+    "1.29": (13, 26, 5),
+    "1.30": (13, 26, 5),
+    "1.31": (13, 26, 5),
+}
+_PACKAGES = ("onnxruntime", "onnxruntime-web", "onnxruntime-node")
+RUNTIMES = {f"{package}@{release}": most for package in _PACKAGES for release, most in _RELEASES.items()}
 
 
 class Kind:
@@ -115,7 +156,9 @@ def number(low: float = -inf, high: float = inf, *, above: float = -inf) -> Kind
     return _scalar(what, parse, {"anyOf": [plain, scientific]})
 
 
-def _quantity(parse: Callable[[str], int], what: str, units: str, high: int = _LARGEST) -> Kind:
+def _quantity(
+    parse: Callable[[str], int], what: str, units: str, high: int = _LARGEST, *, least: int = 1
+) -> Kind:
     def read(place: Place) -> int:
         try:
             value = parse(place.scalar(what))
@@ -128,7 +171,16 @@ def _quantity(parse: Callable[[str], int], what: str, units: str, high: int = _L
         return value
 
     written = {"type": "string", "pattern": f"^{NUMBER} *(?:{units})?$"}
-    return Kind(read, {"anyOf": [{"type": "integer", "minimum": 1, "maximum": high}, written]})
+    return Kind(read, {"anyOf": [{"type": "integer", "minimum": least, "maximum": high}, written]})
+
+
+def _gain(place: Place) -> dict[str, Any]:
+    """A share, a size in bytes, or both by name."""
+    if isinstance(place.node, yaml.MappingNode):
+        both: dict[str, Any] = _GAIN.read(place)
+        return both
+    text = place.scalar("a percentage or a size")
+    return {"size": SIZE.read(place)} if text.strip()[-1:].lower() == "b" else {"share": SHARE.read(place)}
 
 
 def fraction(high: float = inf, *, plain: float = 1.0, above_zero: bool = False) -> Kind:
@@ -234,8 +286,9 @@ RELEASE = _text_like(_RELEASE, "a version as 1.20 or 1.23.2, in quotes", quoted=
 VARIABLE = _text_like("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")
 TEXT = Kind(_text, {"type": "string", "pattern": r"\S"})
 BOOLEAN = _scalar("true or false", _boolean, scalars.FLAG.schema)
-SIZE = _quantity(parse_size, "a size", "(?:[kKmMgGtT][iI]?)?[bB]")
-MEMORY = _quantity(parse_size, "a size up to 1 TiB", "(?:[kKmMgGtT][iI]?)?[bB]", 1 << 40)
+_UNITS = "(?:[kKmMgGtT][iI]?)?[bB]"
+SIZE = _quantity(stated_size, "a size", _UNITS, least=LEAST_PLAIN)
+MEMORY = _quantity(stated_size, "a size up to 1 TiB", _UNITS, 1 << 40, least=LEAST_PLAIN)
 COUNT = _quantity(parse_count, "a count", "[kKmMbBtT]")
 PATTERN = Kind(
     _pattern, {"type": "string", "minLength": 1, "not": {"pattern": r"(^|/)\.\.(/|$)|^//|^[A-Za-z]:[/\\]"}}
@@ -274,12 +327,14 @@ def table(
     any_of: Sequence[str] = (),
     no_limit: str = "",
     lined: bool = False,
+    takes_none: bool = False,
     **own: Key,
 ) -> Kind:
-    """A mapping with known keys, its own and others', read as a dict of what was given, with its line where
-    that is wanted. One of `any_of` has to be there, or any where `no_limit` says what is wrong without."""
+    """A mapping with known keys, its own and others', read as a dict of what was given; where that is wanted
+    with its line and those of its keys. One of `any_of` has to be there, or any where `no_limit` says what is
+    wrong without. With `takes_none`, `none` takes away what was said before."""
     keys = {**own, **(others or {})}
-    schema = _table_schema(keys)
+    schema = _table_schema(keys, takes_none=takes_none)
     if any_of:
         no_limit = f"found no limit, expected {' or '.join(any_of)}"
         schema["anyOf"] = [{"required": [key]} for key in any_of]
@@ -287,21 +342,28 @@ def table(
         schema["minProperties"] = 1
 
     def read(place: Place) -> dict[str, Any]:
-        values = _read_keys(place, keys)
+        entries = place.entries(f"a mapping with the keys {', '.join(keys)}")
+        values = _read_keys(place, entries, keys, takes_none=takes_none)
         if no_limit and all(values.get(key, False) is False for key in any_of or keys):
             raise place.error(no_limit)
-        return {**values, "line": place.line} if lined else values
+        if not lined:
+            return values
+        lines = {key: entry.key_line for key, entry in entries.items()}
+        return {**values, "line": place.line, "lines": lines}
 
     return Kind(read, schema, keys)
 
 
-def _read_keys(place: Place, keys: Mapping[str, Key]) -> dict[str, Any]:
+def _read_keys(
+    place: Place, entries: Mapping[str, Place], keys: Mapping[str, Key], *, takes_none: bool
+) -> dict[str, Any]:
     values = {}
-    for name, entry in place.entries(f"a mapping with the keys {', '.join(keys)}").items():
+    for name, entry in entries.items():
         if name not in keys:
             raise _unknown_key(place, entry, keys)
         entry.example = f"{name}: {keys[name].example}"
-        values[name] = keys[name].kind.read(entry)
+        taken_away = takes_none and not keys[name].required and entry.node.value == NONE
+        values[name] = None if taken_away else keys[name].kind.read(entry)
     for name, key in keys.items():
         if key.required and name not in values:
             hint = f"for example: {name}: {key.example}"
@@ -309,11 +371,13 @@ def _read_keys(place: Place, keys: Mapping[str, Key]) -> dict[str, Any]:
     return values
 
 
-def _table_schema(keys: Mapping[str, Key]) -> Schema:
-    properties = {
-        name: {"description": f"{key.about}, for example: {key.example}", **key.kind.schema}
-        for name, key in keys.items()
-    }
+def _table_schema(keys: Mapping[str, Key], *, takes_none: bool) -> Schema:
+    properties = {}
+    for name, key in keys.items():
+        schema = key.kind.schema
+        if takes_none and not key.required:
+            schema = {"anyOf": [schema, {"const": NONE}]}
+        properties[name] = {"description": f"{key.about}, for example: {key.example}", **schema}
     schema = {"type": "object", "additionalProperties": False, "properties": properties}
     required = [name for name, key in keys.items() if key.required]
     return {**schema, "required": required} if required else schema
@@ -410,15 +474,54 @@ MISSING = word("error", "warning", "fetch")
 UNMATCHED = word("error", "warning", "ignore")
 SHARE = fraction(1)
 RATIO = fraction(plain=10, above_zero=True)
+_GAIN = table(
+    share=Key(SHARE, "1%", "of the size"),
+    size=Key(SIZE, "4 kB", "in bytes"),
+    no_limit="found neither share nor size, expected at least one",
+)
+GAIN = Kind(_gain, {"anyOf": [SHARE.schema, SIZE.schema["anyOf"][1], _GAIN.schema]})
 LEAST_0 = number(0)
 RANGE = Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})
 COMMAND = Kind(_command, {"type": "string", "pattern": r"\{model\}"})
 REVISION = Kind(_revision, TEXT.schema)
+
+
+_BOUND = r"\s*(<=|>=|<|>|==|)\s*([0-9]{1,4})\s*"
+
+
+def _versions(place: Place) -> dict[str, int]:
+    """Bounds as "<=17" or ">=13, <=17", or one version."""
+    what = 'a version, or bounds as "<=17" or ">=13, <=17"'
+    text = place.scalar(what)
+    if not re.fullmatch(f"{_BOUND}(,{_BOUND})*", text):
+        raise place.expected(what)
+    span: dict[str, int] = {}
+    for sign, digits in re.findall(_BOUND, text):
+        version = int(digits)
+        if sign not in ("<=", "<"):
+            span["low"] = max(span.get("low", 0), version + (sign == ">"))
+        if sign not in (">=", ">"):
+            span["high"] = min(span.get("high", version), version - (sign == "<"))
+    if span.get("low", 0) > span.get("high", _LARGEST):
+        raise place.error(f"found {place.found}, which no version meets, expected {what}")
+    return span
+
+
+VERSIONS = Kind(
+    _versions,
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 0},
+            {"type": "string", "pattern": f"^{_BOUND}(,{_BOUND})*$"},
+        ]
+    },
+)
 # What nobody needs more of, and what no run would end with.
 DAY = 86_400
 MOST_INPUTS = 1_000
 MOST_IN_A_DIM = 2**31 - 1
 
+LOADING = ("load_seconds", "load_memory")
 BUDGET = table(
     size=Key(SIZE, "25 MB", "the .onnx file and its external data together"),
     gzip=Key(SIZE, "20 MB", "the same, compressed with gzip"),
@@ -427,9 +530,14 @@ BUDGET = table(
     growth=Key(fraction(), "5%", "how much larger than the base version in git"),
     params=Key(COUNT, "12M", "the number of parameters"),
     latency=Key(RATIO, "110%", "the time of one run against the original's"),
+    load_seconds=Key(number(high=DAY, above=0), "2", "how long onnxruntime may take to load it"),
+    load_memory=Key(SIZE, "500 MB", "the memory that loading it may take, at the worst moment"),
+    fits=Key(list_of(word(*PLACES)), "[pypi, github]", "places that have to take it, by name"),
+    lined=True,
+    takes_none=True,
 )
 GROUP_BUDGET = table(
-    {name: key for name, key in BUDGET.keys.items() if name != "latency"},
+    {name: key for name, key in BUDGET.keys.items() if name not in ("latency", *LOADING)},
     no_limit="found no limit, expected at least one",
 )
 
@@ -444,12 +552,38 @@ TOLERANCE = table(
     no_limit="found no limit, expected at least one: without any, every output would pass",
 )
 
+REQUIRE = table(
+    opset=Key(VERSIONS, '"<=17"', "the version of the standard operators"),
+    ir=Key(VERSIONS, '"<=9"', "the version of the file format"),
+    domains=Key(
+        list_of(TEXT), "[ai.onnx.ml]", "domains of operators that it may use, beside the standard one"
+    ),
+    operators=Key(
+        table(
+            deny=Key(list_of(TEXT), '[Loop, "com.microsoft.*"]', "operators that it may not have"),
+            allow=Key(list_of(TEXT), "[Conv, Relu]", "the only ones that it may have"),
+            no_limit="found neither deny nor allow, expected at least one",
+        ),
+        "{deny: [Loop]}",
+        "which operators it may have",
+    ),
+    metadata=Key(list_of(TEXT), "[license]", "entries of its metadata that have to be there"),
+    dynamic_batch=Key(BOOLEAN, "true", "whether the batch of its inputs has to be open, or has to be fixed"),
+    runtimes=Key(
+        list_of(word(*RUNTIMES)), "[onnxruntime-web@1.20]", "runtimes whose versions have to take it"
+    ),
+    lined=True,
+    takes_none=True,
+)
+
 INPUTS = table(
     samples=Key(list_of(TEXT), '["tests/data/*.npz"]', ".npz files, or folders of ONNX test_data_set_*"),
     dims=Key(map_of(whole(0, MOST_IN_A_DIM)), "{batch: 1, sequence: 64}", "sizes of symbolic dimensions"),
     ranges=Key(map_of(RANGE), "{input_ids: [0, 30521]}", "the lowest and highest value of an input"),
     count=Key(whole(1, MOST_INPUTS), "4", "how many inputs to generate"),
     seed=Key(whole(0), "0", "where the generated inputs start"),
+    lined=True,
+    takes_none=True,
 )
 
 EVALUATE = table(
@@ -469,10 +603,13 @@ LIMITS = table(
         "600",
         "how long all work on one model may take; a search for the smallest form ends at half of it",
     ),
+    lined=True,
+    takes_none=True,
 )
 
 DEFAULTS = table(
     budget=Key(BUDGET, "{size: 25 MB, growth: 5%}", "what the model may weigh"),
+    require=Key(REQUIRE, '{opset: "<=17", metadata: [license]}', "what it has to be, as its file tells"),
     methods=Key(
         METHODS, "[dedupe, drop-unused, freeze-inputs]", "what may be done to shrink it, mildest first"
     ),
@@ -500,16 +637,23 @@ DEFAULTS = table(
     load_check=Key(
         BOOLEAN, "off", "whether a model that nothing is done to is loaded and run once (on, if not said)"
     ),
-    minimum_gain=Key(SHARE, "1%", "smaller savings are left alone"),
+    minimum_gain=Key(GAIN, "{share: 1%, size: 4 kB}", "savings under either are left alone"),
     severity=Key(word("error", "warning"), "error", "whether a broken rule fails the run"),
     only_new=Key(BOOLEAN, "true", "models that did not change may stay as they are, with a warning"),
+    lined=True,
 )
 
 RULE = table(
     DEFAULTS.keys,
-    path=Key(PATTERN, '"models/**/*.onnx"', "a gitignore-style pattern; the last match wins", required=True),
+    path=Key(
+        PATTERN,
+        '"models/**/*.onnx"',
+        "as in .gitignore; later ones win key by key",
+        required=True,
+    ),
     ignore=Key(BOOLEAN, "true", "leave these models alone"),
     lined=True,
+    takes_none=True,
 )
 
 GROUP = table(
@@ -538,6 +682,7 @@ HISTORY = table(
 LFS = table(missing=Key(MISSING, "fetch", "what to do where content is needed and not here"))
 
 POLICY = table(
+    {"$schema": Key(TEXT, f'"{SCHEMA_URL}"', "for editors, which check the policy as it is typed")},
     version=Key(Kind(_version, {"const": VERSION}), "1", "the version of this format", required=True),
     unmatched=Key(UNMATCHED, "error", "what a model is that no rule matches"),
     policy_changes=Key(

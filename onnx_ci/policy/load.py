@@ -1,7 +1,7 @@
 """The policy file to a Policy, or to one error that names the line, what was found and what is right.
 
-A rule starts from `defaults:`. What both give: `budget`, `inputs` and `limits` are merged key by key;
-everything else, `tolerance` and `methods` above all, is replaced by the rule's own.
+Rules cascade: a model gets the defaults, then what each matching rule names, in order. A later rule replaces
+a key whole; what its `budget`, `inputs` and `limits` leave open, the defaults say. `none` takes away.
 """
 
 from __future__ import annotations
@@ -104,13 +104,25 @@ def _check_names(groups: tuple[dict[str, Any], ...], root: Place) -> None:
 
 
 def rule_for(policy: Policy, path: str) -> Rule | None:
-    """The last rule that matches; paths are relative to the policy file, with `/`."""
-    return next((rule for rule in reversed(policy.rules) if matches(rule.pattern, path)), None)
+    """All that the matching rules say together; paths are relative to the policy file, with `/`."""
+    rules = matching_rules(policy, path)
+    if len(rules) < 2:
+        return next(iter(rules), None)
+    from onnx_ci.policy.schema import cascade
+
+    return cascade(rules)
 
 
 def matching_rules(policy: Policy, path: str) -> tuple[Rule, ...]:
-    """All rules that match, in the order of the file: the last one holds, the others explain why."""
+    """All rules that match, in the order of the file: later ones win, key by key."""
     return tuple(rule for rule in policy.rules if matches(rule.pattern, path))
+
+
+def rule_naming(policy: Policy, path: str, key: str) -> Rule | None:
+    """The rule that decides on a key, or else the last that matches."""
+    rules = matching_rules(policy, path)
+    naming = [rule for rule in rules if key in rule.named]
+    return (naming or rules or (None,))[-1]
 
 
 def group_members(group: Group, paths: Iterable[str]) -> tuple[str, ...]:
@@ -137,9 +149,16 @@ def names(override: Override, path: str) -> bool:
 
 
 def idle_rules(policy: Policy, paths: Collection[str]) -> list[Rule]:
-    """Rules that ask something of models, and match none of these."""
-    asking = (rule for rule in policy.rules if not rule.ignore)
-    return [rule for rule in asking if not any(matches(rule.pattern, path) for path in paths)]
+    """Rules that ask something of models, and match none of these, or only such as are ignored already."""
+    useful: set[int] = set()
+    for path in paths:
+        rules = matching_rules(policy, path)
+        ignored = False
+        for rule in rules:
+            ignored = rule.ignore if "ignore" in rule.named else ignored
+            if not ignored:
+                useful.add(id(rule))
+    return [rule for rule in policy.rules if not rule.ignore and id(rule) not in useful]
 
 
 def _latest_override(policy: Policy, path: str, sha256: str) -> Override | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
-from operator import gt, lt, ne
+from operator import attrgetter, gt, lt, ne
 from typing import Any
 
 from onnx_ci.policy.edit import exact_size
+from onnx_ci.policy.fields import NONE
 from onnx_ci.policy.schema import (
     AT_LEAST,
     AT_MOST,
@@ -16,13 +17,15 @@ from onnx_ci.policy.schema import (
     Evaluate,
     Group,
     History,
+    Operators,
     Override,
     Policy,
+    Require,
     Rule,
+    Span,
     Unmatched,
 )
 
-NONE = "none"
 _DEMANDS = ("smallest", "to-budget", "exact-only")
 
 
@@ -53,6 +56,7 @@ def loosenings(base: Rule | None, head: Rule | None, *, unmatched: Unmatched = "
     generated = () if head.inputs.samples else ("count", "seed")
     return [
         *_looser("budget", base.budget, head.budget, _BUDGETS),
+        *_looser("require", base.require, head.require, [item.name for item in fields(Require)]),
         *_looser("tolerance", base.tolerance, head.tolerance, limits),
         *_evaluate(base.evaluate, head.evaluate),
         # Other inputs may show less: which do, nobody knows before.
@@ -153,6 +157,20 @@ def _gone_or(beyond: Callable[[float, float], bool]) -> Callable[[float | None, 
     return lambda old, new: old is not None and (new is None or beyond(new, old))
 
 
+def _wider(old: Span | None, new: Span | None) -> bool:
+    return old is not None and (new is None or not new.within(old))
+
+
+def _fewer_denied(old: Operators, new: Operators) -> bool:
+    allowed = old.allow is not None and (new.allow is None or _lacks(new.allow, old.allow))
+    return _lacks(old.deny, new.deny) or allowed
+
+
+def _operators(operators: Operators) -> str:
+    allow = NONE if operators.allow is None else _list(operators.allow)
+    return f"deny {_list(operators.deny)}, allow {allow}"
+
+
 def _lacks(old: Collection[str], new: Collection[str]) -> bool:
     return not set(old) <= set(new)
 
@@ -181,15 +199,23 @@ def _mapping(values: Mapping[str, object]) -> str:
 _BUDGETS = [item.name for item in fields(Budget)]
 # When a field asks less than it did, and how its values are shown.
 _FIELDS: dict[str, tuple[Callable[[Any, Any], bool], Callable[[Any], str]]] = {
-    **dict.fromkeys(("size", "gzip", "brotli", "zstd", "budget", "lfs"), (_gone_or(gt), exact_size)),
-    **dict.fromkeys(("growth", "latency", "minimum_gain"), (_gone_or(gt), _percent)),
+    **dict.fromkeys(
+        ("size", "gzip", "brotli", "zstd", "load_memory", "budget", "lfs"), (_gone_or(gt), exact_size)
+    ),
+    **dict.fromkeys(("growth", "latency"), (_gone_or(gt), _percent)),
+    "minimum_gain": (lambda old, new: new.share > old.share or new.size > old.size, attrgetter("words")),
+    "load_seconds": (_gone_or(gt), _number),
     "params": (_gone_or(gt), "{:,}".format),
     **dict.fromkeys((*AT_MOST, "max_increase", "max_decrease"), (_gone_or(gt), _number)),
     **dict.fromkeys(AT_LEAST, (_gone_or(lt), _number)),
+    **dict.fromkeys(("opset", "ir"), (_wider, attrgetter("words"))),
+    "domains": (lambda old, new: old is not None and (new is None or _lacks(new, old)), _list),
+    "operators": (_fewer_denied, _operators),
+    "dynamic_batch": (lambda old, new: old not in (None, new), {True: "true", False: "false"}.__getitem__),
     "exact": (gt, {True: "true", False: "false"}.__getitem__),
     **dict.fromkeys(("command", "metric"), (ne, repr)),
     "env": (lambda old, new: _lacks(new, old), _list),
-    **dict.fromkeys(("samples", "runtimes"), (_lacks, _list)),
+    **dict.fromkeys(("samples", "runtimes", "fits", "metadata"), (_lacks, _list)),
     "count": (gt, str),
     "seed": (ne, str),
     **dict.fromkeys(("dims", "ranges"), (ne, _mapping)),

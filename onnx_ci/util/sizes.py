@@ -22,6 +22,7 @@ SIZE_UNITS = {
 COUNT_UNITS = {"k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 NUMBER = r"[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?"
 
+LEAST_PLAIN = 1_000  # bytes that may be written without a unit
 _QUANTITY = re.compile(rf"({NUMBER})\s*([^\W\d_]*|%)")
 _LARGEST = 2**63 - 1
 
@@ -29,6 +30,14 @@ _LARGEST = 2**63 - 1
 def parse_size(value: str | int | float) -> int:
     """Bytes of "25 MB", "1.5 MiB", "1_000" or a plain number; upper and lower case mean the same."""
     return _quantity(value, SIZE_UNITS, kind="a size", example="25 MB")
+
+
+def stated_size(text: str) -> int:
+    """The same; small ones with a unit only: nobody means 25 bytes by 25."""
+    size = parse_size(text)
+    if 0 < size < LEAST_PLAIN and text.strip().isdigit():
+        raise ValueError(f"{text!r} has no unit: did you mean {size} MB? For bytes, write {size} B")
+    return size
 
 
 def size_setting(variable: str, usual: str, *, example: str) -> int:

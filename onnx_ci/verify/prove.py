@@ -24,7 +24,7 @@ from onnx_ci.verify.observation import observed
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.score import evaluate
 from onnx_ci.verify.sensitivity import Sensitivity
-from onnx_ci.verify.verifier import SOME, Claim, Runtimes, Verifier
+from onnx_ci.verify.verifier import SOME, Claim, Runtimes, Verifier, loading_over
 
 SPARE = 4  # inputs made up for the original beyond those that are used
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
@@ -64,7 +64,7 @@ class Prover:
         proof = Proof(accepted=True, verification=Verification(status="passed"))
         for stage in (
             *(self._outputs, self._further_inputs, self._sensitivity, self._runtimes),
-            *(self._float16, self._latency, self._score, self._fusions),
+            *(self._float16, self._latency, self._loading, self._score, self._fusions),
         ):
             proof = stage(proof, claim, candidate)
             if proof.verification.status != "passed":
@@ -198,6 +198,15 @@ class Prover:
                 return proof
             return _refused(proof, str(error), "OCI013")
         return _refused(replace(proof, latency=latency), slowness(latency, allowed), "OCI010")
+
+    def _loading(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
+        over = self.loading_over(claim.path)
+        return _refused(proof, over, "OCI060") if over else proof
+
+    def loading_over(self, path: Path) -> str:
+        """What loading a model takes more than it may; empty where that is nothing."""
+        budget = self.rule.budget
+        return loading_over(self.runner, path, budget, self.rule.limits) if budget.loading else ""
 
     def _score(self, proof: Proof, _: Claim, candidate: Submission) -> Proof:
         if self.rule.evaluate is None:

@@ -3,6 +3,7 @@ users have."""
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -18,10 +19,11 @@ import onnx
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.sample_paths import recorded_from
 from onnx_ci.model.interface import contract_breaks
-from onnx_ci.policy.schema import Limits, Tolerance
+from onnx_ci.policy.schema import Budget, Limits, Tolerance
 from onnx_ci.results import Comparison, Latency, OutputDelta, RuntimeRun, Status, Verification
 from onnx_ci.sandbox.exchange import Array, is_text
 from onnx_ci.sandbox.runner import Feeds, Load, RunFailed, Runner
+from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import first_of
 from onnx_ci.verify.compare import (
     ComparedOutputs,
@@ -324,6 +326,28 @@ def _joined(passed: Verification, further: Verification) -> Verification:
 
 def _is_whole(values: Array) -> bool:
     return not is_text(values.dtype) and bool(np.array_equal(values, np.round(values)))
+
+
+def loading_over(runner: Runner, path: Path, budget: Budget, limits: Limits) -> str:
+    """What loading takes more than a budget allows, in words. The least of several times counts, so the
+    first that is within it is enough."""
+    seconds, memory = budget.load_seconds or math.inf, budget.load_memory or math.inf
+    loads: list[Load] = []
+    for _ in range(_LOADS):
+        try:
+            with runner.apart() as fresh:
+                loads.append(fresh.load(path, limits=limits))
+        except RunFailed as error:
+            return f"what loading takes could not be measured: {error}"
+        took, least = min(load.seconds for load in loads), _least(loads)
+        if least is None and budget.load_memory:
+            return "the memory that loading takes can't be measured on this system"
+        if took <= seconds and (least or 0) <= memory:
+            return ""
+    if took > seconds:
+        return f"takes {took:.2f} s to load, more than its load_seconds of {seconds:g}"
+    needs = format_size(least or 0)
+    return f"takes {needs} of memory to load, more than its load_memory of {format_size(int(memory))}"
 
 
 def _least(loads: Sequence[Load]) -> int | None:

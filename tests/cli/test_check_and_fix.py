@@ -471,11 +471,31 @@ def test_models_that_share_their_data_are_left_as_they_are(tmp_path: Path) -> No
     assert snapshot(tmp_path) == before
 
 
-def test_a_limit_that_was_kept_is_not_broken_for_size(tmp_path: Path) -> None:
+def test_scales_and_codes_are_no_parameters(tmp_path: Path) -> None:
     write(tmp_path, f"{POLICY}    budget: {{params: 8192}}\n    methods: [int8-weights]\n", model=lean())
-    before = snapshot(tmp_path)
     assert onnx_ci("fix", cwd=tmp_path).code == 0
-    assert snapshot(tmp_path) == before
+    (again,) = onnx_ci("check", "--format", "json", cwd=tmp_path).json["models"]
+    assert again["verdict"] == "ok"
+    assert (again["before"]["params"], again["before"]["size"] < 16_000) == (8192, True)
+
+
+def test_a_few_kilobytes_fail_no_commit(tmp_path: Path) -> None:
+    model = lean()
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((9, 99), np.float32), "unused"))
+    write(tmp_path, model=model)
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+    write(tmp_path, f"{POLICY}    minimum_gain: 1%\n", model=model)
+    assert onnx_ci("check", cwd=tmp_path).code == 1
+
+
+def test_what_loading_takes_is_limited(tmp_path: Path) -> None:
+    write(tmp_path, f"{POLICY}    budget: {{load_seconds: 60, load_memory: 4 GB}}\n", model=lean())
+    assert onnx_ci("check", cwd=tmp_path).code == 0
+    write(tmp_path, f"{POLICY}    budget: {{load_seconds: 0.000001}}\n", model=lean())
+    done = onnx_ci("check", "--format", "json", cwd=tmp_path)
+    (model,) = done.json["models"]
+    assert (done.code, model["verdict"]) == (1, "over_budget")
+    assert [finding["code"] for finding in model["findings"]] == ["OCI060"]
 
 
 def test_naming_the_policy_means_every_model(tmp_path: Path) -> None:

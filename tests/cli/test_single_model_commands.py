@@ -177,14 +177,17 @@ def test_init_writes_a_policy_that_holds(tmp_path: Path) -> None:
 
 def test_explain_names_the_rule_and_what_would_be_done(tmp_path: Path) -> None:
     save(bloated(), tmp_path / "m.onnx")
-    policy = 'version: 1\nmodels:\n  - path: "**"\n  - path: "*.onnx"\n    budget: {size: 1 MB}\n'
+    first = '  - path: "**"\n    methods: [dedupe]\n'
+    policy = f'version: 1\nmodels:\n{first}  - path: "*.onnx"\n    budget: {{size: 1 MB}}\n'
     (tmp_path / ".onnx-ci.yaml").write_text(policy)
     done = onnx_ci("explain", "m.onnx", cwd=tmp_path)
     assert done.code == 0
-    assert ".onnx-ci.yaml:4: '*.onnx' is the rule" in done.out
+    assert ".onnx-ci.yaml:5: '*.onnx' is the rule" in done.out
     assert ".onnx-ci.yaml:3: '**' matches too" in done.out
     assert "what a check says: would shrink\n" in done.out
-    assert "1 MB (1,000,000 bytes)" in done.out
+    assert "1 MB (1,000,000 bytes)  [.onnx-ci.yaml:6]" in done.out
+    assert "methods, mildest first: dedupe  [.onnx-ci.yaml:4]" in done.out
+    assert "severity error  [built in]" in done.out
 
 
 def test_reports_go_where_they_are_sent(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from onnx_ci.methods.chain import Run
 from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import Receipt, read_receipt
 from onnx_ci.model.save import write_model
-from onnx_ci.policy.schema import Budget, MethodChoice, Rule, Tolerance
+from onnx_ci.policy.schema import Budget, Gain, MethodChoice, Rule, Tolerance
 from onnx_ci.results import Measure
 from tests.support.models import lean
 
@@ -120,7 +120,7 @@ def test_the_fingerprint_is_of_what_decides_what_a_model_becomes() -> None:
         INT8,
         replace(RULE, tolerance=Tolerance(cosine=0.9)),
         replace(RULE, budget=Budget(size=5)),
-        replace(RULE, minimum_gain=0.5),
+        replace(RULE, minimum_gain=Gain(share=0.5)),
         replace(RULE, shrink="exact-only"),
     ]
     assert len({fingerprint(rule) for rule in [RULE, *others]}) == 6

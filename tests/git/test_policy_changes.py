@@ -144,7 +144,7 @@ def test_a_nested_policy_that_takes_models_away(tmp_path: Path) -> None:
     first, second = sorted(finding["message"] for finding in found(done, "OCI044"))
     assert first.startswith("group 'app' is looser for models/a.onnx: counted before")
     assert second.startswith("ignore is looser for models/a.onnx: false before")
-    assert second.endswith(f"true now ({Path('models/.onnx-ci.yaml')}:3)")
+    assert second.endswith(f"true now ({Path('models/.onnx-ci.yaml')}:4)")
     assert check(made, STRICT + group, *SINCE, "--policy-from", "base").json["models"][0]["verdict"] == "ok"
     made.git("checkout", "--quiet", "-B", "main")
     made.git("checkout", "--quiet", "-b", "back")
@@ -250,7 +250,7 @@ def test_a_policy_named_by_the_user(tmp_path: Path) -> None:
     (tmp_path / "ci.yaml").write_text(STRICT.replace("40 kB", "60 GB"))
     done = onnx_ci("check", *SINCE, "--policy", "ci.yaml", "--format", "json", cwd=tmp_path)
     (finding,) = found(done, "OCI044")
-    assert finding["message"].endswith("60 GB now (ci.yaml:3)")
+    assert finding["message"].endswith("60 GB now (ci.yaml:4)")
 
 
 def scored(folder: Path, name: str = "eval.py") -> str:

@@ -56,6 +56,24 @@ def test_ratchet_lowers_budgets_and_touches_nothing_else(tmp_path: Path) -> None
     assert "no budget is above" in again.out
 
 
+def test_a_budget_is_lowered_by_the_models_that_it_holds_for(tmp_path: Path) -> None:
+    for name, layers in (("a", 1), ("b", 2), ("c", 3)):
+        onnx.save(lean(layers=layers), tmp_path / f"{name}.onnx")
+    rules = [
+        "defaults: {budget: {size: 3 MB}}\nmodels:",
+        '  - {path: "*.onnx", budget: {size: 1 MB}}',
+        "  - {path: b.onnx, severity: warning}",
+        "  - {path: c.onnx, budget: none}",
+    ]
+    policy = tmp_path / ".onnx-ci.yaml"
+    policy.write_text("version: 1\n" + "\n".join(rules) + "\n")
+    done = onnx_ci("ratchet", cwd=tmp_path)
+    assert done.code == 0, done.err
+    size = (tmp_path / "b.onnx").stat().st_size
+    assert policy.read_text().splitlines()[3] == rules[1].replace("1 MB", f"{size / 1000} kB")
+    assert "3 MB" in policy.read_text()  # no model is under it
+
+
 def test_from_init_to_a_smaller_model(tmp_path: Path) -> None:
     Repository(tmp_path)
     onnx.save(bloated(), tmp_path / "m.onnx")

@@ -12,10 +12,11 @@ from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, run_chain
 from onnx_ci.model.interface import contract_breaks
 from onnx_ci.model.load import open_model
-from onnx_ci.model.measure import files_of
+from onnx_ci.model.measure import files_of, parameters
 from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.save import lay_out, write_model
 from tests.support.run_model import outputs
+from tests.support.weight_models import applied, weights_model
 from tests.traps import TRAPS, Trap, feeds_for
 
 pytestmark = pytest.mark.sampled(8)
@@ -55,3 +56,25 @@ def test_options_keep_the_promises_too(
             for one, other in zip(map(np.asarray, wanted), map(np.asarray, found), strict=True):
                 assert (one.dtype, one.shape) == (other.dtype, other.shape)
                 assert one.dtype.kind != "f" or np.array_equal(np.isfinite(one), np.isfinite(other))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("fp16-weights", {}),
+        ("int8-weights", {}),
+        ("int8-weights", {"encoding": "dq"}),
+        ("int8-weights", {"granularity": "block"}),
+        ("int4-weights", {}),
+        ("int4-weights", {"bits": 3}),
+        ("compact", {}),
+    ],
+)
+def test_a_model_has_as_many_parameters_as_before(
+    tmp_path: Path, name: str, options: dict[str, object]
+) -> None:
+    rng = np.random.default_rng(0)
+    few = rng.integers(0, 9, (96, 140)) / 7 if name == "compact" else rng.normal(size=(96, 141))
+    path, chained = applied(weights_model({"w": few, "v": rng.normal(size=(7,))}), tmp_path, name, **options)
+    assert path.stat().st_size < 0.8 * (tmp_path / "in.onnx").stat().st_size
+    assert parameters(chained.model.proto) == few.size + 7

@@ -16,6 +16,7 @@ from onnx_ci.policy.reader import Place, Reading
 from onnx_ci.policy.schema import (
     Budget,
     Evaluate,
+    Gain,
     Group,
     InputSpec,
     Limits,
@@ -66,6 +67,7 @@ def test_the_contract_is_read_whole() -> None:
             count=4,
         ),
         evaluate=Evaluate(command="python eval.py {model}", metric="wer", max_increase=0.2),
+        minimum_gain=Gain(share=0.01),
     )
     exact = (MethodChoice(name="dedupe"), MethodChoice(name="drop-unused"))
     assert second == Rule(pattern="vendor/**", line=21, ignore=True, methods=exact)
@@ -110,7 +112,7 @@ def test_a_rule_starts_from_the_defaults() -> None:
         inputs=InputSpec(count=8, seed=3, dims={"batch": 2}),
         limits=Limits(seconds=10, memory=10**9),
         evaluate=Evaluate(command="a {model}", metric="b", max_increase=1),
-        minimum_gain=0.03,
+        minimum_gain=Gain(share=0.03),
         severity="warning",
         shrink="smallest",
     )

@@ -81,11 +81,23 @@ def test_a_model_without_a_rule() -> None:
 
 def test_every_key_of_a_rule_was_thought_of() -> None:
     """A new one has to be put into one of these lists, and into `loosenings` if it belongs there."""
-    compared = {"ignore", "budget", "methods", "shrink", "tolerance", "inputs", "evaluate", "runtimes"}
+    compared = {
+        "ignore",
+        "budget",
+        "require",
+        "methods",
+        "shrink",
+        "tolerance",
+        "inputs",
+        "evaluate",
+        "runtimes",
+    }
     compared |= {"minimum_gain", "severity", "only_new", "load_check"}
     weakens_nothing: dict[str, Any] = {
         "pattern": "which models, not what",
         "line": "where it stands",
+        "lines": "where each value stands",
+        "named": "which keys it has itself",
         "limits": "less of them fails sooner, more costs only time",
         "libraries": "code: it is not run at all where a change brings it",
         "plan_runs": "how long to look",

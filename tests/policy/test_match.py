@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from datetime import date
 
-from onnx_ci.policy.load import ended_override, group_members, matching_rules, override_for, rule_for
-from onnx_ci.policy.schema import Budget, Group, Override, Policy, Rule
-from tests.support.good_policies import SHA
+from onnx_ci.policy.load import (
+    ended_override,
+    group_members,
+    idle_rules,
+    matching_rules,
+    override_for,
+    parse_policy,
+    rule_for,
+)
+from onnx_ci.policy.schema import Budget, Gain, Group, Override, Policy, Rule, Tolerance
+from tests.support.good_policies import SHA, Registry
 
 POLICY = Policy(
     file="p.yaml",
@@ -84,3 +92,68 @@ def test_an_override_takes_a_plain_path_as_it_is() -> None:
     )
     assert override_for(policy, "m[1].onnx", SHA, END)
     assert override_for(policy, "d/x.big", SHA, END)
+
+
+CASCADE = """\
+version: 1
+defaults:
+  methods: [fp16-weights]
+  budget: {growth: 5%}
+models:
+  - path: "*.onnx"
+    tolerance: {cosine: 0.9}
+    budget:
+      size: 2 MB
+      gzip: 1 MB
+    severity: warning
+  - path: "a.onnx"
+    budget: {size: 1 MB}
+  - path: "b.onnx"
+    budget: none
+    severity: none
+    methods: [dedupe]
+  - path: "c.onnx"
+    budget: {growth: none}
+    ignore: true
+  - path: "[cd].onnx"
+    minimum_gain: 5%
+"""
+
+
+def effective(path: str) -> Rule:
+    rule = rule_for(parse_policy(CASCADE, file="p.yaml", methods=Registry()), path)
+    assert rule is not None
+    return rule
+
+
+def test_a_later_rule_changes_what_it_names_and_keeps_the_rest() -> None:
+    rule = effective("a.onnx")
+    assert rule.budget == Budget(size=10**6, growth=0.05)  # replaced whole; the defaults fill in
+    assert rule.tolerance == Tolerance(cosine=0.9)
+    assert [choice.name for choice in rule.methods] == ["fp16-weights"]
+    assert (rule.severity, rule.pattern, rule.line) == ("warning", "a.onnx", 12)
+
+
+def test_none_takes_away_what_was_said_before() -> None:
+    rule = effective("b.onnx")
+    assert rule.budget == Budget()
+    assert rule.severity == "error"
+    assert [choice.name for choice in rule.methods] == ["dedupe"]
+    assert effective("c.onnx").budget == Budget()
+
+
+def test_ignored_is_a_model_until_a_rule_says_otherwise() -> None:
+    rule = effective("c.onnx")
+    assert rule.ignore
+    assert rule.minimum_gain == Gain(share=0.05)
+    policy = parse_policy(CASCADE, file="p.yaml", methods=Registry())
+    assert [idle.line for idle in idle_rules(policy, ["a.onnx", "b.onnx", "c.onnx"])] == [21]
+    assert idle_rules(policy, ["a.onnx", "b.onnx", "d.onnx"]) == []
+
+
+def test_each_value_has_the_line_it_stands_on() -> None:
+    rule = effective("a.onnx")
+    places = [("budget", "size"), ("budget", "growth"), ("tolerance", ""), ("methods", ""), ("shrink", "")]
+    assert [rule.line_of(*place) for place in places] == [13, 4, 7, 3, 12]
+    assert effective("x.onnx").line_of("budget", "gzip") == 10
+    assert "budget gzip" not in rule.lines

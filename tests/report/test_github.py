@@ -119,7 +119,7 @@ def test_names_go_by_the_top_of_the_repository(tmp_path: Path) -> None:
     Repository(tmp_path)
     (tmp_path / "sub" / "models").mkdir(parents=True)
     onnx.save(bloated(), tmp_path / "sub" / "models" / "m.onnx")
-    group = "groups: [{name: g, paths: ['**'], budget: {size: 1}}]\n"
+    group = "groups: [{name: g, paths: ['**'], budget: {size: 1 B}}]\n"
     write_policy(tmp_path / "sub", "    budget: {size: 1 kB}\n", group)
     done = call("check", "--all", "--format", "github", cwd=tmp_path / "sub")
     commands, _ = runner(done.out)

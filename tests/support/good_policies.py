@@ -13,7 +13,7 @@ version: 1
 defaults:                          # every rule starts from these
   tolerance: {{cosine: 0.999}}
   methods: [dedupe, drop-unused]
-models:                            # gitignore-style globs, relative to the policy file; the last match wins
+models:                            # gitignore-style globs, relative to the policy file; a later one wins
   - path: "models/**/*.onnx"
     budget: {{size: 25 MB, gzip: 20 MB, brotli: 18 MB, zstd: 19 MB, growth: 5%, params: 12M, latency: 110%}}
     methods: [dedupe, fp16-weights, {{int8-weights: {{min_elements: 4096}}}}]   # mildest first
@@ -94,6 +94,9 @@ GOOD = {
     "plain sizes": in_rule("budget: {size: 25000000, gzip: 1_000_000, brotli: 1.5 MiB, zstd: 25MB}"),
     "plain fractions": in_rule("budget: {growth: 0.05, latency: 1.1}", "minimum_gain: 0"),
     "large growth with %": in_rule("budget: {growth: 200%}"),
+    "requirements": in_rule('require: {opset: 17, ir: ">=8", domains: [], operators: {deny: ["x.*"]}}'),
+    "gains": in_rule("minimum_gain: 10 kB"),
+    "named limits": in_rule("budget: {fits: [pypi], load_seconds: 0.5, load_memory: 1 GiB, growth: none}"),
     "counts": in_rule("budget: {params: 1.5B}"),
     "zero tolerance": in_rule("tolerance: {max_abs: 0}"),
     "exact": in_rule("tolerance: {exact: true}"),
