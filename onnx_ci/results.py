@@ -590,3 +590,92 @@ class ModelInfo:
     tensors: tuple[TensorInfo, ...]
     shrunk_by: tuple[str, ...]
     estimated: bool = False  # the compressed size is from samples of the bytes, and nothing was hashed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One thing that is not what it was. None where it was not there before, or is not any more."""
+
+    name: str
+    before: str | int | None
+    after: str | int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """How far the values of a tensor are from what they were. Where it is not `exact`, it is from samples of
+    the elements at the same places."""
+
+    share: float  # of the elements: those that differ
+    relative: float | None  # the root mean square of the differences, over that of the values before
+    max_abs: float | None
+    not_finite: int  # elements that were numbers and are NaN or infinite now
+    exact: bool
+
+
+TensorState = Literal["added", "gone", "renamed", "changed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorChange:
+    """One stored tensor that is not what it was; `before` and `after` are its type and shape."""
+
+    name: str
+    state: TensorState
+    layer: str
+    before: str | None
+    after: str | None
+    size_before: int
+    size_after: int
+    former: str = ""  # its name before, if that was another
+    moved: Moved | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerChange:
+    """The tensors whose names begin alike: those that differ, and the bytes of all of them."""
+
+    prefix: str
+    tensors: int
+    size_before: int
+    size_after: int
+    relative: float | None  # of the values that could be compared and differ
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCounts:
+    """Nodes that are in one model only; the others compute the same under other names."""
+
+    added: int = 0
+    gone: int = 0
+    renamed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelDiff:
+    """What is different between two models, without running them."""
+
+    before: str
+    after: str
+    size_before: int
+    size_after: int
+    params_before: int
+    params_after: int
+    interface: tuple[Change, ...] = ()
+    opsets: tuple[Change, ...] = ()
+    header: tuple[Change, ...] = ()  # IR version, producer and the like
+    metadata: tuple[Change, ...] = ()
+    operators: tuple[Change, ...] = ()  # how many nodes there are of each
+    nodes: tuple[Change, ...] = ()  # that give the same output in another way
+    node_counts: NodeCounts = NodeCounts()
+    tensors: tuple[TensorChange, ...] = ()
+    layers: tuple[LayerChange, ...] = ()
+    same_tensors: int = 0
+    exact: bool = True  # all values were compared, not samples of them
+    notes: tuple[str, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        parts = (self.interface, self.opsets, self.header, self.metadata, self.operators, self.nodes)
+        size = self.size_before != self.size_after and not self.notes  # data that is not here has none
+        return size or self.node_counts != NodeCounts() or any(parts) or bool(self.tensors)

@@ -1,4 +1,4 @@
-"""Commands that only look: `onnx-ci info`, `onnx-ci files` and `onnx-ci explain`."""
+"""Commands that only look: `onnx-ci info`, `diff`, `files` and `explain`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from contextlib import ExitStack
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each
+from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each, write_to
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
 from onnx_ci.inputs.sample_paths import recorded_from
 from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Rule
+from onnx_ci.repo.content import Sources
+from onnx_ci.repo.git import commit_of, find_root
 from onnx_ci.repo.select import Wanted
+from onnx_ci.repo.tree import Tree
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line
 
@@ -31,6 +35,19 @@ ARGUMENTS = {
         ("model", {"metavar": "MODEL"}),
         flag("--exact", "compress and hash all of a large model, instead of an estimate from samples of it"),
         *format_arguments("text", "json", "html"),
+    ),
+    "diff": (
+        value(
+            "models",
+            "A B",
+            "two models, each a path or REV:PATH; one alone: what changed since HEAD",
+            nargs="+",
+        ),
+        flag("--exact", "compare all values of a large model, instead of samples of them"),
+        flag("--exit-code", "exit 1 where they differ, as git diff does"),
+        flag("--textconv", "print one model line by line: what git diff shows, once it is told to"),
+        *format_arguments("text", "json", "markdown", "html"),
+        "--markdown-limit",
     ),
     "files": (
         "paths",
@@ -95,6 +112,76 @@ def _tensor_line(tensor: TensorInfo) -> str:
     copies = f"  x{tensor.copies}" if tensor.copies > 1 else ""
     size = f"{format_size(tensor.size):>9} {tensor.share:6.1%}"
     return f"    {size}  {tensor.dtype:<8} {shape:<16} {name}{copies}"
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    from onnx_ci.model.diff import diff_models, textconv
+
+    if options.textconv:
+        for name in options.models:
+            write_to(
+                "".join(f"{one_line(line)}\n" for line in textconv(existing_path(name, "diff --textconv"))),
+                "",
+            )
+        return 0
+    names = options.models
+    if len(names) == 1:
+        names = [f"HEAD:./{Path(os.path.relpath(names[0])).as_posix()}", *names]
+    if len(names) != 2:
+        raise UsageError(f"expected two models, found {len(names)}", hint="usage: onnx-ci diff A B")
+    with ExitStack() as stack:
+        (before, size_before), (after, size_after) = (_side(name, stack) for name in names)
+        diff = diff_models(before, after, names=(names[0], names[1]), exact=options.exact)
+    diff = replace(diff, size_before=size_before, size_after=size_after)
+
+    def rendered(name: str, style: Style) -> str:
+        if name == "json":
+            from onnx_ci.report.json import dumps
+
+            return dumps({**asdict(diff), "differs": diff.differs})
+        from onnx_ci.report.sheet import diff_sheet, render
+
+        return render(diff_sheet(diff), name, style, options.markdown_limit)
+
+    write_each(options.formats, rendered)
+    return int(options.exit_code and diff.differs)
+
+
+def _side(name: str, stack: ExitStack) -> tuple[Path, int]:
+    """The file to read for PATH, REV:PATH or, of what is staged, :PATH; and its size with all its data."""
+    path = Path(name)
+    revision, colon, file = name.partition(":")
+    root = find_root(Path.cwd())
+    tree = None
+    if not path.is_file():
+        if not colon or not file:
+            raise UsageError(
+                f"there is no file {name!r}", hint="usage: onnx-ci diff A B, of paths or REV:PATH"
+            )
+        if root is None:
+            raise UsageError(f"{name!r}: this is no git repository", hint="name files: onnx-ci diff A B")
+        commit = commit_of(root, revision) if revision else ""
+        if commit is None:
+            raise UsageError(f"git knows no revision {revision!r}", hint="git log --oneline lists some")
+        tree = Tree(root, commit)
+        places = [Path(os.path.normpath(folder / file)) for folder in (root, Path.cwd())]
+        found = [place for place in places[file.startswith("./") :] if tree.has(place)]
+        if not found:
+            raise UsageError(
+                f"there is no {file!r} in {revision or 'the index'}", hint="git ls-files lists all"
+            )
+        path = found[0]
+    sources = stack.enter_context(Sources(root or path.absolute().parent, tree))
+    source = sources.of(path if tree else path.absolute())
+    first = source.parts[0]
+    if first.content is None:
+        raise ModelError(
+            f"{name}: only a pointer of {first.size:,} bytes is here, not its content",
+            hint="fetch it: git lfs fetch --all, or dvc fetch",
+            code="OCI007",
+        )
+    # Without all of its data it is not laid out; it can be read all the same.
+    return (first.content if source.absent else source.path), source.size
 
 
 def run_files(options: argparse.Namespace) -> int:

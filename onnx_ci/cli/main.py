@@ -90,6 +90,7 @@ COMMANDS = {
     "record": ("record", "run a program and keep what it feeds to its models, as samples for their rules"),
     "samples": ("compare", "write inputs for a model: made up, or from pictures, sound or text"),
     "info": ("inspect", "what the bytes of a model are: tensors, types, duplicates"),
+    "diff": ("inspect", "what changed between two models, without running them"),
     "files": ("inspect", "list every file that belongs to models: themselves and all their data"),
     "init": ("policy", "write a policy from the models found"),
     "ratchet": ("policy", "lower budgets to what the models weigh now; never raise one"),
