@@ -679,3 +679,25 @@ class ModelDiff:
         parts = (self.interface, self.opsets, self.header, self.metadata, self.operators, self.nodes)
         size = self.size_before != self.size_after and not self.notes  # data that is not here has none
         return size or self.node_counts != NodeCounts() or any(parts) or bool(self.tensors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryEntry:
+    """What one commit made of a model, or of all models together. No commit: what is not committed yet."""
+
+    commit: str
+    date: str
+    subject: str
+    size: int | None  # with all its data; None where it is gone, or where git does not have it
+    delta: int | None  # to what the commit started from; None where that is nothing, or not known
+    names: tuple[str, ...]  # of the models that changed
+    keeper: Literal["git", "Git LFS", "DVC"] = "git"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeHistory:
+    """Every version in git, oldest first."""
+
+    title: str
+    entries: tuple[HistoryEntry, ...]
+    notes: tuple[str, ...] = ()

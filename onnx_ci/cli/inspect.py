@@ -1,4 +1,4 @@
-"""Commands that only look: `onnx-ci info`, `diff`, `files` and `explain`."""
+"""Commands that only look: `onnx-ci info`, `diff`, `log`, `badge`, `files` and `explain`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each, write_to
-from onnx_ci.errors import ModelError, UsageError
+from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
 from onnx_ci.inputs.sample_paths import recorded_from
@@ -20,9 +20,9 @@ from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import commit_of, find_root
-from onnx_ci.repo.select import Wanted
+from onnx_ci.repo.select import Wanted, all_models
 from onnx_ci.repo.tree import Tree
-from onnx_ci.util.sizes import format_percent, format_size
+from onnx_ci.util.sizes import format_count, format_percent, format_size
 from onnx_ci.util.text import Style, one_line
 
 if TYPE_CHECKING:
@@ -48,6 +48,21 @@ ARGUMENTS = {
         flag("--textconv", "print one model line by line: what git diff shows, once it is told to"),
         *format_arguments("text", "json", "markdown", "html"),
         "--markdown-limit",
+    ),
+    "log": (
+        value("model", "MODEL", "a model (default: all of the repository together)", nargs="?"),
+        *format_arguments("text", "json", "markdown", "html", "svg"),
+        "--markdown-limit",
+    ),
+    "badge": (
+        value("model", "MODEL", "a model (default: all of the repository together)", nargs="?"),
+        value("--of", "WHAT", "size, gzip or params", choices=("size", "gzip", "params"), default="size"),
+        value("--label", "TEXT", "what stands on the left (default: model size, and the like)"),
+        value(
+            "--format", "F", "svg, or json for shields.io/endpoint", choices=("svg", "json"), default="svg"
+        ),
+        value("--output", "P", "the file to write", default=""),
+        "--policy",
     ),
     "files": (
         "paths",
@@ -182,6 +197,81 @@ def _side(name: str, stack: ExitStack) -> tuple[Path, int]:
         )
     # Without all of its data it is not laid out; it can be read all the same.
     return (first.content if source.absent else source.path), source.size
+
+
+def run_log(options: argparse.Namespace) -> int:
+    from onnx_ci.repo.baseline import model_history, total_history
+
+    repository = find_root(Path.cwd())
+    if repository is None:
+        raise UsageError(
+            "this is no git repository, so there is no history", hint="usage: onnx-ci log [MODEL]"
+        )
+    if options.model is None:
+        history = total_history(repository)
+    else:
+        model = Path(options.model)
+        path = model.parent.resolve() / model.name
+        if not path.is_relative_to(repository):
+            raise UsageError(f"{options.model!r} is outside of the repository", hint="run it from its own")
+        history = model_history(repository, path)
+    if not history.entries:
+        what = repr(options.model) if options.model else "any model"
+        raise UsageError(f"git knows no version of {what}", hint="check the name: git ls-files '*.onnx'")
+
+    def rendered(name: str, style: Style) -> str:
+        from onnx_ci.report.history import history_sheet, render_svg
+
+        if name == "json":
+            from onnx_ci.report.json import dumps
+
+            return dumps(asdict(history))
+        if name == "svg":
+            return render_svg(history)
+        from onnx_ci.report.sheet import render
+
+        return render(history_sheet(history), name, style, options.markdown_limit)
+
+    write_each(options.formats, rendered)
+    return 0
+
+
+def run_badge(options: argparse.Namespace) -> int:
+    """Red where a model is over the budget of its rule, green below it, blue where it has none."""
+    from onnx_ci.gate.groups import stored_size
+    from onnx_ci.model.load import read_skeleton
+    from onnx_ci.model.measure import parameters
+    from onnx_ci.report.history import badge_json, badge_svg
+    from onnx_ci.report.json import dumps
+
+    folder = find_root(Path.cwd()) or Path.cwd()
+    models = all_models(folder, find_root(Path.cwd()))
+    limit = None
+    if options.model is not None:
+        path = existing_path(options.model, "badge [MODEL]").absolute()
+        models = [path]
+        rule = project.ruling_context(project.open_context(options.policy), path).rule_of(path)
+        limit = None if rule is None else getattr(rule.budget, options.of)
+    with Sources(folder) as sources:
+        found = [sources.of(model) for model in models]
+        if options.of == "params":
+            amounts = [None if source.absent else parameters(read_skeleton(source.path)) for source in found]
+        else:
+            parts = {part.path: part for source in found for part in source.parts}
+            amounts = [stored_size(options.of, part) for part in parts.values()]
+    known = [amount for amount in amounts if amount is not None]
+    if len(known) < len(amounts):
+        raise EnvironmentFault(
+            "the content of a model is not here, so there is nothing to count",
+            hint="git lfs pull, or dvc pull",
+        )
+    total = sum(known)
+    message = format_count(total) if options.of == "params" else format_size(total)
+    names = {"size": "model size", "gzip": "model size, gzip", "params": "model parameters"}
+    colour = "blue" if limit is None else "red" if total > limit else "brightgreen"
+    shown = (options.label or names[options.of], message, colour)
+    write_to(dumps({**badge_json(*shown)}) if options.format == "json" else badge_svg(*shown), options.output)
+    return 0
 
 
 def run_files(options: argparse.Namespace) -> int:

@@ -91,6 +91,8 @@ COMMANDS = {
     "samples": ("compare", "write inputs for a model: made up, or from pictures, sound or text"),
     "info": ("inspect", "what the bytes of a model are: tensors, types, duplicates"),
     "diff": ("inspect", "what changed between two models, without running them"),
+    "log": ("inspect", "the sizes of a model, or of all, over the history in git"),
+    "badge": ("inspect", "a badge with the size of a model, or of all"),
     "files": ("inspect", "list every file that belongs to models: themselves and all their data"),
     "init": ("policy", "write a policy from the models found"),
     "ratchet": ("policy", "lower budgets to what the models weigh now; never raise one"),
