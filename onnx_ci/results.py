@@ -701,3 +701,52 @@ class SizeHistory:
     title: str
     entries: tuple[HistoryEntry, ...]
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """How far an inner tensor is from the first model's; `weights` are the nearest ones that changed."""
+
+    name: str
+    op: str
+    sqnr: float
+    relative: float | None
+    weights: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """Where two models part, in the order in which the first computes. `skip` are the weights that would be
+    left as they are first."""
+
+    compared: int
+    first: Gap | None = None
+    worst: tuple[Gap, ...] = ()
+    skip: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One of several models that are compared: what it weighs, takes, and how far the worst of its outputs is
+    from the first model's. The first has no verdict."""
+
+    path: str
+    verdict: Verdict | None = None
+    problem: str = ""
+    size: int | None = None
+    gzip: int | None = None
+    estimated: bool = False  # the compressed size, from samples of the bytes
+    params: int | None = None
+    seconds: float | None = None  # one inference, the median
+    ratio: float | None = None  # of that to the first model's, between `low` and `high` with 95% confidence
+    low: float | None = None
+    high: float | None = None
+    load: float | None = None
+    memory: int | None = None
+    max_abs: float | None = None
+    cosine: float | None = None
+    sqnr: float | None = None
+    top1: float | None = None
+    score: float | None = None
+    divergence: Divergence | None = None

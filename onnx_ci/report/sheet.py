@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from onnx_ci.report import html_page, markdown
 from onnx_ci.report.html_page import element, page
 from onnx_ci.report.text import counted
-from onnx_ci.results import Change, LayerChange, ModelDiff, TensorChange
+from onnx_ci.results import (
+    Change,
+    Divergence,
+    LayerChange,
+    ModelDiff,
+    Outcome,
+    TensorChange,
+    Variant,
+    Verification,
+)
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line
 
@@ -216,3 +226,67 @@ def _tensor(change: TensorChange) -> tuple[str, ...]:
         "" if moved is None or moved.max_abs is None else f"{moved.max_abs:.3g}",
         note,
     )
+
+
+def variants_sheet(variants: Sequence[Variant], outcomes: Sequence[Outcome], metric: str) -> Sheet:
+    """The classic table: one row a model, the first being what the others are held against."""
+    columns = (
+        *("model", "parameters", "size", "gzip", "inference", "of the first's", "load", "memory"),
+        *("max_abs", "cosine", "sqnr", "top-1", metric, "verdict"),
+    )
+    rows = tuple(map(_variant, variants))
+    sections = [Section(title="models", columns=columns, rows=rows, numbers=columns[1:-1])]
+    for variant in variants:
+        if variant.divergence is not None:
+            sections += _divergence(variant.path, variant.divergence)
+    lines = [f"{verification.samples} inputs" for verification in _verifications(outcomes)[:1]]
+    lines += [variant.problem for variant in variants if variant.problem]
+    lines += [_skip_line(v.path, v.divergence.skip) for v in variants if v.divergence and v.divergence.skip]
+    title = f"{counted(len(variants), 'model')}, held against {variants[0].path}"
+    return Sheet(title=title, lines=tuple(lines), sections=tuple(sections))
+
+
+def _verifications(outcomes: Sequence[Outcome]) -> list[Verification]:
+    return [outcome.verification for outcome in outcomes if outcome.verification.samples]
+
+
+def _variant(variant: Variant) -> tuple[str, ...]:
+    about = "about " if variant.estimated else ""
+    ratio = ""
+    if variant.ratio is not None:
+        ratio = f"{variant.ratio:.2f}x ({variant.low:.2f} to {variant.high:.2f})"
+    exact = variant.max_abs == 0.0
+    return (
+        variant.path,
+        "" if variant.params is None else f"{variant.params:,}",
+        "" if variant.size is None else format_size(variant.size),
+        "" if variant.gzip is None else f"{about}{format_size(variant.gzip)}",
+        "" if variant.seconds is None else f"{variant.seconds * 1e3:.3g} ms",
+        ratio,
+        "" if variant.load is None else f"{variant.load * 1e3:.3g} ms",
+        "" if variant.memory is None else format_size(variant.memory),
+        "" if variant.max_abs is None else f"{variant.max_abs:.3g}",
+        "" if variant.cosine is None else f"{variant.cosine:.6f}",
+        "" if variant.sqnr is None else "identical" if exact else f"{variant.sqnr:.1f} dB",
+        "" if variant.top1 is None else format_percent(variant.top1),
+        "" if variant.score is None else f"{variant.score:g}",
+        (variant.verdict or "").replace("_", " "),
+    )
+
+
+def _divergence(path: str, found: Divergence) -> Iterator[Section]:
+    if found.first is None:
+        return
+    gaps = [("first", found.first), *(("worst", gap) for gap in found.worst)]
+    rows = tuple(
+        (gap.name, place, gap.op, f"{gap.sqnr:.1f} dB", _relative(gap.relative), ", ".join(gap.weights))
+        for place, gap in gaps
+    )
+    columns = ("tensor", "", "operator", "sqnr", "error", "weights")
+    title = f"where {path} parts, of {counted(found.compared, 'tensor')}"
+    yield Section(title=title, columns=columns, rows=rows, numbers=("sqnr", "error"))
+
+
+def _skip_line(path: str, names: Sequence[str]) -> str:
+    """As a policy takes it; JSON is YAML too."""
+    return f"{path}: to leave alone what loses most: skip: {json.dumps(names)}"

@@ -1,0 +1,91 @@
+"""`compare` of any number of models: the classic table, with the user's own score and where models part."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from onnx_ci.model.load import open_model
+from onnx_ci.verify.observation import _Values
+from tests.support.cli import call
+from tests.support.models import lean
+
+BAD = 'b<script>|".onnx'
+
+
+def rounded(step: float) -> onnx.ModelProto:
+    """Two layers, of which the second weight is rounded."""
+    model = lean()
+    values = numpy_helper.to_array(model.graph.initializer[1])
+    coarse = (np.round(values / step) * step).astype(np.float32)
+    model.graph.initializer[1].CopyFrom(numpy_helper.from_array(coarse, "w1"))
+    return model
+
+
+def test_one_row_a_model_in_every_format(tmp_path: Path) -> None:
+    onnx.save(lean(), tmp_path / "a.onnx")
+    onnx.save(rounded(1e-3), tmp_path / "fine.onnx")
+    onnx.save(rounded(0.5), tmp_path / BAD)
+    (tmp_path / "broken.onnx").write_bytes(b"no model")
+    (tmp_path / "score.py").write_text("import os, sys\nprint('bytes:', os.path.getsize(sys.argv[1]))\n")
+    formats = [
+        ("text", "o.txt"),
+        ("markdown", "o.md"),
+        ("html", "o.html"),
+        ("json", "o.json"),
+        ("junit", "o.xml"),
+    ]
+    done = call(
+        *("compare", "a.onnx", "fine.onnx", BAD, "broken.onnx", "--layers"),
+        *("--evaluate", f"{sys.executable} score.py {{model}}", "--metric", "bytes"),
+        *(word for kind, end in kinds.items() for word in ("--format", kind, "--output", f"o.{end}")),
+        cwd=tmp_path,
+    )
+    assert done.code == 1, done.err
+    first, fine, coarse, broken = json.loads((tmp_path / "o.json").read_text())["variants"]
+    assert [row["verdict"] for row in (first, fine, coarse, broken)] == [
+        *(None, "ok", "outputs_changed", "unreadable")
+    ]
+    for row in (first, fine, coarse):
+        assert row["size"] == row["score"] > row["gzip"] > 0
+        assert row["params"] == 8192
+        assert row["seconds"] > 0, "also where outputs changed"
+    assert fine["low"] <= fine["ratio"] <= fine["high"]
+    assert fine["sqnr"] > 40 > coarse["sqnr"]
+    parted = coarse["divergence"]
+    assert (parted["first"]["name"], parted["first"]["op"]) == ("m1", "MatMul"), "h0 and m0 are the same"
+    assert parted["skip"] == ["w1"], "w0 did not change"
+    text = (tmp_path / "o.txt").read_text()
+    assert "4 models, held against a.onnx" in text
+    assert f'{BAD}: to leave alone what loses most: skip: ["w1"]' in text
+    assert "not an ONNX model" in text
+    for name in ("o.md", "o.html"):
+        shown = (tmp_path / name).read_text()
+        assert "8,192" in shown
+        assert "<script" not in shown
+    assert BAD.replace("<", "&lt;").split("|")[0] in (tmp_path / "o.xml").read_text()
+
+
+def test_score_and_metric_go_together(tmp_path: Path) -> None:
+    onnx.save(lean(), tmp_path / "a.onnx")
+    for words in (["--evaluate", "x {model}"], ["--metric", "x"], ["--evaluate", "x", "--metric", "x"]):
+        assert call("compare", "a.onnx", "a.onnx", *words, cwd=tmp_path).code == 2
+
+
+def test_weights_behind_a_transpose_are_found(tmp_path: Path) -> None:
+    model, other = lean(), rounded(0.5)
+    for proto in (model, other):
+        node = onnx.helper.make_node("Transpose", ["w1"], ["w1t"])
+        proto.graph.node.insert(0, node)
+        proto.graph.node[3].input[1] = "w1t"
+    for name, proto in (("a.onnx", model), ("b.onnx", other)):
+        onnx.save(proto, tmp_path / name)
+    with open_model(tmp_path / "a.onnx") as first, open_model(tmp_path / "b.onnx") as second:
+        values = _Values(first, second)
+        assert values.nearest_weights("y") == ("w1",)
+        assert values.nearest_weights("m0") == (), "w0 did not change"
