@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
@@ -23,7 +24,7 @@ from onnx_ci.repo.git import commit_of, find_root
 from onnx_ci.repo.select import Wanted, all_models
 from onnx_ci.repo.tree import Tree
 from onnx_ci.util.sizes import format_count, format_percent, format_size
-from onnx_ci.util.text import Style, one_line
+from onnx_ci.util.text import Style, bar, clipped_start, layers_of, one_line
 
 if TYPE_CHECKING:
     from onnx_ci.results import ModelInfo, TensorInfo
@@ -73,6 +74,7 @@ ARGUMENTS = {
     "explain": (value("path", "PATH", "a model"), "--policy", "--no-cache"),
 }
 TOP = 20
+LONGEST_LAYER = 24  # characters, so that a line has at most 60 columns with its bar
 
 
 def run_info(options: argparse.Namespace) -> int:
@@ -108,9 +110,7 @@ def _text(info: ModelInfo, style: Style) -> Iterator[str]:
     if info.shrunk_by:
         yield f"  shrunk by onnx-ci with {', '.join(map(one_line, info.shrunk_by))}"
     yield ""
-    yield style.paint("  bytes by type", "bold")
-    for name, size in [*info.types.items(), ("graph, names", info.other_bytes)]:
-        yield f"    {name:<12} {format_size(size):>9}  {size / info.measure.size:6.1%}"
+    yield from _bars(info, style)
     if info.duplicate_bytes:
         share = format_percent(info.duplicate_bytes / info.measure.size)
         yield f"  {format_size(info.duplicate_bytes)} ({share}) are copies that dedupe would drop"
@@ -119,6 +119,27 @@ def _text(info: ModelInfo, style: Style) -> Iterator[str]:
     yield from map(_tensor_line, info.tensors[:TOP])
     if len(info.tensors) > TOP:
         yield f"    and {len(info.tensors) - TOP} more (--format json lists all)"
+
+
+def _bars(info: ModelInfo, style: Style) -> Iterator[str]:
+    """Where the bytes are: by type, and by what the names of tensors begin with."""
+    sizes: Counter[str] = Counter()
+    for tensor in info.tensors:
+        sizes[tensor.name] += tensor.size
+    layers: Counter[str] = Counter()
+    for name, layer in layers_of(sizes).items():
+        layers[layer] += sizes[name]
+    types = [*info.types.items(), ("graph, names", info.other_bytes)]
+    for title, parts in (("type", types), ("layer", layers.most_common())):
+        if title == "layer" and len(parts) < 2:
+            continue
+        yield style.paint(f"  bytes by {title}", "bold")
+        shown = [(clipped_start(one_line(name), LONGEST_LAYER), size) for name, size in parts]
+        width = max(12, *(len(name) for name, _ in shown))
+        largest = max(size for _, size in shown) or 1
+        for name, size in shown:
+            share = f"{size / info.measure.size:6.1%}"
+            yield f"    {name:<{width}} {format_size(size):>9}  {share}  {bar(size / largest)}".rstrip()
 
 
 def _tensor_line(tensor: TensorInfo) -> str:

@@ -161,3 +161,13 @@ def _levels(name: str) -> list[str]:
     """The parts of a name but the last, which is a tensor of a layer; of a plain name all but its number."""
     parts: list[str] = _LEVEL.findall(name[:_LONGEST_PREFIX])[:_LEVELS]
     return parts[:-1] if len(parts) > 1 else [_NUMBER.sub("", "".join(parts))]
+
+
+def bar(share: float, width: int = 12) -> str:
+    """A bar of plain characters: every log and terminal shows them."""
+    return "#" * round(width * min(max(share, 0.0), 1.0))
+
+
+def clipped_start(text: str, most: int) -> str:
+    """The end of a text that is too long: that is where names differ."""
+    return text if len(text) <= most else f"..{text[2 - most :]}"

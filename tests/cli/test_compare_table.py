@@ -33,13 +33,7 @@ def test_one_row_a_model_in_every_format(tmp_path: Path) -> None:
     onnx.save(rounded(0.5), tmp_path / BAD)
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     (tmp_path / "score.py").write_text("import os, sys\nprint('bytes:', os.path.getsize(sys.argv[1]))\n")
-    formats = [
-        ("text", "o.txt"),
-        ("markdown", "o.md"),
-        ("html", "o.html"),
-        ("json", "o.json"),
-        ("junit", "o.xml"),
-    ]
+    kinds = {"text": "txt", "markdown": "md", "html": "html", "json": "json", "junit": "xml"}
     done = call(
         *("compare", "a.onnx", "fine.onnx", BAD, "broken.onnx", "--layers"),
         *("--evaluate", f"{sys.executable} score.py {{model}}", "--metric", "bytes"),

@@ -178,6 +178,20 @@ def test_hostile_names_give_no_commands(tmp_path: Path) -> None:
     assert "\x1b" not in call("diff", "--textconv", "b.onnx", cwd=tmp_path).out
 
 
+def test_info_shows_where_the_bytes_are_as_bars(tmp_path: Path) -> None:
+    model = lean(layers=3)
+    for tensor, name in zip(model.graph.initializer, ("enc.0.w", "enc.1.w", "\x1bhead.w"), strict=True):
+        for node in model.graph.node:
+            node.input[:] = [name if each == tensor.name else each for each in node.input]
+        tensor.name = name
+    onnx.save(model, tmp_path / "m.onnx")
+    lines = call("info", "m.onnx", cwd=tmp_path).out.splitlines()
+    start = lines.index("  bytes by layer")
+    rows = [line.split() for line in lines[start + 1 : start + 4]]
+    assert rows == [[name, "16.4", "kB", "33.2%", "#" * 12] for name in ("enc.0", "enc.1", "\\x1bhead")]
+    assert all(len(line) <= 60 for line in lines[:start])
+
+
 def test_layers_are_what_names_begin_with() -> None:
     deep = [f"encoder.layers.{n}.{part}.weight" for n in range(6) for part in ("q", "k")]
     layers = layers_of(dict.fromkeys([*deep, "head.bias"], 10))
