@@ -400,7 +400,7 @@ def _scored(variant: Variant, score: Evaluate, path: Path, rule: Rule) -> Varian
     try:
         return replace(variant, score=measure_score(score, path, Path.cwd(), rule.limits))
     except ModelError as error:
-        return replace(variant, problem=variant.problem or error.message)
+        return replace(variant, problem=variant.problem or f"{path}: {error.message}")
 
 
 def second_model(before: Model, after: Model) -> Submission:

@@ -120,7 +120,8 @@ def render_html(sheet: Sheet) -> str:
         rows = [(element("span", row[0], class_="name"), *row[1:]) for row in section.rows[:ROWS]]
         drawn = html_page.table("", section.columns, rows, numbers=",".join(section.numbers))
         left_out = [element("p", line) for line in _left_out(section, ROWS)]
-        tables.append(element("section", element("h2", section.title), drawn, *left_out))
+        wide = element("div", drawn, style="overflow-x:auto")
+        tables.append(element("section", element("h2", section.title), wide, *left_out))
     heading = element("h1", element("span", sheet.title, class_="name"))
     return page(sheet.title, heading, *lines, sheet.picture, *tables)
 
@@ -231,17 +232,19 @@ def _tensor(change: TensorChange) -> tuple[str, ...]:
 def variants_sheet(variants: Sequence[Variant], outcomes: Sequence[Outcome], metric: str) -> Sheet:
     """The classic table: one row a model, the first being what the others are held against."""
     columns = (
-        *("model", "parameters", "size", "gzip", "inference", "of the first's", "load", "memory"),
-        *("max_abs", "cosine", "sqnr", "top-1", metric, "verdict"),
+        *("model", "verdict", "parameters", "size", "gzip", "inference", "ratio", "load", "memory"),
+        *("cosine", "sqnr", "top-1", metric),
     )
     rows = tuple(map(_variant, variants))
-    sections = [Section(title="models", columns=columns, rows=rows, numbers=columns[1:-1])]
+    sections = [Section(title="models", columns=columns, rows=rows, numbers=columns[1:])]
     for variant in variants:
         if variant.divergence is not None:
             sections += _divergence(variant.path, variant.divergence)
     lines = [f"{verification.samples} inputs" for verification in _verifications(outcomes)[:1]]
-    lines += [variant.problem for variant in variants if variant.problem]
-    lines += [_skip_line(v.path, v.divergence.skip) for v in variants if v.divergence and v.divergence.skip]
+    lines += dict.fromkeys(variant.problem for variant in variants if variant.problem)
+    for variant in variants:
+        if variant.divergence is not None:
+            lines += _divergence_lines(variant.path, variant.divergence)
     title = f"{counted(len(variants), 'model')}, held against {variants[0].path}"
     return Sheet(title=title, lines=tuple(lines), sections=tuple(sections))
 
@@ -258,6 +261,7 @@ def _variant(variant: Variant) -> tuple[str, ...]:
     exact = variant.max_abs == 0.0
     return (
         variant.path,
+        (variant.verdict or "").replace("_", " "),
         "" if variant.params is None else f"{variant.params:,}",
         "" if variant.size is None else format_size(variant.size),
         "" if variant.gzip is None else f"{about}{format_size(variant.gzip)}",
@@ -265,12 +269,10 @@ def _variant(variant: Variant) -> tuple[str, ...]:
         ratio,
         "" if variant.load is None else f"{variant.load * 1e3:.3g} ms",
         "" if variant.memory is None else format_size(variant.memory),
-        "" if variant.max_abs is None else f"{variant.max_abs:.3g}",
         "" if variant.cosine is None else f"{variant.cosine:.6f}",
         "" if variant.sqnr is None else "identical" if exact else f"{variant.sqnr:.1f} dB",
         "" if variant.top1 is None else format_percent(variant.top1),
         "" if variant.score is None else f"{variant.score:g}",
-        (variant.verdict or "").replace("_", " "),
     )
 
 
@@ -287,6 +289,10 @@ def _divergence(path: str, found: Divergence) -> Iterator[Section]:
     yield Section(title=title, columns=columns, rows=rows, numbers=("sqnr", "error"))
 
 
-def _skip_line(path: str, names: Sequence[str]) -> str:
-    """As a policy takes it; JSON is YAML too."""
-    return f"{path}: to leave alone what loses most: skip: {json.dumps(names)}"
+def _divergence_lines(path: str, found: Divergence) -> Iterator[str]:
+    if found.compared and found.first is None:
+        yield f"{path}: {counted(found.compared, 'inner tensor')} compared, none is off by more than rounding"
+    if found.skip:  # as a policy takes it: JSON is YAML too
+        yield f"{path}: to leave alone what loses most: skip: {json.dumps(found.skip)}"
+    if found.note:
+        yield f"{path}: {found.note}"

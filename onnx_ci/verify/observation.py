@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import NodeProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.graph import Op, UseDef
@@ -194,45 +194,30 @@ class _Values:
     model: Model
     other: Model
     producers: dict[str, NodeProto] = field(default_factory=dict)
-    stored: dict[str, int] = field(default_factory=dict)  # names to numbers of elements
+    behind: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of constant values: what is stored
     changed: dict[str, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        graph = self.model.proto.graph
-        self.tensors = [{t.name: t for t in m.proto.graph.initializer} for m in (self.model, self.other)]
-        self.stored = {tensor.name: element_count(tensor) for tensor in graph.initializer}
-        for node in graph.node:
+        self.stored, self.others = _stored(self.model), _stored(self.other)
+        self.behind = {name: (name,) for name in self.stored}
+        for node in self.model.proto.graph.node:
             self.producers.update({name: node for name in node.output if name})
-            tensors = [attribute.t for attribute in node.attribute if attribute.HasField("t")]
-            if node.op_type == "Constant":
-                self.stored[node.output[0]] = element_count(tensors[0]) if tensors else 0
+            inputs = [name for name in node.input if name]
+            if node.op_type != "Constant" and inputs and all(name in self.behind for name in inputs):
+                weights = dict.fromkeys(weight for name in inputs for weight in self.behind[name])
+                self.behind.update(dict.fromkeys(node.output, tuple(weights)[:_DEPTH]))
 
-    def weights(self, node: NodeProto, depth: int = _DEPTH) -> list[str]:
-        """What a node computes with that is stored, if behind a Transpose or the like."""
-        found: list[str] = []
-        for name in node.input:
-            if name in self.stored:
-                found += [name] if self._is_changed(name) else []
-            elif depth and self._is_constant(name, depth):
-                found += self.weights(self.producers[name], depth - 1)
-        return found
+    def weights(self, node: NodeProto) -> list[str]:
+        """What a node computes with that is stored, if behind a Transpose or the like, and that changed."""
+        behind = dict.fromkeys(weight for name in node.input for weight in self.behind.get(name, ()))
+        return [name for name in behind if self._is_changed(name)]
 
     def _is_changed(self, name: str) -> bool:
         if name not in self.changed:
-            pair = [tensors.get(name) for tensors in self.tensors]
-            large = self.stored[name] >= _FEWEST
-            same = None not in pair and self.model.raw(pair[0]) == self.other.raw(pair[1])
-            self.changed[name] = large and not same
+            mine, other = self.stored[name], self.others.get(name)
+            same = other is not None and self.model.raw(mine) == self.other.raw(other)
+            self.changed[name] = element_count(mine) >= _FEWEST and not same
         return self.changed[name]
-
-    def _is_constant(self, name: str, depth: int) -> bool:
-        node = self.producers.get(name)
-        inputs = [] if node is None else [each for each in node.input if each]
-        return (
-            bool(inputs)
-            and depth > 0
-            and all(each in self.stored or self._is_constant(each, depth - 1) for each in inputs)
-        )
 
     def nearest_weights(self, name: str) -> tuple[str, ...]:
         """The weights of the node that gives a value, or else of those before it."""
@@ -246,11 +231,24 @@ class _Values:
         return ()
 
 
+def _stored(model: Model) -> dict[str, TensorProto]:
+    """Initializers and Constants of the main graph, but for short ones."""
+    graph = model.proto.graph
+    constants = {
+        node.output[0]: attribute.t
+        for node in graph.node
+        if node.op_type == "Constant" and node.output
+        for attribute in node.attribute
+        if attribute.HasField("t")
+    }
+    return {**{tensor.name: tensor for tensor in graph.initializer}, **constants}
+
+
 def divergence(reference: Reference, first: Model, second: Model, scratch: Path) -> Divergence:
     """Run both models on one input with their inner tensors as outputs, and see where they part."""
     values = _Values(first, second)
     there = {name for node in second.proto.graph.node for name in node.output}
-    names = [name for name in values.producers if name in there and name not in values.stored]
+    names = [name for name in values.producers if name in there and name not in values.behind]
     step = max(1, math.ceil(len(names) / _VALUES))
     shown = names[::step]
     feeds, spare = reference.feeds_for(values_beside(second), reference.feeds()[:1])
@@ -284,7 +282,7 @@ def _run_inner(
     reference: Reference,
     model: Model,
     names: Sequence[str],
-    feeds: Sequence[dict[str, Any]],
+    feeds: Sequence[Any],
     spare: set[str],
     scratch: Path,
 ) -> dict[str, Any]:
