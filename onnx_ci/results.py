@@ -593,7 +593,7 @@ class ModelInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class Difference:
     """One thing that is not what it was. None where it was not there before, or is not any more."""
 
     name: str
@@ -602,7 +602,7 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moved:
+class ValueShift:
     """How far the values of a tensor are from what they were. Where it is not `exact`, it is from samples of
     the elements at the same places."""
 
@@ -628,7 +628,7 @@ class TensorChange:
     size_before: int
     size_after: int
     former: str = ""  # its name before, if that was another
-    moved: Moved | None = None
+    moved: ValueShift | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -661,12 +661,12 @@ class ModelDiff:
     size_after: int
     params_before: int
     params_after: int
-    interface: tuple[Change, ...] = ()
-    opsets: tuple[Change, ...] = ()
-    header: tuple[Change, ...] = ()  # IR version, producer and the like
-    metadata: tuple[Change, ...] = ()
-    operators: tuple[Change, ...] = ()  # how many nodes there are of each
-    nodes: tuple[Change, ...] = ()  # that give the same output in another way
+    interface: tuple[Difference, ...] = ()
+    opsets: tuple[Difference, ...] = ()
+    header: tuple[Difference, ...] = ()  # IR version, producer and the like
+    metadata: tuple[Difference, ...] = ()
+    operators: tuple[Difference, ...] = ()  # how many nodes there are of each
+    nodes: tuple[Difference, ...] = ()  # that give the same output in another way
     node_counts: NodeCounts = NodeCounts()
     tensors: tuple[TensorChange, ...] = ()
     layers: tuple[LayerChange, ...] = ()

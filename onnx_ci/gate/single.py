@@ -259,7 +259,7 @@ def compare_files(first: Path, second: Path, rule: Rule) -> Outcome:
     """The second model against the first: an outcome whose verdict is ok only within the tolerance."""
     outcome = Outcome(path=str(second), verdict="unreadable", rule_pattern=str(first))
     try:
-        with _Comparison(first, rule) as comparison:
+        with _FirstModel(first, rule) as comparison:
             return comparison.with_model(outcome, second)
     except ModelError as error:
         return _unreadable(outcome, error)
@@ -270,7 +270,7 @@ def _unreadable(outcome: Outcome, error: ModelError) -> Outcome:
     return replace(outcome, findings=(finding,))
 
 
-class _Comparison:
+class _FirstModel:
     """One model that others are compared with; its inputs and outputs are found once."""
 
     def __init__(self, first: Path, rule: Rule) -> None:
@@ -279,7 +279,7 @@ class _Comparison:
         self.rule = replace(rule, pattern=str(first), inputs=replace(rule.inputs, count=COMPARED))
         self.stack = ExitStack()
 
-    def __enter__(self) -> _Comparison:
+    def __enter__(self) -> _FirstModel:
         from onnx_ci.sandbox.runner import Runner
         from onnx_ci.verify.prove import Prover
 
@@ -337,7 +337,7 @@ def compare_variants(
 ) -> tuple[list[Variant], list[Outcome]]:
     """Hold any number of models against the first: a row for each, the first one's included."""
     variants, outcomes = [], []
-    with _Comparison(first, rule) as comparison:
+    with _FirstModel(first, rule) as comparison:
         for other in others:
             outcome = Outcome(path=str(other), verdict="unreadable", rule_pattern=str(first))
             divergence = None

@@ -27,7 +27,7 @@ from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProt
 from onnx_ci.model.receipt import KEY as RECEIPT
 from onnx_ci.model.receipt import read_receipt
 from onnx_ci.model.wire import Span
-from onnx_ci.results import Change, LayerChange, ModelDiff, Moved, NodeCounts, TensorChange
+from onnx_ci.results import Difference, LayerChange, ModelDiff, NodeCounts, TensorChange, ValueShift
 from onnx_ci.util.text import layers_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ def diff_models(
     with _opened(before) as old, _opened(after) as new:
         comparison = _Comparison(_Parts(old), _Parts(new), exact)
         tensors = comparison.tensors()
-        notes = [f"{model.path.name}: {reason}" for model, reason in comparison.unread if reason]
         called = names or (str(before), str(after))
         return ModelDiff(
             before=called[0],
@@ -71,7 +70,7 @@ def diff_models(
             layers=comparison.layers(tensors),
             same_tensors=comparison.same,
             exact=comparison.exact,
-            notes=tuple(notes),
+            notes=tuple(comparison.unread(called)),
         )
 
 
@@ -89,21 +88,21 @@ def _size(path: Path, proto: ModelProto) -> int:
     return sum(file.stat().st_size for file in files_of(path, proto) if file.is_file())
 
 
-def _changes(before: Mapping[str, str | int], after: Mapping[str, str | int]) -> tuple[Change, ...]:
+def _changes(before: Mapping[str, str | int], after: Mapping[str, str | int]) -> tuple[Difference, ...]:
     names = [*before, *(name for name in after if name not in before)]
     pairs = ((name, before.get(name), after.get(name)) for name in names)
-    return tuple(Change(name=name, before=was, after=now) for name, was, now in pairs if was != now)
+    return tuple(Difference(name=name, before=was, after=now) for name, was, now in pairs if was != now)
 
 
-def _interface(before: ModelProto, after: ModelProto) -> Iterator[Change]:
+def _interface(before: ModelProto, after: ModelProto) -> Iterator[Difference]:
     from onnx_ci.model.interface import show_type
 
     for kind in ("input", "output"):
         old, new = ({v.name: show_type(v.type) for v in getattr(m.graph, kind)} for m in (before, after))
         for change in _changes(old, new):
-            yield Change(name=f"{kind} {change.name}", before=change.before, after=change.after)
+            yield Difference(name=f"{kind} {change.name}", before=change.before, after=change.after)
         if list(old) != list(new) and set(old) == set(new):
-            yield Change(name=f"order of {kind}s", before=", ".join(old), after=", ".join(new))
+            yield Difference(name=f"order of {kind}s", before=", ".join(old), after=", ".join(new))
 
 
 def _opsets(proto: ModelProto) -> dict[str, int]:
@@ -243,28 +242,26 @@ class _Comparison:
         large = sum(part.size(tensor) > PIECE for part, tensor in tensors)
         return max(PIECE, 2 * SAMPLED // large)
 
-    @property
-    def unread(self) -> list[tuple[Model, str]]:
+    def unread(self, names: tuple[str, str]) -> Iterator[str]:
         """Why values of a model were not compared."""
-        reasons = []
-        for part in (self.old, self.new):
+        for name, part in zip(names, (self.old, self.new), strict=True):
             missing = [t for t in part.tensors.values() if part.content(t) is None]
-            files = ", ".join(sorted({location(t) for t in missing} - {""})) or "the file"
-            words = f"{len(missing)} tensors were not compared: {files} is not here, or not what it should be"
-            reasons.append((part.model, words if missing else ""))
-        return reasons
+            if missing:
+                files = ", ".join(sorted({location(t) for t in missing} - {""})) or "what it stores"
+                count = f"{len(missing)} tensor{'s' * (len(missing) != 1)}"
+                yield f"{name}: {count} not compared: {files} is not here, or not what it should be"
 
-    def operators(self) -> tuple[Change, ...]:
+    def operators(self) -> tuple[Difference, ...]:
         return _changes(self.old.operators, self.new.operators)
 
     @cached_property
-    def nodes(self) -> tuple[Change, ...]:
+    def nodes(self) -> tuple[Difference, ...]:
         changes = []
         for (name, number), node in self.old.nodes.items():
             other = self.new.nodes.get((name, number))
             differences = _differences(node, other) if other is not None else None
             if differences is not None:
-                changes.append(Change(name=name, before=differences[0], after=differences[1]))
+                changes.append(Difference(name=name, before=differences[0], after=differences[1]))
         return tuple(changes)
 
     def node_counts(self) -> NodeCounts:
@@ -305,7 +302,7 @@ class _Comparison:
         old: TensorProto | None,
         new: TensorProto | None,
         former: str = "",
-        moved: Moved | None = None,
+        moved: ValueShift | None = None,
     ) -> TensorChange:
         both = old is not None and new is not None
         return TensorChange(
@@ -325,6 +322,7 @@ class _Comparison:
         same_form = old.data_type == new.data_type and list(old.dims) == list(new.dims)
         was, now = self.old.content(old), self.new.content(new)
         if was is None or now is None:
+            self.same -= same_form  # nobody knows
             return None if same_form else self._change(key, old, new)
         if same_form and isinstance(was, bytes) and was == now:
             return None
@@ -459,9 +457,9 @@ def _numbers(data: bytes | bytearray, kind: Any) -> np.ndarray[Any, np.dtype[np.
         return np.frombuffer(data, dtype=kind).astype(np.float64)
 
 
-def _moved(sums: _Sums, exact: bool) -> Moved:
+def _moved(sums: _Sums, exact: bool) -> ValueShift:
     largest = sums.largest if sums.numeric and math.isfinite(sums.largest) else None
-    return Moved(
+    return ValueShift(
         share=sums.different / max(sums.count, 1),
         relative=_relative([(sums.squares, sums.errors)]) if sums.numeric else None,
         max_abs=largest,

@@ -10,7 +10,7 @@ from onnx_ci.report import html_page, markdown
 from onnx_ci.report.html_page import element, page
 from onnx_ci.report.text import counted
 from onnx_ci.results import (
-    Change,
+    Difference,
     Divergence,
     LayerChange,
     ModelDiff,
@@ -182,7 +182,7 @@ def _was_and_is(before: int, after: int) -> str:
     return f"{format_size(before)} -> {format_size(after)} ({after - before:+,} bytes{share})"
 
 
-def _changes(title: str, changes: Sequence[Change]) -> Section:
+def _changes(title: str, changes: Sequence[Difference]) -> Section:
     numbers = all(isinstance(v, int | None) for change in changes for v in (change.before, change.after))
     rows = tuple((change.name, _shown(change.before), _shown(change.after)) for change in changes)
     return Section(

@@ -131,7 +131,8 @@ def test_without_its_data_a_model_is_compared_as_far_as_it_goes(tmp_path: Path) 
     done = call("diff", "a.onnx", "b.onnx", cwd=tmp_path)
     assert done.code == 0, done.err
     assert "no difference was found" in done.out
-    assert f"2 tensors were not compared: {data.name}" in done.out
+    assert f"b.onnx: 2 tensors not compared: {data.name}" in done.out
+    assert "tensors: 0 the same" in done.out
 
 
 def test_git_shows_models_once_it_is_told_to(tmp_path: Path) -> None:
