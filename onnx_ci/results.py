@@ -681,6 +681,9 @@ class ModelDiff:
         return size or self.node_counts != NodeCounts() or any(parts) or bool(self.tensors)
 
 
+KeptBy = Literal["Git LFS", "DVC", "git"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class HistoryEntry:
     """What one commit made of a model, or of all models together. No commit: what is not committed yet."""
@@ -691,7 +694,7 @@ class HistoryEntry:
     size: int | None  # with all its data; None where it is gone, or where git does not have it
     delta: int | None  # to what the commit started from; None where that is nothing, or not known
     names: tuple[str, ...]  # of the models that changed
-    keeper: Literal["git", "Git LFS", "DVC"] = "git"
+    keeper: KeptBy = "git"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.locations import DATA_ENDINGS
@@ -14,7 +14,7 @@ from onnx_ci.repo.changes import called_after, is_shallow, renamed_since
 from onnx_ci.repo.content import ENDING, Part, Sources, data_names, read_dvc
 from onnx_ci.repo.git import Objects, has_commits, run_git, split
 from onnx_ci.repo.tree import SMALL, Tree
-from onnx_ci.results import HistoryEntry, SizeHistory
+from onnx_ci.results import HistoryEntry, KeptBy, SizeHistory
 from onnx_ci.util.text import relative_name
 
 
@@ -101,7 +101,7 @@ class _Stored(NamedTuple):
     """One file as a commit has it; `size` is None where git does not have the content."""
 
     size: int | None
-    keeper: Literal["git", "Git LFS", "DVC"]
+    keeper: KeptBy
     blob: str = ""
 
 
