@@ -8,10 +8,10 @@ TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from typing import Any
 
-    from onnx_ci.api import ShrinkResult, check, compare, record, shrink
+    from onnx_ci.api import ShrinkResult, check, compare, diff, record, shrink
 
 
-__all__ = ["ShrinkResult", "__version__", "check", "compare", "record", "shrink"]
+__all__ = ["ShrinkResult", "__version__", "check", "compare", "diff", "record", "shrink"]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,10 +17,10 @@ from onnx_ci.gate.single import compare_files, rule_without_policy, shrink_file
 from onnx_ci.methods.catalogue import method
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, PLAN_RUNS, MethodChoice, PolicyFrom, Tolerance
 from onnx_ci.repo.select import Wanted
-from onnx_ci.results import Outcome, RunReport, Verdict, Verification
+from onnx_ci.results import ModelDiff, Outcome, RunReport, Verdict, Verification
 from onnx_ci.util.files import scratch_folder
 
-__all__ = ["ShrinkResult", "check", "compare", "record", "shrink"]
+__all__ = ["ShrinkResult", "check", "compare", "diff", "record", "shrink"]
 MethodLike = str | Mapping[str, Mapping[str, Any]]
 
 
@@ -114,6 +114,19 @@ def compare(
     )
     with scratch_folder() as folder:
         return compare_files(_on_disk(first, folder / "a.onnx"), _on_disk(second, folder / "b.onnx"), rule)
+
+
+def diff(
+    first: onnx.ModelProto | str | Path, second: onnx.ModelProto | str | Path, *, exact: bool = False
+) -> ModelDiff:
+    """What changed from one model to the other, without running them. Values of large models are compared in
+    samples, unless all are to be read."""
+    from onnx_ci.model.diff import diff_models
+
+    with scratch_folder() as folder:
+        paths = _on_disk(first, folder / "a.onnx"), _on_disk(second, folder / "b.onnx")
+        names = [str(each) if isinstance(each, str | Path) else "a model" for each in (first, second)]
+        return diff_models(*paths, names=(names[0], names[1]), exact=exact)
 
 
 def check(

@@ -593,3 +593,166 @@ class ModelInfo:
     tensors: tuple[TensorInfo, ...]
     shrunk_by: tuple[str, ...]
     estimated: bool = False  # the compressed size is from samples of the bytes, and nothing was hashed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One thing that is not what it was. None where it was not there before, or is not any more."""
+
+    name: str
+    before: str | int | None
+    after: str | int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueShift:
+    """How far the values of a tensor are from what they were. Where it is not `exact`, it is from samples of
+    the elements at the same places."""
+
+    share: float  # of the elements: those that differ
+    relative: float | None  # the root mean square of the differences, over that of the values before
+    max_abs: float | None
+    not_finite: int  # elements that were numbers and are NaN or infinite now
+    exact: bool
+
+
+TensorState = Literal["added", "gone", "renamed", "changed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorChange:
+    """One stored tensor that is not what it was; `before` and `after` are its type and shape."""
+
+    name: str
+    state: TensorState
+    layer: str
+    before: str | None
+    after: str | None
+    size_before: int
+    size_after: int
+    former: str = ""  # its name before, if that was another
+    moved: ValueShift | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerChange:
+    """The tensors whose names begin alike: those that differ, and the bytes of all of them."""
+
+    prefix: str
+    tensors: int
+    size_before: int
+    size_after: int
+    relative: float | None  # of the values that could be compared and differ
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCounts:
+    """Nodes that are in one model only; the others compute the same under other names."""
+
+    added: int = 0
+    gone: int = 0
+    renamed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelDiff:
+    """What is different between two models, without running them."""
+
+    before: str
+    after: str
+    size_before: int
+    size_after: int
+    params_before: int
+    params_after: int
+    interface: tuple[Difference, ...] = ()
+    opsets: tuple[Difference, ...] = ()
+    header: tuple[Difference, ...] = ()  # IR version, producer and the like
+    metadata: tuple[Difference, ...] = ()
+    operators: tuple[Difference, ...] = ()  # how many nodes there are of each
+    nodes: tuple[Difference, ...] = ()  # that give the same output in another way
+    node_counts: NodeCounts = NodeCounts()
+    tensors: tuple[TensorChange, ...] = ()
+    layers: tuple[LayerChange, ...] = ()
+    same_tensors: int = 0
+    exact: bool = True  # all values were compared, not samples of them
+    notes: tuple[str, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        parts = (self.interface, self.opsets, self.header, self.metadata, self.operators, self.nodes)
+        size = self.size_before != self.size_after and not self.notes  # data that is not here has none
+        return size or self.node_counts != NodeCounts() or any(parts) or bool(self.tensors)
+
+
+KeptBy = Literal["Git LFS", "DVC", "git"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryEntry:
+    """What one commit made of a model, or of all models together. No commit: what is not committed yet."""
+
+    commit: str
+    date: str
+    subject: str
+    size: int | None  # with all its data; None where it is gone, or where git does not have it
+    delta: int | None  # to what the commit started from; None where that is nothing, or not known
+    names: tuple[str, ...]  # of the models that changed
+    keeper: KeptBy = "git"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeHistory:
+    """Every version in git, oldest first."""
+
+    title: str
+    entries: tuple[HistoryEntry, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """How far an inner tensor is from the first model's; `weights` are the nearest ones that changed."""
+
+    name: str
+    op: str
+    sqnr: float
+    relative: float | None
+    weights: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """Where two models part, in the order in which the first computes. `skip` are the weights that would be
+    left as they are first."""
+
+    compared: int
+    first: Gap | None = None
+    worst: tuple[Gap, ...] = ()
+    skip: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One of several models that are compared: what it weighs, takes, and how far the worst of its outputs is
+    from the first model's. The first has no verdict."""
+
+    path: str
+    verdict: Verdict | None = None
+    problem: str = ""
+    size: int | None = None
+    gzip: int | None = None
+    estimated: bool = False  # the compressed size, from samples of the bytes
+    params: int | None = None
+    seconds: float | None = None  # one inference, the median
+    ratio: float | None = None  # of that to the first model's, between `low` and `high` with 95% confidence
+    low: float | None = None
+    high: float | None = None
+    load: float | None = None
+    memory: int | None = None
+    max_abs: float | None = None
+    cosine: float | None = None
+    sqnr: float | None = None
+    top1: float | None = None
+    score: float | None = None
+    divergence: Divergence | None = None

@@ -1,4 +1,4 @@
-"""`onnx-ci compare`: run two models side by side; `onnx-ci samples`: write inputs for a model."""
+"""`onnx-ci compare`: run models side by side; `onnx-ci samples`: write inputs for a model."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from onnx_ci.cli.arguments import read_dims, read_proof_options
-from onnx_ci.cli.output import REPORT, existing_path, flag, value, whole_number, write_outcome
-from onnx_ci.errors import UsageError
+from onnx_ci.cli.output import (
+    REPORT,
+    existing_path,
+    flag,
+    rendered_run,
+    value,
+    whole_number,
+    write_each,
+    write_outcome,
+)
+from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate.project import open_context, ruling_context
 from onnx_ci.gate.single import (
     check_dims,
     compare_files,
+    compare_variants,
     make_samples,
     rule_without_policy,
     samples_from_files,
@@ -24,10 +34,13 @@ from onnx_ci.gate.single import (
 from onnx_ci.inputs.from_files import FileOptions, named_files
 from onnx_ci.inputs.samples import entries, numbered_samples, sample_paths_for, write_npz
 from onnx_ci.model.model import called
-from onnx_ci.policy.schema import InputSpec
-from onnx_ci.results import asleep_words
+from onnx_ci.policy.schema import Evaluate, InputSpec
+from onnx_ci.report.json import dumps
+from onnx_ci.report.sheet import render, variants_sheet
+from onnx_ci.results import RunReport, asleep_words
 from onnx_ci.sandbox.exchange import type_name
-from onnx_ci.util.text import one_line
+from onnx_ci.util.text import Style, one_line
+from onnx_ci.verify.score import arguments
 
 NUMBER = whole_number(0, 999_999_999)
 _SIDE = whole_number(1, 16_384)
@@ -51,7 +64,11 @@ def _size(text: str) -> tuple[int, int]:
 ARGUMENTS = {
     "compare": (
         value("first", "A", "the model to compare with"),
-        value("second", "B", "the model that is compared"),
+        value("others", "B", "the models that are compared with it; of several, a table", nargs="+"),
+        flag("--table", "a row for each model, also of two"),
+        flag("--layers", "name the inner tensors where they part, and the weights to skip"),
+        value("--evaluate", "COMMAND", "your own score for the table: 'python eval.py {model}'; trust it"),
+        value("--metric", "NAME", "what COMMAND prints: NAME: 12.3, or JSON"),
         *("--samples", "--dims", "--tolerance", "--library", "--runtime", *REPORT),
     ),
     "samples": (
@@ -87,12 +104,41 @@ _SHOWN = 3  # branches not taken that are named
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    first, second = (existing_path(name, "compare A B") for name in (options.first, options.second))
+    names = (options.first, *options.others)
+    first, *others = (existing_path(name, "compare A B [C …]") for name in names)
     rule = rule_without_policy(**read_proof_options(options))
+    score = _score(options)
     with called({Path(name).absolute(): name for name in options.samples}):
-        outcome = compare_files(first, second, rule).told_to("flags")
-    write_outcome(outcome, options, title=f"{options.first} against {options.second}")
-    return int(outcome.verdict != "ok")
+        if len(others) == 1 and not (options.table or options.layers or score):
+            outcome = compare_files(first, others[0], rule).told_to("flags")
+            write_outcome(outcome, options, title=f"{options.first} against {options.others[0]}")
+            return int(outcome.verdict != "ok")
+        variants, outcomes = compare_variants(first, others, rule, score=score, layers=options.layers)
+    told = tuple(outcome.told_to("flags") for outcome in outcomes)
+
+    def rendered(name: str, style: Style) -> str:
+        if name == "json":
+            return dumps({"version": 1, "metric": options.metric, "variants": list(map(asdict, variants))})
+        if name in ("text", "markdown", "html"):
+            sheet = variants_sheet(variants, told, options.metric or "")
+            return render(sheet, name, style, options.markdown_limit)
+        return rendered_run(RunReport(command="shrink", outcomes=told), name, style, options)
+
+    write_each(options.formats, rendered)
+    return int(any(variant.problem or variant.verdict not in ("ok", None) for variant in variants))
+
+
+def _score(options: argparse.Namespace) -> Evaluate | None:
+    if bool(options.evaluate) != bool(options.metric):
+        example = "--evaluate 'python eval.py {model}' --metric accuracy"
+        raise UsageError("--evaluate and --metric go together", hint=f"for example: {example}")
+    if not options.evaluate:
+        return None
+    try:
+        arguments(options.evaluate, Path("model.onnx"))
+    except ModelError as error:
+        raise UsageError(error.message, hint=error.hint) from None
+    return Evaluate(command=options.evaluate, metric=options.metric)
 
 
 def run_samples(options: argparse.Namespace) -> int:

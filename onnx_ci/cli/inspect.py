@@ -1,26 +1,31 @@
-"""Commands that only look: `onnx-ci info`, `onnx-ci files` and `onnx-ci explain`."""
+"""Commands that only look: `onnx-ci info`, `diff`, `log`, `badge`, `files` and `explain`."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from contextlib import ExitStack
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each
-from onnx_ci.errors import ModelError, UsageError
+from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each, write_to
+from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
 from onnx_ci.inputs.sample_paths import recorded_from
 from onnx_ci.policy.fields import PLACES
 from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Operators, Rule, Span
-from onnx_ci.repo.select import Wanted
-from onnx_ci.util.sizes import format_percent, format_size
-from onnx_ci.util.text import Style, one_line
+from onnx_ci.repo.content import Sources
+from onnx_ci.repo.git import commit_of, find_root
+from onnx_ci.repo.select import Wanted, all_models
+from onnx_ci.repo.tree import Tree
+from onnx_ci.util.sizes import format_count, format_percent, format_size
+from onnx_ci.util.text import Style, bar, clipped_start, layers_of, one_line
 
 if TYPE_CHECKING:
     from onnx_ci.results import ModelInfo, TensorInfo
@@ -33,6 +38,34 @@ ARGUMENTS = {
         flag("--exact", "compress and hash all of a large model, instead of an estimate from samples of it"),
         *format_arguments("text", "json", "html"),
     ),
+    "diff": (
+        value(
+            "models",
+            "A B",
+            "two models, each a path or REV:PATH; one alone: what changed since HEAD",
+            nargs="+",
+        ),
+        flag("--exact", "compare all values of a large model, instead of samples of them"),
+        flag("--exit-code", "exit 1 where they differ, as git diff does"),
+        flag("--textconv", "print one model line by line: what git diff shows, once it is told to"),
+        *format_arguments("text", "json", "markdown", "html"),
+        "--markdown-limit",
+    ),
+    "log": (
+        value("model", "MODEL", "a model (default: all of the repository together)", nargs="?"),
+        *format_arguments("text", "json", "markdown", "html", "svg"),
+        "--markdown-limit",
+    ),
+    "badge": (
+        value("model", "MODEL", "a model (default: all of the repository together)", nargs="?"),
+        value("--of", "WHAT", "size, gzip or params", choices=("size", "gzip", "params"), default="size"),
+        value("--label", "TEXT", "what stands on the left (default: model size, and the like)"),
+        value(
+            "--format", "F", "svg, or json for shields.io/endpoint", choices=("svg", "json"), default="svg"
+        ),
+        value("--output", "P", "the file to write", default=""),
+        "--policy",
+    ),
     "files": (
         "paths",
         flag("--all", "of every model"),
@@ -42,6 +75,7 @@ ARGUMENTS = {
     "explain": (value("path", "PATH", "a model"), "--policy", "--no-cache"),
 }
 TOP = 20
+LONGEST_LAYER = 24  # characters, so that a line has at most 60 columns with its bar
 
 
 def run_info(options: argparse.Namespace) -> int:
@@ -77,9 +111,7 @@ def _text(info: ModelInfo, style: Style) -> Iterator[str]:
     if info.shrunk_by:
         yield f"  shrunk by onnx-ci with {', '.join(map(one_line, info.shrunk_by))}"
     yield ""
-    yield style.paint("  bytes by type", "bold")
-    for name, size in [*info.types.items(), ("graph, names", info.other_bytes)]:
-        yield f"    {name:<12} {format_size(size):>9}  {size / info.measure.size:6.1%}"
+    yield from _bars(info, style)
     if info.duplicate_bytes:
         share = format_percent(info.duplicate_bytes / info.measure.size)
         yield f"  {format_size(info.duplicate_bytes)} ({share}) are copies that dedupe would drop"
@@ -90,12 +122,178 @@ def _text(info: ModelInfo, style: Style) -> Iterator[str]:
         yield f"    and {len(info.tensors) - TOP} more (--format json lists all)"
 
 
+def _bars(info: ModelInfo, style: Style) -> Iterator[str]:
+    """Where the bytes are: by type, and by what the names of tensors begin with."""
+    sizes: Counter[str] = Counter()
+    for tensor in info.tensors:
+        sizes[tensor.name] += tensor.size
+    layers: Counter[str] = Counter()
+    for name, layer in layers_of(sizes).items():
+        layers[layer] += sizes[name]
+    types = [*info.types.items(), ("graph, names", info.other_bytes)]
+    for title, parts in (("type", types), ("layer", layers.most_common())):
+        if title == "layer" and len(parts) < 2:
+            continue
+        yield style.paint(f"  bytes by {title}", "bold")
+        shown = [(clipped_start(one_line(name), LONGEST_LAYER), size) for name, size in parts]
+        width = max(12, *(len(name) for name, _ in shown))
+        largest = max(size for _, size in shown) or 1
+        for name, size in shown:
+            share = f"{size / info.measure.size:6.1%}"
+            yield f"    {name:<{width}} {format_size(size):>9}  {share}  {bar(size / largest)}".rstrip()
+
+
 def _tensor_line(tensor: TensorInfo) -> str:
     shape = "x".join(map(str, tensor.shape)) or "scalar"
     name = one_line(tensor.name) or "(unnamed)"
     copies = f"  x{tensor.copies}" if tensor.copies > 1 else ""
     size = f"{format_size(tensor.size):>9} {tensor.share:6.1%}"
     return f"    {size}  {tensor.dtype:<8} {shape:<16} {name}{copies}"
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    from onnx_ci.model.diff import diff_models, textconv
+
+    if options.textconv:
+        for name in options.models:
+            write_to(
+                "".join(f"{one_line(line)}\n" for line in textconv(existing_path(name, "diff --textconv"))),
+                "",
+            )
+        return 0
+    names = options.models
+    if len(names) == 1:
+        names = [f"HEAD:./{Path(os.path.relpath(names[0])).as_posix()}", *names]
+    if len(names) != 2:
+        raise UsageError(f"expected two models, found {len(names)}", hint="usage: onnx-ci diff A B")
+    with ExitStack() as stack:
+        (before, size_before), (after, size_after) = (_side(name, stack) for name in names)
+        diff = diff_models(before, after, names=(names[0], names[1]), exact=options.exact)
+    diff = replace(diff, size_before=size_before, size_after=size_after)
+
+    def rendered(name: str, style: Style) -> str:
+        if name == "json":
+            from onnx_ci.report.json import dumps
+
+            return dumps({**asdict(diff), "differs": diff.differs})
+        from onnx_ci.report.sheet import diff_sheet, render
+
+        return render(diff_sheet(diff), name, style, options.markdown_limit)
+
+    write_each(options.formats, rendered)
+    return int(options.exit_code and diff.differs)
+
+
+def _side(name: str, stack: ExitStack) -> tuple[Path, int]:
+    """The file to read for PATH, REV:PATH or, of what is staged, :PATH; and its size with all its data."""
+    path = Path(name)
+    revision, colon, file = name.partition(":")
+    root = find_root(Path.cwd())
+    tree = None
+    if not path.is_file():
+        if not colon or not file:
+            raise UsageError(
+                f"there is no file {name!r}", hint="usage: onnx-ci diff A B, of paths or REV:PATH"
+            )
+        if root is None:
+            raise UsageError(f"{name!r}: this is no git repository", hint="name files: onnx-ci diff A B")
+        commit = commit_of(root, revision) if revision else ""
+        if commit is None:
+            raise UsageError(f"git knows no revision {revision!r}", hint="git log --oneline lists some")
+        tree = Tree(root, commit)
+        places = [Path(os.path.normpath(folder / file)) for folder in (root, Path.cwd())]
+        found = [place for place in places[file.startswith("./") :] if tree.has(place)]
+        if not found:
+            raise UsageError(
+                f"there is no {file!r} in {revision or 'the index'}", hint="git ls-files lists all"
+            )
+        path = found[0]
+    sources = stack.enter_context(Sources(root or path.absolute().parent, tree))
+    source = sources.of(path if tree else path.absolute())
+    first = source.parts[0]
+    if first.content is None:
+        raise ModelError(
+            f"{name}: only a pointer of {first.size:,} bytes is here, not its content",
+            hint="fetch it: git lfs fetch --all, or dvc fetch",
+            code="OCI007",
+        )
+    # Without all of its data it is not laid out; it can be read all the same.
+    return (first.content if source.absent else source.path), source.size
+
+
+def run_log(options: argparse.Namespace) -> int:
+    from onnx_ci.repo.baseline import model_history, total_history
+
+    repository = find_root(Path.cwd())
+    if repository is None:
+        raise UsageError(
+            "this is no git repository, so there is no history", hint="usage: onnx-ci log [MODEL]"
+        )
+    if options.model is None:
+        history = total_history(repository)
+    else:
+        model = Path(options.model)
+        path = model.parent.resolve() / model.name
+        if not path.is_relative_to(repository):
+            raise UsageError(f"{options.model!r} is outside of the repository", hint="run it from its own")
+        history = model_history(repository, path)
+    if not history.entries:
+        what = repr(options.model) if options.model else "any model"
+        raise UsageError(f"git knows no version of {what}", hint="check the name: git ls-files '*.onnx'")
+
+    def rendered(name: str, style: Style) -> str:
+        from onnx_ci.report.history import history_sheet, render_svg
+
+        if name == "json":
+            from onnx_ci.report.json import dumps
+
+            return dumps(asdict(history))
+        if name == "svg":
+            return render_svg(history)
+        from onnx_ci.report.sheet import render
+
+        return render(history_sheet(history), name, style, options.markdown_limit)
+
+    write_each(options.formats, rendered)
+    return 0
+
+
+def run_badge(options: argparse.Namespace) -> int:
+    """Red where a model is over the budget of its rule, green below it, blue where it has none."""
+    from onnx_ci.gate.groups import stored_size
+    from onnx_ci.model.load import read_skeleton
+    from onnx_ci.model.measure import parameters
+    from onnx_ci.report.history import badge_json, badge_svg
+    from onnx_ci.report.json import dumps
+
+    folder = find_root(Path.cwd()) or Path.cwd()
+    models = all_models(folder, find_root(Path.cwd()))
+    limit = None
+    if options.model is not None:
+        path = existing_path(options.model, "badge [MODEL]").absolute()
+        models = [path]
+        rule = project.ruling_context(project.open_context(options.policy), path).rule_of(path)
+        limit = None if rule is None else getattr(rule.budget, options.of)
+    with Sources(folder) as sources:
+        found = [sources.of(model) for model in models]
+        if options.of == "params":
+            amounts = [None if source.absent else parameters(read_skeleton(source.path)) for source in found]
+        else:
+            parts = {part.path: part for source in found for part in source.parts}
+            amounts = [stored_size(options.of, part) for part in parts.values()]
+    known = [amount for amount in amounts if amount is not None]
+    if len(known) < len(amounts):
+        raise EnvironmentFault(
+            "the content of a model is not here, so there is nothing to count",
+            hint="git lfs pull, or dvc pull",
+        )
+    total = sum(known)
+    message = format_count(total) if options.of == "params" else format_size(total)
+    names = {"size": "model size", "gzip": "model size, gzip", "params": "model parameters"}
+    colour = "blue" if limit is None else "red" if total > limit else "brightgreen"
+    shown = (options.label or names[options.of], message, colour)
+    write_to(dumps({**badge_json(*shown)}) if options.format == "json" else badge_svg(*shown), options.output)
+    return 0
 
 
 def run_files(options: argparse.Namespace) -> int:

@@ -133,7 +133,7 @@ def existing_path(name: str, usage: str, is_there: Callable[[Path], bool] = Path
 
 
 def write_run(report: RunReport, options: argparse.Namespace) -> None:
-    write_each(options.formats, lambda name, style: _rendered(report, name, style, options))
+    write_each(options.formats, lambda name, style: rendered_run(report, name, style, options))
 
 
 def write_outcome(outcome: Outcome, options: argparse.Namespace, *, title: str) -> None:
@@ -153,12 +153,12 @@ def write_outcome(outcome: Outcome, options: argparse.Namespace, *, title: str) 
             from onnx_ci.report import html
 
             return html.render_outcome(outcome, title=title)
-        return _rendered(RunReport(command="shrink", outcomes=(outcome,)), name, style, options)
+        return rendered_run(RunReport(command="shrink", outcomes=(outcome,)), name, style, options)
 
     write_each(options.formats, rendered)
 
 
-def _rendered(report: RunReport, name: str, style: Style, options: argparse.Namespace) -> str:
+def rendered_run(report: RunReport, name: str, style: Style, options: argparse.Namespace) -> str:
     """Load the module of a format when it is asked for."""
     import importlib
 

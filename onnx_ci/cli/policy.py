@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from onnx_ci.policy.edit import Holder, Lowered, lower, starter_policy, with_rul
 from onnx_ci.policy.load import FILE_NAMES, group_members, rule_for, rule_naming
 from onnx_ci.policy.schema import Policy
 from onnx_ci.repo.content import Sources
-from onnx_ci.repo.git import find_root
+from onnx_ci.repo.git import ask_in_parts, find_root
 from onnx_ci.repo.select import all_models
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write
@@ -57,8 +57,29 @@ def run_init(options: argparse.Namespace) -> int:
     from onnx_ci.report.text import counted
 
     sys.stdout.write(f"wrote {target.name} for {counted(len(models), 'model')}\n")
+    if repository is not None:
+        _tell_git_to_diff(repository, [folder / name for name, _ in models])
     sys.stdout.write("next: read it, then run: onnx-ci check --all\n")
     return 0
+
+
+def _tell_git_to_diff(repository: Path, models: Sequence[Path]) -> None:
+    """Name the driver that shows models in `git diff`, unless another one is named already. Where Git LFS has
+    models its attributes stay; `binary` would take its merge driver away."""
+    names = [path.relative_to(repository).as_posix() for path in models] or ["model.onnx"]
+    words = ask_in_parts(repository, "check-attr", "-z", "diff", "filter", names=names)
+    values = set(zip(words[1::3], words[2::3], strict=True))
+    target = repository / ".gitattributes"
+    drivers = {value for attribute, value in values if attribute == "diff"}
+    if drivers <= {"unspecified", "unset", "lfs", "onnx"} and not target.is_symlink():
+        line = "*.onnx diff=onnx\n" if ("filter", "lfs") in values else "*.onnx binary diff=onnx\n"
+        text = target.read_bytes() if target.is_file() else b""
+        if drivers != {"onnx"} and line.encode() not in text.splitlines(keepends=True):
+            with atomic_write(target) as temporary:
+                temporary.write_bytes(text + b"\n" * (text[-1:] not in (b"", b"\n")) + line.encode())
+            sys.stdout.write(f"added to .gitattributes: {line}")
+        command = 'git config diff.onnx.textconv "onnx-ci diff --textconv"'
+        sys.stdout.write(f"to see models in git diff, each clone once: {command}\n")
 
 
 def run_ratchet(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,12 @@ from onnx_ci.gate.judge import about_fusions, judge
 from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
-from onnx_ci.model.measure import files_of, measure
+from onnx_ci.model.measure import SAMPLED, compressed_size, estimated_size, files_of, measure
 from onnx_ci.model.model import Model, called
 from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
 from onnx_ci.model.store import BackgroundHash
-from onnx_ci.policy.schema import Budget, Gain, InputSpec, MethodChoice, Rule
-from onnx_ci.results import Finding, Outcome, Verdict
+from onnx_ci.policy.schema import Budget, Evaluate, Gain, InputSpec, MethodChoice, Rule
+from onnx_ci.results import Divergence, Finding, Outcome, Variant, Verdict, Verification
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write, scratch_folder
 
@@ -257,33 +257,70 @@ def copy_file(source: Path, target: Path) -> None:
 
 def compare_files(first: Path, second: Path, rule: Rule) -> Outcome:
     """The second model against the first: an outcome whose verdict is ok only within the tolerance."""
-    check_dims(first, rule.inputs.dims)
-    rule = replace(rule, pattern=str(first), inputs=replace(rule.inputs, count=COMPARED))
     outcome = Outcome(path=str(second), verdict="unreadable", rule_pattern=str(first))
     try:
-        with open_model(first) as before, open_model(second) as after:
-            outcome = replace(
-                outcome,
-                before=measure(first, before.proto, hashing=BackgroundHash(first)),
-                after=measure(second, after.proto, hashing=BackgroundHash(second)),
-            )
-            return _compared(outcome, before, after, rule)
+        with _FirstModel(first, rule) as comparison:
+            return comparison.with_model(outcome, second)
     except ModelError as error:
-        finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
-        return replace(outcome, findings=(finding,))
+        return _unreadable(outcome, error)
 
 
-def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outcome:
-    from onnx_ci.sandbox.runner import Runner
-    from onnx_ci.verify.prove import Prover
+def _unreadable(outcome: Outcome, error: ModelError) -> Outcome:
+    finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
+    return replace(outcome, findings=(finding,))
 
-    with Runner() as runner, scratch_folder() as scratch:
-        prover = Prover(rule, before, runner, scratch, home=home_of(before.path), timed=True)
-        proof = prover.prove(second_model(before, after))
-    found = proof.verification
+
+class _FirstModel:
+    """One model that others are compared with; its inputs and outputs are found once."""
+
+    def __init__(self, first: Path, rule: Rule) -> None:
+        check_dims(first, rule.inputs.dims)
+        self.first = first
+        self.rule = replace(rule, pattern=str(first), inputs=replace(rule.inputs, count=COMPARED))
+        self.stack = ExitStack()
+
+    def __enter__(self) -> _FirstModel:
+        from onnx_ci.sandbox.runner import Runner
+        from onnx_ci.verify.prove import Prover
+
+        with self.stack as stack:
+            self.before = stack.enter_context(open_model(self.first))
+            runner, scratch = stack.enter_context(Runner()), stack.enter_context(scratch_folder())
+            home = home_of(self.first)
+            self.prover = Prover(self.rule, self.before, runner, scratch, home=home, timed=True)
+            self.measured = measure(self.first, self.before.proto, hashing=BackgroundHash(self.first))
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    def with_model(self, outcome: Outcome, second: Path, *, always_time: bool = False) -> Outcome:
+        """Compare one; where it is outside the tolerance, it is timed only if that is asked for."""
+        with open_model(second) as after:
+            measured = measure(second, after.proto, hashing=BackgroundHash(second))
+            outcome = replace(outcome, before=self.measured, after=measured)
+            submission = second_model(self.before, after)
+            try:
+                proof = self.prover.prove(submission)
+                outcome = replace(outcome, latency=proof.latency)
+                if always_time and proof.latency is None:
+                    outcome = replace(outcome, latency=self.prover.time(submission))
+            except ModelError as error:
+                return _unreadable(outcome, error)
+        return _compared(outcome, proof.verification)
+
+    def divergence(self, second: Path) -> Divergence:
+        from onnx_ci.verify.observation import divergence
+
+        with open_model(second) as after:
+            return divergence(self.prover.reference, self.before, after, self.prover.scratch)
+
+
+def _compared(outcome: Outcome, found: Verification) -> Outcome:
     if found.status == "passed":
         findings = (*about_fusions(outcome.path, found), *found.findings(outcome.path))
-        return replace(outcome, verdict="ok", verification=found, findings=findings, latency=proof.latency)
+        return replace(outcome, verdict="ok", verification=found, findings=findings)
     verdict: Verdict = "unverified"
     code, hint = found.code or "OCI005", found.hint
     if found.status == "failed":
@@ -293,6 +330,77 @@ def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outc
     message = f"{outcome.path}: {found.reason}"
     finding = Finding(code=code, severity="error", message=message, hint=hint)
     return replace(outcome, verdict=verdict, verification=found, findings=(finding,))
+
+
+def compare_variants(
+    first: Path, others: Sequence[Path], rule: Rule, *, score: Evaluate | None = None, layers: bool = False
+) -> tuple[list[Variant], list[Outcome]]:
+    """Hold any number of models against the first: a row for each, the first one's included."""
+    variants, outcomes = [], []
+    with _FirstModel(first, rule) as comparison:
+        for other in others:
+            outcome = Outcome(path=str(other), verdict="unreadable", rule_pattern=str(first))
+            divergence = None
+            try:
+                outcome = comparison.with_model(outcome, other, always_time=True)
+                divergence = comparison.divergence(other) if layers else None
+            except ModelError as error:
+                outcome = _unreadable(outcome, error)
+            outcomes.append(outcome)
+            variants.append(replace(_variant(outcome), divergence=divergence))
+        own = Variant(path=str(first), size=comparison.measured.size, params=comparison.measured.params)
+    times = [outcome.latency for outcome in outcomes if outcome.latency is not None]
+    if times:
+        from statistics import median
+
+        loads = [time.load_before for time in times if time.load_before is not None]
+        memories = [time.memory_before for time in times if time.memory_before is not None]
+        own = replace(
+            own,
+            seconds=median(time.before for time in times),
+            load=min(loads, default=None),
+            memory=min(memories, default=None),
+        )
+    rows = []
+    for path, variant in zip((first, *others), (own, *variants), strict=True):
+        if variant.size is not None:
+            files = files_of(path, read_skeleton(path))
+            about = variant.size > SAMPLED
+            gzip = (estimated_size if about else compressed_size)("gzip", files)
+            variant = replace(variant, gzip=gzip, estimated=about)
+        if score is not None and variant.size is not None:
+            variant = _scored(variant, score, path, rule)
+        rows.append(variant)
+    return rows, outcomes
+
+
+def _variant(outcome: Outcome) -> Variant:
+    problem = next((f.message for f in outcome.findings if f.severity == "error"), "")
+    variant = Variant(path=outcome.path, verdict=outcome.verdict, problem=problem)
+    if outcome.after is not None:
+        variant = replace(variant, size=outcome.after.size, params=outcome.after.params)
+    if (time := outcome.latency) is not None:
+        variant = replace(variant, seconds=time.after, ratio=time.ratio, low=time.low, high=time.high)
+        variant = replace(variant, load=time.load_after, memory=time.memory_after)
+    outputs = outcome.verification.outputs
+    if not outputs:
+        return variant
+    return replace(
+        variant,
+        max_abs=max(output.max_abs for output in outputs),
+        cosine=min(output.cosine for output in outputs),
+        sqnr=min(output.sqnr for output in outputs),
+        top1=min(output.top1 for output in outputs),
+    )
+
+
+def _scored(variant: Variant, score: Evaluate, path: Path, rule: Rule) -> Variant:
+    from onnx_ci.verify.score import measure_score
+
+    try:
+        return replace(variant, score=measure_score(score, path, Path.cwd(), rule.limits))
+    except ModelError as error:
+        return replace(variant, problem=variant.problem or f"{path}: {error.message}")
 
 
 def second_model(before: Model, after: Model) -> Submission:

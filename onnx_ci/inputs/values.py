@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnx_ci.inputs import names, patterns, scenes, sounds, tokens
+from onnx_ci.inputs import names, patterns, scenes, sounds
 from onnx_ci.inputs.graph import MAP_ENTRIES, Input, Shape, element_count
 from onnx_ci.inputs.normalization import BYTES, SIGNED, UNIT, PictureRange
 from onnx_ci.inputs.operators import WHOLE_AXIS, Range
 from onnx_ci.inputs.roles import Role, WantedInput, wanted_values
-from onnx_ci.inputs.series import series
 from onnx_ci.inputs.shapes import SampleShapes
+from onnx_ci.inputs.sounds import series
 from onnx_ci.sandbox.exchange import Array, Value, integer_limits, is_complex, is_float, is_integer, is_text
 
 _ITEMS = 3  # of a sequence
@@ -257,11 +257,11 @@ def _in_table(request: ValueRequest) -> Drawn | None:
     if request.words & names.PERMUTATION and len(request.shape) == 1 and request.shape[0] <= below - low:
         return Drawn(low + request.rng.permutation(request.shape[0]), "a permutation, by its name")
     why = f"{low} to {below - 1}: what the table it indexes, or a bound on it, has room for"
-    if low == 0 and below >= tokens.FEWEST and _is_text(request):
+    if low == 0 and below >= patterns.FEWEST and _is_text(request):
         lengths = request.sample.row_lengths(request.shape)
         if not request.sample.masked:
             lengths = np.full(len(lengths), request.shape[1])
-        drawn = tokens.text(request.rng, lengths, request.shape[1], below, request.sample.index)
+        drawn = patterns.text(request.rng, lengths, request.shape[1], below, request.sample.index)
         return Drawn(drawn, f"{why}; as text has them, with special ones at its ends")
     return Drawn(patterns.ids(request.rng, request.shape, low, below, request.sample.index), why)
 

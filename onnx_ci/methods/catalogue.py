@@ -144,6 +144,7 @@ METHODS = (
         "exact",
         "initializers that are listed as graph inputs too become constants",
         changes=("defaults",),
+        home="drop_unused",
     ),
     Method(10, "fold-constants", "exact", "replace constant subgraphs where the result is not larger"),
     Method(

@@ -54,6 +54,17 @@ def read_skeleton(path: Path) -> ModelProto:
     return _parse(path, Store().key, 0)
 
 
+def open_skeleton(path: Path) -> Model:
+    """The model without its external data, which need not be there: those tensors have no bytes."""
+    _refuse_other_files(path)
+    store = Store()
+    try:
+        return Model(path, _parse(path, store.key, store.add_file(path)), store)
+    except BaseException:
+        store.close()
+        raise
+
+
 def _read(path: Path, store: Store, root: Path) -> Model:
     model = Model(path, _parse(path, store.key, store.add_file(path)), store)
     _resolve_external_data(model, root)

@@ -322,6 +322,14 @@ def _called_after(model: Path) -> list[str]:
     return list(dict.fromkeys(stem + ending for stem in stems for ending in DATA_ENDINGS))
 
 
+def data_names(model: Path) -> list[str]:
+    """The data files a model may have had: those that it names now, and those that are called after it."""
+    try:
+        return [*_called_after(model), *data_of(model)]
+    except ModelError:
+        return _called_after(model)
+
+
 def _small_text(path: Path) -> str:
     try:
         small = path.is_file() and path.stat().st_size <= 4 * LARGEST

@@ -11,7 +11,7 @@ from onnx_ci.repo.changes import MODELS
 from onnx_ci.repo.git import Objects, ask_in_parts, file_names, git_or_none, run_git
 
 LINK = "120000"
-_SMALL = 1 << 16
+SMALL = 1 << 16
 _CONVERTING = ("filter", "working-tree-encoding")  # attributes that may keep a size; others never do
 _HARMLESS = ("unspecified", "unset", "set", "lfs")
 
@@ -123,7 +123,7 @@ class Tree:
 
     def read(self, entry: Entry) -> str:
         """The content of a small file; nothing of one that is not small."""
-        return self.objects.text(entry.blob) if self.objects.size(entry.blob) <= _SMALL else ""
+        return self.objects.text(entry.blob) if self.objects.size(entry.blob) <= SMALL else ""
 
     def would_be(self, name: str, *how: str) -> str:
         """The name that a file of the work tree would have as a content of git; none if it can't be read."""

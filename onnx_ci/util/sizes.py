@@ -77,6 +77,14 @@ def format_size(size: int) -> str:
     return f"{sign}{scaled:.0f} TB"
 
 
+def format_count(count: int) -> str:
+    """Three significant digits: "25.6M"; below a thousand the number itself."""
+    for unit, factor in reversed(COUNT_UNITS.items()):
+        if count >= factor * 0.9995:
+            return f"{count / factor:.3g}{unit}"
+    return str(count)
+
+
 def size_unit(size: int) -> str:
     """The largest power of ten that is not above a size."""
     return next((unit for unit in ("TB", "GB", "MB", "kB") if size >= SIZE_UNITS[unit]), "B")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
@@ -120,3 +120,54 @@ def _escaped_letter(letter: str) -> str:
 def relative_name(path: Path, folder: Path) -> str:
     """A path below a folder as it is named from there, with `/`; any other as it is."""
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+
+
+_LEVELS, _LONGEST_PREFIX = 12, 200
+_LEVEL = re.compile(r"[./]*[^./]+")
+_NUMBER = re.compile(r"[_:.-]*[0-9]*$")
+OTHERS = "(others)"
+
+
+def layers_of(sizes: Mapping[str, int], most: int = 12) -> dict[str, str]:
+    """The layer of each name: what names that belong together begin with. A group that has more than a
+    quarter of all bytes is split while there are at most so many, which suits deep models and flat ones."""
+    levels = {name: _levels(name) for name in sizes}
+    groups: dict[str, tuple[int, list[str]]] = {"": (0, list(sizes))}  # with how deep each is
+    total = sum(sizes.values())
+    settled: set[str] = set()
+    while waiting := [group for group in groups if group not in settled]:
+        weights = {group: sum(sizes[name] for name in groups[group][1]) for group in waiting}
+        group = max(waiting, key=lambda group: weights[group])
+        depth, names = groups[group]
+        parts: dict[str, list[str]] = {}
+        for name in names:
+            parts.setdefault("".join(levels[name][: depth + 1]), []).append(name)
+        settled.add(group)
+        room = most + 1 - len(groups)
+        if len(parts) > room and weights[group] * 2 > total:  # the largest parts; the rest stays together
+            rest = parts.pop(group, [])
+            by_size = sorted(parts, key=lambda part: -sum(sizes[name] for name in parts[part]))
+            rest += [name for part in by_size[max(room, 1) - 1 :] for name in parts.pop(part)]
+            parts[group] = rest
+        if len(parts) == 1 or (len(parts) <= room and weights[group] * 4 > total) or not depth:
+            del groups[group]
+            groups.update({part: (depth + 1, members) for part, members in parts.items()})
+            if group not in parts:
+                settled.discard(group)
+    return {name: group or OTHERS for group, (_, names) in groups.items() for name in names}
+
+
+def _levels(name: str) -> list[str]:
+    """The parts of a name but the last, which is a tensor of a layer; of a plain name all but its number."""
+    parts: list[str] = _LEVEL.findall(name[:_LONGEST_PREFIX])[:_LEVELS]
+    return parts[:-1] if len(parts) > 1 else [_NUMBER.sub("", "".join(parts))]
+
+
+def bar(share: float, width: int = 12) -> str:
+    """A bar of plain characters: every log and terminal shows them."""
+    return "#" * round(width * min(max(share, 0.0), 1.0))
+
+
+def clipped_start(text: str, most: int) -> str:
+    """The end of a text that is too long: that is where names differ."""
+    return text if len(text) <= most else f"..{text[2 - most :]}"

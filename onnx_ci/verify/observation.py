@@ -1,23 +1,33 @@
-"""What is behind an output: the values that its last function squashes into a bounded range, or picks from.
+"""What outputs do not show: the values behind them, and inner tensors where two models are held side by side.
 
-A sigmoid that is sure of its answer shows nothing of the weights, and one near zero shows rounding as if it
-were an error. What such a function is given shows both as they are, so it is made an output too, in a copy of
-the model that is run only to be compared.
+Behind an output are the values that its last function squashes into a bounded range, or picks from. A sigmoid
+that is sure of its answer shows nothing of the weights, and one near zero shows rounding as if it were an
+error. What such a function is given shows both as they are, so it is made an output too, in a copy of the
+model that is run only to be compared.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from onnx import helper
+import numpy as np
+from onnx import NodeProto, TensorProto, helper
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.graph import Op, UseDef
 from onnx_ci.model.graph import STANDARD_DOMAINS, all_names, opset
-from onnx_ci.model.model import Model
-from onnx_ci.results import PICKS
+from onnx_ci.model.model import Model, element_count, values_beside
+from onnx_ci.model.save import write_runnable
+from onnx_ci.results import PICKS, Divergence, Gap
+
+if TYPE_CHECKING:
+    from onnx_ci.verify.reference import Reference
 
 _PREFIX = "onnx-ci/behind/"
 _MOST_STEPS = 256  # values between an output and what squashes
@@ -165,3 +175,171 @@ def _axis(graph: UseDef, op: Op, version: int) -> int | None:
         return int(op.attribute("axis", -1))
     axis = int(op.attribute("axis", 1))
     return None if axis == 1 else axis
+
+
+PARTED = 60.0  # dB: below what summing in another order can cost
+ALIKE = 150.0  # dB of two values that are the same
+_VALUES = 512  # inner tensors that are looked at
+_AT_ONCE = 64  # of them, since all have to be kept
+_WORST = 5
+_SKIPPED = 3  # nodes whose weights are named
+_FEWEST = 16  # elements of a weight
+_DEPTH = 16
+
+
+@dataclass(eq=False)
+class _Values:
+    """The main graph of the first model: what gives each value, and which weights the second changed."""
+
+    model: Model
+    other: Model
+    producers: dict[str, NodeProto] = field(default_factory=dict)
+    behind: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of constant values: what is stored
+    changed: dict[str, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.stored, self.others = _stored(self.model), _stored(self.other)
+        self.behind = {name: (name,) for name in self.stored}
+        for node in self.model.proto.graph.node:
+            self.producers.update({name: node for name in node.output if name})
+            inputs = [name for name in node.input if name]
+            if node.op_type != "Constant" and inputs and all(name in self.behind for name in inputs):
+                weights = dict.fromkeys(weight for name in inputs for weight in self.behind[name])
+                self.behind.update(dict.fromkeys(node.output, tuple(weights)[:_DEPTH]))
+
+    def weights(self, node: NodeProto) -> list[str]:
+        """What a node computes with that is stored, if behind a Transpose or the like, and that changed."""
+        behind = dict.fromkeys(weight for name in node.input for weight in self.behind.get(name, ()))
+        return [name for name in behind if self._is_changed(name)]
+
+    def _is_changed(self, name: str) -> bool:
+        if name not in self.changed:
+            mine, other = self.stored[name], self.others.get(name)
+            same = other is not None and self.model.raw(mine) == self.other.raw(other)
+            self.changed[name] = element_count(mine) >= _FEWEST and not same
+        return self.changed[name]
+
+    def nearest_weights(self, name: str) -> tuple[str, ...]:
+        """The weights of the node that gives a value, or else of those before it."""
+        names = [name]
+        for _ in range(_DEPTH):
+            nodes = [self.producers[each] for each in names if each in self.producers]
+            found = [weight for node in nodes for weight in self.weights(node)]
+            if found:
+                return tuple(dict.fromkeys(found))
+            names = list(dict.fromkeys(each for node in nodes for each in node.input))[:_VALUES]
+        return ()
+
+
+def _stored(model: Model) -> dict[str, TensorProto]:
+    """Initializers and Constants of the main graph, but for short ones."""
+    graph = model.proto.graph
+    constants = {
+        node.output[0]: attribute.t
+        for node in graph.node
+        if node.op_type == "Constant" and node.output
+        for attribute in node.attribute
+        if attribute.HasField("t")
+    }
+    return {**{tensor.name: tensor for tensor in graph.initializer}, **constants}
+
+
+def divergence(reference: Reference, first: Model, second: Model, scratch: Path) -> Divergence:
+    """Run both models on one input with their inner tensors as outputs, and see where they part."""
+    values = _Values(first, second)
+    there = {name for node in second.proto.graph.node for name in node.output}
+    names = [name for name in values.producers if name in there and name not in values.behind]
+    step = max(1, math.ceil(len(names) / _VALUES))
+    shown = names[::step]
+    feeds, spare = reference.feeds_for(values_beside(second), reference.feeds()[:1])
+    sqnr: dict[str, float] = {}
+    failed = 0
+    for start in range(0, len(shown), _AT_ONCE):
+        part = shown[start : start + _AT_ONCE]
+        try:
+            old, new = (
+                _run_inner(reference, model, part, feeds, spare, scratch) for model in (first, second)
+            )
+        except ModelError:
+            failed += len(part)
+            continue
+        pairs = ((name, _noise(old.get(name), new.get(name))) for name in part)
+        sqnr.update({name: found for name, found in pairs if found is not None})
+    notes = [f"every {step}th of {len(names):,} tensors was compared"] if step > 1 else []
+    notes += [f"{failed} tensors could not be put out"] if failed else []
+    notes += [] if sqnr else ["no inner tensor has the same name in both"]
+    gaps = [_gap(values, name, found) for name, found in sqnr.items() if found < PARTED]
+    return Divergence(
+        compared=len(sqnr),
+        first=gaps[0] if gaps else None,
+        worst=tuple(sorted(gaps, key=lambda gap: gap.sqnr)[:_WORST]),
+        skip=tuple(_skipped(values, sqnr)),
+        note="; ".join(notes),
+    )
+
+
+def _run_inner(
+    reference: Reference,
+    model: Model,
+    names: Sequence[str],
+    feeds: Sequence[Any],
+    spare: set[str],
+    scratch: Path,
+) -> dict[str, Any]:
+    copy = model.copy()
+    copy.proto.graph.ClearField("output")
+    for name in names:
+        copy.proto.graph.output.add(name=name)
+    with tempfile.TemporaryDirectory(prefix="inner-", dir=scratch) as folder:
+        path = Path(folder) / "inner.onnx"
+        write_runnable(copy, path)
+        outputs: dict[str, Any] = reference.runner.run(path, feeds, limits=reference.limits, spare=spare)[0]
+        return outputs
+
+
+def _noise(old: Any, new: Any) -> float | None:
+    """The signal over the noise in dB; None where there are no numbers to compare."""
+    arrays = isinstance(old, np.ndarray) and isinstance(new, np.ndarray)
+    if not arrays or old.shape != new.shape or old.dtype.kind != "f" or new.dtype.kind != "f" or not old.size:
+        return None
+    was, now = old.astype(np.float64).ravel(), new.astype(np.float64).ravel()
+    same = (was == now) | (np.isnan(was) & np.isnan(now))
+    with np.errstate(all="ignore"):
+        noise = float(np.square((now - was)[~same]).sum())
+        signal = float(np.square(was[np.isfinite(was)]).sum())
+    if noise == 0.0:
+        return ALIKE
+    if not math.isfinite(noise) or signal == 0.0:
+        return -ALIKE
+    return min(max(10 * math.log10(signal / noise), -ALIKE), ALIKE)
+
+
+def _gap(values: _Values, name: str, sqnr: float) -> Gap:
+    return Gap(
+        name=name,
+        op=values.producers[name].op_type,
+        sqnr=sqnr,
+        relative=10 ** (-sqnr / 20) if sqnr > -ALIKE else None,
+        weights=values.nearest_weights(name),
+    )
+
+
+def _skipped(values: _Values, sqnr: dict[str, float]) -> list[str]:
+    """The weights of the nodes that lose most: what they give is further off than what they are given."""
+    levels: dict[str, float] = {}
+    lost: list[tuple[float, list[str]]] = []
+    for node in values.model.proto.graph.node:
+        given = min((levels.get(name, ALIKE) for name in node.input), default=ALIKE)
+        for name in node.output:
+            levels[name] = sqnr.get(name, given)
+        weights = values.weights(node)
+        after = min((levels[name] for name in node.output), default=ALIKE)
+        if weights and after < PARTED and after < given:
+            lost.append((_power(after) - _power(given), weights))
+    lost.sort(key=lambda item: -item[0])
+    return list(dict.fromkeys(weight for _, weights in lost[:_SKIPPED] for weight in weights))
+
+
+def _power(sqnr: float) -> float:
+    """The noise relative to the signal."""
+    return float(10 ** (-sqnr / 10))

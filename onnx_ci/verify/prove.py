@@ -75,6 +75,14 @@ class Prover:
         """Compare the outputs of another model with the original's."""
         return self.verifier.compare(replace(self._claim(other), tolerance=tolerance))
 
+    def time(self, other: Submission) -> Latency | None:
+        """Time another model, whatever its outputs are; None where it does not run on the same inputs."""
+        claim = self._claim(other)
+        try:
+            return self.verifier.with_loading(self.verifier.latency(claim), claim)
+        except RunFailed:
+            return None
+
     def resembles(self, candidate: Submission) -> bool:
         """Tell whether a model is still a form of the original: within the tolerance that is built in,
         whatever the rule asks for today."""

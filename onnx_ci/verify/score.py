@@ -35,8 +35,8 @@ class Score:
 
 
 def evaluate(spec: Evaluate, *, original: Path, candidate: Path, root: Path, limits: Limits) -> Score:
-    before = _measure(spec, original, root, limits)
-    after = _measure(spec, candidate, root, limits)
+    before = measure_score(spec, original, root, limits)
+    after = measure_score(spec, candidate, root, limits)
     return Score(before=before, after=after, problem=_problem(spec, before, after))
 
 
@@ -80,7 +80,8 @@ def _number(value: str | int | float) -> float | None:
         return None
 
 
-def _measure(spec: Evaluate, model: Path, root: Path, limits: Limits) -> float:
+def measure_score(spec: Evaluate, model: Path, root: Path, limits: Limits) -> float:
+    """Run the command on one model and read its score."""
     command = arguments(spec.command, model.absolute())
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with no_strays() if in_a_fork() else nullcontext():

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnx_ci.inputs import scenes, tokens
+from onnx_ci.inputs import patterns, scenes
 from onnx_ci.inputs.generate import FIRST, deriver_of
-from onnx_ci.inputs.series import series
+from onnx_ci.inputs.sounds import series
 from onnx_ci.policy.schema import InputSpec
 from tests.support.inputs import Samples, first
 from tests.support.text_models import model
@@ -110,8 +110,8 @@ def test_padding_is_where_the_mask_says_so() -> None:
 
 
 def test_frequent_ids_are_frequent() -> None:
-    special = tokens.special_ids(30522)
-    drawn = tokens.text(np.random.default_rng(0), np.full(4, 500), 500, 30522, 0)
+    special = patterns.special_ids(30522)
+    drawn = patterns.text(np.random.default_rng(0), np.full(4, 500), 500, 30522, 0)
     assert np.median(drawn) < special.words + 1000
     assert len(np.unique(drawn)) > 300
 
@@ -120,6 +120,6 @@ def test_frequent_ids_are_frequent() -> None:
 @pytest.mark.parametrize("vocabulary", [1000, 30522, 30528, 32128, 49408, 50257, 50265, 250002])
 @pytest.mark.parametrize("width", [1, 2, 3, 64])
 def test_text_stays_in_its_table(vocabulary: int, width: int, index: int) -> None:
-    drawn = tokens.text(np.random.default_rng(index), np.full(2, width), width, vocabulary, index)
+    drawn = patterns.text(np.random.default_rng(index), np.full(2, width), width, vocabulary, index)
     assert drawn.shape == (2, width)
     assert 0 <= drawn.min() <= drawn.max() < vocabulary

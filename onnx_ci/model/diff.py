@@ -1,0 +1,579 @@
+"""What is different between two models, from their skeletons and from samples of their tensors' bytes.
+
+Small pairs are compared whole. Of large ones each tensor gives pieces at even distances, at the same places
+in both, so that the time does not grow with the size; `exact` reads everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnx_ci.errors import ModelError
+from onnx_ci.model.dtypes import BITS, NUMPY_TYPES, stored_bytes
+from onnx_ci.model.graph import Body, attribute_tensors
+from onnx_ci.model.load import open_model, open_skeleton
+from onnx_ci.model.measure import files_of, parameters
+from onnx_ci.model.model import Model, location
+from onnx_ci.model.npy import INNER, KEY
+from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, full_onnx
+from onnx_ci.model.receipt import KEY as RECEIPT
+from onnx_ci.model.receipt import read_receipt
+from onnx_ci.model.wire import Span
+from onnx_ci.results import Difference, LayerChange, ModelDiff, NodeCounts, TensorChange, ValueShift
+from onnx_ci.util.text import layers_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+WHOLE = 64_000_000  # bytes of tensors; a pair that has no more is compared whole
+SAMPLED = 16_000_000  # bytes of all samples of one side
+PIECE = 4096
+BLOCK = 1 << 24  # bytes that are held at once
+LONGEST = 120  # characters of a value that is shown
+FEW = 8  # elements that are shown themselves
+
+Key = tuple[str, int]  # a name, and which one it is of several that are called so
+Ranges = list[tuple[int, int]]  # elements, from and to
+
+
+def diff_models(
+    before: Path, after: Path, *, names: tuple[str, str] | None = None, exact: bool = False
+) -> ModelDiff:
+    """Compare two files; `names` are what the user calls them."""
+    with _opened(before) as old, _opened(after) as new:
+        comparison = _Comparison(_Parts(old), _Parts(new), exact)
+        tensors = comparison.tensors()
+        called = names or (str(before), str(after))
+        return ModelDiff(
+            before=called[0],
+            after=called[1],
+            size_before=_size(before, old.proto),
+            size_after=_size(after, new.proto),
+            params_before=parameters(old.proto),
+            params_after=parameters(new.proto),
+            interface=tuple(_interface(old.proto, new.proto)),
+            opsets=_changes(_opsets(old.proto), _opsets(new.proto)),
+            header=_changes(_header(old.proto), _header(new.proto)),
+            metadata=_changes(_metadata(old.proto), _metadata(new.proto)),
+            operators=comparison.operators(),
+            nodes=comparison.nodes,
+            node_counts=comparison.node_counts(),
+            tensors=tensors,
+            layers=comparison.layers(tensors),
+            same_tensors=comparison.same,
+            exact=comparison.exact,
+            notes=tuple(comparison.unread(called)),
+        )
+
+
+def _opened(path: Path) -> Model:
+    """A model; where its data is missing or not to be read, as much of it as there is."""
+    try:
+        return open_model(path)
+    except ModelError as error:
+        if error.code not in ("OCI007", "OCI012"):
+            raise
+        return open_skeleton(path)
+
+
+def _size(path: Path, proto: ModelProto) -> int:
+    return sum(file.stat().st_size for file in files_of(path, proto) if file.is_file())
+
+
+def _changes(before: Mapping[str, str | int], after: Mapping[str, str | int]) -> tuple[Difference, ...]:
+    names = [*before, *(name for name in after if name not in before)]
+    pairs = ((name, before.get(name), after.get(name)) for name in names)
+    return tuple(Difference(name=name, before=was, after=now) for name, was, now in pairs if was != now)
+
+
+def _interface(before: ModelProto, after: ModelProto) -> Iterator[Difference]:
+    from onnx_ci.model.interface import show_type
+
+    for kind in ("input", "output"):
+        old, new = ({v.name: show_type(v.type) for v in getattr(m.graph, kind)} for m in (before, after))
+        for change in _changes(old, new):
+            yield Difference(name=f"{kind} {change.name}", before=change.before, after=change.after)
+        if list(old) != list(new) and set(old) == set(new):
+            yield Difference(name=f"order of {kind}s", before=", ".join(old), after=", ".join(new))
+
+
+def _opsets(proto: ModelProto) -> dict[str, int]:
+    return {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
+
+
+def _header(proto: ModelProto) -> dict[str, str | int]:
+    names = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
+    header = {name.replace("_", " "): getattr(proto, name) for name in names if getattr(proto, name)}
+    header |= {f"function {f.domain or 'ai.onnx'}.{f.name}": len(f.node) for f in proto.functions}
+    receipt = read_receipt(proto)
+    return {**header, "shrunk by onnx-ci with": ", ".join(receipt.names)} if receipt else header
+
+
+def _metadata(proto: ModelProto) -> dict[str, str | int]:
+    return {p.key: p.value for p in proto.metadata_props if p.key not in (RECEIPT, KEY, INNER)}
+
+
+@dataclass(eq=False)
+class _Parts:
+    """The nodes and tensors of a model by what they are called, those of inner graphs and functions too.
+
+    A node is called by its first output, a Constant's tensor likewise, other tensors of a node after it."""
+
+    model: Model
+    nodes: dict[Key, NodeProto] = field(default_factory=dict)
+    tensors: dict[Key, TensorProto] = field(default_factory=dict)
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        proto = self.model.proto
+        self._add(proto.graph, "")
+        for function in proto.functions:
+            self._add(function, f"{function.domain}.{function.name}: ")
+            for attribute in function.attribute_proto:
+                self._add_tensors(attribute, f"{function.domain}.{function.name}: {attribute.name}")
+        for training in proto.training_info:
+            self._add(training.initialization, "training: ")
+            self._add(training.algorithm, "training: ")
+
+    def _key(self, kind: str, name: str) -> Key:
+        self._counts[kind, name] += 1
+        return name, self._counts[kind, name]
+
+    def _add(self, body: Body, scope: str) -> None:
+        if isinstance(body, GraphProto):
+            for tensor in body.initializer:
+                self.tensors[self._key("tensor", scope + tensor.name)] = tensor
+            for sparse in body.sparse_initializer:
+                self.tensors[self._key("tensor", scope + sparse.values.name)] = sparse.values
+                self.tensors[self._key("tensor", f"{scope}{sparse.values.name} (indices)")] = sparse.indices
+        for node in body.node:
+            name = scope + (next(filter(None, node.output), "") or node.name)
+            self.nodes[self._key("node", name)] = node
+            for attribute in node.attribute:
+                plain = node.op_type == "Constant" and attribute.name == "value"
+                self._add_tensors(attribute, name if plain else f"{name}.{attribute.name}")
+                graphs = [attribute.g] if attribute.HasField("g") else attribute.graphs
+                for number, graph in enumerate(graphs):
+                    self._add(graph, f"{name}/{attribute.name}{number or ''}/")
+
+    def _add_tensors(self, attribute: AttributeProto, name: str) -> None:
+        for tensor in attribute_tensors(attribute):
+            self.tensors[self._key("tensor", name)] = tensor
+
+    @property
+    def operators(self) -> dict[str, str | int]:
+        counts = Counter(map(operator, self.nodes.values()))
+        return dict(sorted(counts.items()))
+
+    def content(self, tensor: TensorProto) -> Span | bytes | None:
+        """Where its bytes are, or the bytes themselves; None where they are missing or make no sense."""
+        span = self.model.span(tensor)
+        if span is not None:
+            return span if span.length == stored_bytes(tensor.data_type, tensor.dims) else None
+        if tensor.data_location == TensorProto.EXTERNAL:
+            return None
+        if tensor.data_type == TensorProto.STRING:
+            return bytes(TensorProto(string_data=tensor.string_data).SerializeToString())
+        try:
+            raw = bytes(self.model.raw(tensor))
+        except (ValueError, TypeError):  # fewer numbers than its shape needs
+            return None
+        return raw if len(raw) == stored_bytes(tensor.data_type, tensor.dims) else None
+
+    def read(self, content: Span | bytes, start: int, stop: int) -> bytes | bytearray:
+        if isinstance(content, Span):
+            return self.model.store.read(Span(content.source, content.offset + start, stop - start))
+        return content[start:stop]
+
+    def size(self, tensor: TensorProto) -> int:
+        if tensor.data_type == TensorProto.STRING:
+            return sum(map(len, tensor.string_data))
+        return max(stored_bytes(tensor.data_type, tensor.dims) or 0, 0)
+
+
+def operator(node: NodeProto) -> str:
+    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else str(node.op_type)
+
+
+def describe(tensor: TensorProto) -> str:
+    """Its type and shape: float[64,3,7,7]."""
+    known = tensor.data_type in TensorProto.DataType.values()
+    kind = TensorProto.DataType.Name(tensor.data_type).lower() if known else f"type {tensor.data_type}"
+    return f"{kind}[{','.join(map(str, tensor.dims))}]"
+
+
+@dataclass
+class _Sums:
+    """What the differences of one tensor add up to."""
+
+    count: int = 0
+    different: int = 0
+    squares: float = 0.0
+    errors: float = 0.0
+    largest: float = 0.0
+    not_finite: int = 0
+    numeric: bool = True
+
+
+@dataclass(eq=False)
+class _Comparison:
+    old: _Parts
+    new: _Parts
+    asked_exact: bool
+    same: int = 0
+    exact: bool = True
+    sums: dict[str, tuple[float, float]] = field(default_factory=dict)  # of each changed tensor: was, error
+
+    @cached_property
+    def allowance(self) -> int | None:
+        """Bytes of each tensor that are compared; None: all."""
+        tensors = [(part, t) for part in (self.old, self.new) for t in part.tensors.values()]
+        total = sum(part.size(tensor) for part, tensor in tensors)
+        if self.asked_exact or total <= 2 * WHOLE:
+            return None
+        large = sum(part.size(tensor) > PIECE for part, tensor in tensors)
+        return max(PIECE, 2 * SAMPLED // large)
+
+    def unread(self, names: tuple[str, str]) -> Iterator[str]:
+        """Why values of a model were not compared."""
+        for name, part in zip(names, (self.old, self.new), strict=True):
+            missing = [t for t in part.tensors.values() if part.content(t) is None]
+            if missing:
+                files = ", ".join(sorted({location(t) for t in missing} - {""})) or "what it stores"
+                count = f"{len(missing)} tensor{'s' * (len(missing) != 1)}"
+                yield f"{name}: {count} not compared: {files} is not here, or not what it should be"
+
+    def operators(self) -> tuple[Difference, ...]:
+        return _changes(self.old.operators, self.new.operators)
+
+    @cached_property
+    def nodes(self) -> tuple[Difference, ...]:
+        changes = []
+        for (name, number), node in self.old.nodes.items():
+            other = self.new.nodes.get((name, number))
+            differences = _differences(node, other) if other is not None else None
+            if differences is not None:
+                changes.append(Difference(name=name, before=differences[0], after=differences[1]))
+        return tuple(changes)
+
+    def node_counts(self) -> NodeCounts:
+        gone = Counter(_kind(n) for key, n in self.old.nodes.items() if key not in self.new.nodes)
+        added = Counter(_kind(n) for key, n in self.new.nodes.items() if key not in self.old.nodes)
+        renamed = (gone & added).total()
+        return NodeCounts(added=added.total() - renamed, gone=gone.total() - renamed, renamed=renamed)
+
+    def tensors(self) -> tuple[TensorChange, ...]:
+        old, new = self.old.tensors, self.new.tensors
+        gone = {key: tensor for key, tensor in old.items() if key not in new}
+        added = {key: tensor for key, tensor in new.items() if key not in old}
+        renamed = self._renamed(gone, added)
+        sizes: Counter[str] = Counter()
+        for part in (self.old, self.new):
+            for (name, _), tensor in part.tensors.items():
+                sizes[name] += part.size(tensor)
+        self._layers = layers_of(sizes)
+        changes = []
+        for key, tensor in old.items():
+            if key in new:
+                change = self._changed(key, tensor, new[key])
+            elif key in renamed:
+                change = self._change(renamed[key], tensor, added[renamed[key]], former=key[0])
+            else:
+                change = self._change(key, tensor, None)
+            if change is None:
+                self.same += 1
+            else:
+                changes.append(change)
+        taken = set(renamed.values())
+        changes += [self._change(key, None, tensor) for key, tensor in added.items() if key not in taken]
+        return tuple(sorted(changes, key=lambda c: -max(c.size_before, c.size_after)))
+
+    def _change(
+        self,
+        key: Key,
+        old: TensorProto | None,
+        new: TensorProto | None,
+        former: str = "",
+        moved: ValueShift | None = None,
+    ) -> TensorChange:
+        both = old is not None and new is not None
+        return TensorChange(
+            name=key[0],
+            state=("renamed" if former else "changed") if both else "gone" if new is None else "added",
+            layer=self._layers[key[0]],
+            before=None if old is None else describe(old),
+            after=None if new is None else describe(new),
+            size_before=0 if old is None else self.old.size(old),
+            size_after=0 if new is None else self.new.size(new),
+            former=former,
+            moved=moved,
+        )
+
+    def _changed(self, key: Key, old: TensorProto, new: TensorProto) -> TensorChange | None:
+        """None where two tensors of one name are the same, as far as they were compared."""
+        same_form = old.data_type == new.data_type and list(old.dims) == list(new.dims)
+        was, now = self.old.content(old), self.new.content(new)
+        if was is None or now is None:
+            self.same -= same_form  # nobody knows
+            return None if same_form else self._change(key, old, new)
+        if same_form and isinstance(was, bytes) and was == now:
+            return None
+        types = _numpy_type(old.data_type), _numpy_type(new.data_type)
+        numeric = all(types)
+        comparable = numeric or (same_form and _length(was) == _length(now))
+        if list(old.dims) != list(new.dims) or not comparable:
+            return self._change(key, old, new)
+        count, width = _length(was), (1, 1)
+        if numeric:
+            count, width = math.prod(old.dims), (BITS[old.data_type] // 8, BITS[new.data_type] // 8)
+        ranges, exact = _ranges(count, max(width), self.allowance)
+        self.exact &= exact
+
+        def pairs() -> Iterator[tuple[bytes | bytearray, bytes | bytearray]]:
+            for start, stop in ranges:
+                yield (
+                    self.old.read(was, start * width[0], stop * width[0]),
+                    self.new.read(now, start * width[1], stop * width[1]),
+                )
+
+        if same_form and all(first == second for first, second in pairs()):
+            return None
+        sums = _summed(pairs(), types)
+        if sums.numeric:
+            scale = count / max(sums.count, 1)
+            self.sums[key[0]] = (sums.squares * scale, sums.errors * scale)
+        return self._change(key, old, new, moved=_moved(sums, exact))
+
+    def _renamed(self, gone: Mapping[Key, TensorProto], added: Mapping[Key, TensorProto]) -> dict[Key, Key]:
+        """Tensors that are there under another name. What may be stored a hundred times is not told apart."""
+        forms = {_form(tensor) for tensor in gone.values()}
+        known: dict[bytes, list[Key]] = {}
+        for key, tensor in added.items():
+            if _form(tensor) in forms:
+                known.setdefault(self._fingerprint(self.new, tensor, key), []).append(key)
+        renamed = {}
+        for key, tensor in gone.items():
+            others = known.get(self._fingerprint(self.old, tensor, key)) if known else None
+            if others:
+                renamed[key] = others.pop(0)
+        return renamed
+
+    def _fingerprint(self, part: _Parts, tensor: TensorProto, key: Key) -> bytes:
+        content = part.content(tensor)
+        if content is None:
+            return repr(key).encode()
+        ranges, exact = _ranges(_length(content), 1, self.allowance)
+        self.exact &= exact
+        digest = hashlib.sha256(repr(_form(tensor)).encode())
+        for start, stop in ranges:
+            digest.update(part.read(content, start, stop))
+        return digest.digest()
+
+    def layers(self, tensors: Sequence[TensorChange]) -> tuple[LayerChange, ...]:
+        sizes: dict[str, list[int]] = {}
+        for side, part in enumerate((self.old, self.new)):
+            for (name, _), tensor in part.tensors.items():
+                sizes.setdefault(self._layers[name], [0, 0])[side] += part.size(tensor)
+        grouped: dict[str, list[TensorChange]] = {}
+        for change in tensors:
+            grouped.setdefault(change.layer, []).append(change)
+        layers = [
+            LayerChange(
+                prefix=prefix,
+                tensors=len(changes),
+                size_before=sizes[prefix][0],
+                size_after=sizes[prefix][1],
+                relative=_relative(self.sums[c.name] for c in changes if c.name in self.sums),
+            )
+            for prefix, changes in grouped.items()
+        ]
+        return tuple(sorted(layers, key=lambda layer: -max(layer.size_before, layer.size_after)))
+
+
+def _length(content: Span | bytes) -> int:
+    return content.length if isinstance(content, Span) else len(content)
+
+
+def _form(tensor: TensorProto) -> tuple[int, tuple[int, ...]]:
+    return tensor.data_type, tuple(tensor.dims)
+
+
+def _ranges(count: int, width: int, allowance: int | None) -> tuple[Ranges, bool]:
+    """Which elements are compared, and whether that is all of them."""
+    if allowance is None or count * width <= allowance:
+        step = max(1, BLOCK // width)
+        return [(start, min(start + step, count)) for start in range(0, count, step)], True
+    pieces, length = max(2, allowance // PIECE), PIECE // width
+    starts = [round(number * (count - length) / (pieces - 1)) for number in range(pieces)]
+    ends = [following for _, following in pairwise(starts)] + [count]
+    return [(start, min(start + length, end)) for start, end in zip(starts, ends, strict=True)], False
+
+
+def _numpy_type(data_type: int) -> Any:
+    """What numpy reads the values as; None where it can't, or not one by one."""
+    if data_type in NUMPY_TYPES:
+        return NUMPY_TYPES[data_type]
+    complex_types = (TensorProto.COMPLEX64, TensorProto.COMPLEX128)
+    if BITS.get(data_type, 0) < 8 or data_type in complex_types:
+        return None
+    return full_onnx().helper.tensor_dtype_to_np_dtype(data_type)
+
+
+def _summed(pairs: Iterable[tuple[bytes | bytearray, bytes | bytearray]], types: tuple[Any, Any]) -> _Sums:
+    import numpy as np
+
+    sums = _Sums(numeric=all(types))
+    for first, second in pairs:
+        if not sums.numeric:
+            old, new = np.frombuffer(first, np.uint8), np.frombuffer(second, np.uint8)
+            sums.count += len(old)
+            sums.different += int(np.count_nonzero(old != new))
+            continue
+        was, now = (_numbers(data, kind) for data, kind in zip((first, second), types, strict=True))
+        sums.count += len(was)
+        sums.different += int(np.count_nonzero((was != now) & ~(np.isnan(was) & np.isnan(now))))
+        sums.not_finite += int(np.count_nonzero(np.isfinite(was) & ~np.isfinite(now)))
+        usable = np.isfinite(was) & np.isfinite(now)
+        was, now = was[usable], now[usable]
+        errors = np.abs(now - was)
+        sums.squares += float(was @ was)
+        sums.errors += float(errors @ errors)
+        sums.largest = max(sums.largest, float(errors.max(initial=0.0)))
+    return sums
+
+
+def _numbers(data: bytes | bytearray, kind: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    import numpy as np
+
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        return np.frombuffer(data, dtype=kind).astype(np.float64)
+
+
+def _moved(sums: _Sums, exact: bool) -> ValueShift:
+    largest = sums.largest if sums.numeric and math.isfinite(sums.largest) else None
+    return ValueShift(
+        share=sums.different / max(sums.count, 1),
+        relative=_relative([(sums.squares, sums.errors)]) if sums.numeric else None,
+        max_abs=largest,
+        not_finite=sums.not_finite,
+        exact=exact,
+    )
+
+
+def _relative(sums: Iterable[tuple[float, float]]) -> float | None:
+    """The size of the errors relative to that of the values; None where there is nothing to relate to."""
+    pairs = list(sums)
+    was, error = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+    return math.sqrt(error / was) if 0 < was < math.inf and error < math.inf else None
+
+
+def _attributes(node: NodeProto) -> dict[str, bytes]:
+    """What each attribute says; tensors and graphs in it are compared by themselves."""
+    values = {}
+    for attribute in node.attribute:
+        inside = any(attribute.HasField(name) for name in ("t", "g", "sparse_tensor"))
+        inside = inside or any(getattr(attribute, name) for name in ("tensors", "graphs", "sparse_tensors"))
+        plain = AttributeProto(name=attribute.name, type=attribute.type)
+        if not inside:
+            plain.CopyFrom(attribute)
+            plain.ClearField("doc_string")
+        values[attribute.name] = plain.SerializeToString(deterministic=True)
+    return values
+
+
+def _kind(node: NodeProto) -> tuple[object, ...]:
+    """All of a node but what its values are called."""
+    return operator(node), len(node.input), len(node.output), tuple(sorted(_attributes(node).items()))
+
+
+def _differences(before: NodeProto, after: NodeProto) -> tuple[str, str] | None:
+    """What two nodes that give the same value are, as far as that differs."""
+    old, new = _attributes(before), _attributes(after)
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    whole = operator(before) != operator(after) or before.input != after.input
+    if not names and not whole:
+        return None
+    first, second = (
+        " ".join(
+            [
+                _call(node) if whole else operator(node),
+                *(f"{a.name}={_value(a)}" for a in node.attribute if a.name in names),
+            ]
+        )
+        for node in (before, after)
+    )
+    return first, second
+
+
+def _call(node: NodeProto) -> str:
+    return f"{operator(node)}({_short(', '.join(node.input))})"
+
+
+def _value(attribute: AttributeProto) -> str:
+    if attribute.HasField("t"):
+        return describe(attribute.t)
+    for name in ("i", "f", "s"):
+        if attribute.HasField(name):
+            single = getattr(attribute, name)
+            return _short(single.decode(errors="replace")) if name == "s" else f"{single:g}"
+    for name in ("ints", "floats", "strings"):
+        if several := getattr(attribute, name):
+            texts = (v.decode(errors="replace") if name == "strings" else f"{v:g}" for v in several)
+            return _short(f"[{', '.join(texts)}]")
+    inside = any(getattr(attribute, name) for name in ("tensors", "graphs", "sparse_tensors"))
+    return "…" if inside or attribute.HasField("g") or attribute.HasField("sparse_tensor") else "[]"
+
+
+def _short(text: str) -> str:
+    """What is too long to be shown ends in a digest, so that two that differ never look the same."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}… #{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def textconv(path: Path) -> Iterator[str]:
+    """A model line by line, for `git diff`. Git gives it one file in a scratch folder, so external data is
+    never looked at; what is no model is told in a line, since a failure would end all of git's diff."""
+    try:
+        model = open_skeleton(path)
+    except ModelError as error:
+        yield error.message.partition(": ")[2] or error.message
+        return
+    with model:
+        proto = model.proto
+        for name, value in {**_header(proto), **_opsets(proto)}.items():
+            yield f"{name}: {value}"
+        for name, value in _metadata(proto).items():
+            yield f"metadata {name}: {_short(str(value))}"
+        for change in _interface(ModelProto(), proto):
+            yield f"{change.name}: {change.after}"
+        parts = _Parts(model)
+        for (name, _), node in parts.nodes.items():
+            attributes = "".join(f" {a.name}={_value(a)}" for a in node.attribute)
+            given = ", ".join(node.output) if name in node.output else name
+            yield f"node {given} = {_call(node)}{attributes}"
+        for (name, _), tensor in parts.tensors.items():
+            yield f"tensor {name}: {describe(tensor)} {_stored(parts, tensor)}"
+
+
+def _stored(parts: _Parts, tensor: TensorProto) -> str:
+    if file := location(tensor):
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        return f"in {file} at {entries.get('offset', '0')}, {parts.size(tensor):,} bytes"
+    content = parts.content(tensor)
+    if content is None:
+        return "does not hold what its shape needs"
+    if math.prod(tensor.dims) <= FEW and _numpy_type(tensor.data_type):
+        return str(parts.model.array(tensor).reshape(-1).tolist())
+    digest = hashlib.sha256()
+    for start, stop in _ranges(parts.size(tensor), 1, None)[0]:
+        digest.update(parts.read(content, start, stop))
+    return f"{parts.size(tensor):,} bytes, sha256 {digest.hexdigest()[:16]}"

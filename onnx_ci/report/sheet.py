@@ -1,0 +1,298 @@
+"""Reports of commands that only look, as lines and tables: one value, drawn as text, Markdown and HTML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from onnx_ci.report import html_page, markdown
+from onnx_ci.report.html_page import element, page
+from onnx_ci.report.text import counted
+from onnx_ci.results import (
+    Difference,
+    Divergence,
+    LayerChange,
+    ModelDiff,
+    Outcome,
+    TensorChange,
+    Variant,
+    Verification,
+)
+from onnx_ci.util.sizes import format_percent, format_size
+from onnx_ci.util.text import Style, one_line
+
+SHOWN = 20  # rows of a table in text and Markdown
+ROWS = 500  # the same in HTML
+LONGEST = 160  # characters of a value
+MANY_TIMES = 10.0  # from here on it is no percentage any more
+TEXT, TABLES = 1, 2  # ranks of Markdown: what is left out first has the highest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A table with its title; `numbers` are the columns to align at the right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    title: str
+    lines: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+    picture: str = ""  # for HTML alone: Markup
+
+
+def render(sheet: Sheet, name: str, style: Style, limit: int = markdown.COMMENT) -> str:
+    if name == "markdown":
+        return render_markdown(sheet, limit)
+    return render_html(sheet) if name == "html" else render_text(sheet, style)
+
+
+def render_text(sheet: Sheet, style: Style) -> str:
+    lines = [style.paint(one_line(sheet.title), "bold"), *(f"  {one_line(line)}" for line in sheet.lines)]
+    for section in map(_filled, sheet.sections):
+        lines += ["", style.paint(f"  {one_line(section.title)}", "bold")]
+        lines += (f"    {line}" for line in _aligned(section, style))
+        lines += (f"    {line}" for line in _left_out(section, SHOWN))
+    return "\n".join(lines) + "\n"
+
+
+def _filled(section: Section) -> Section:
+    """Without columns in which nothing is."""
+    kept = [n for n in range(len(section.columns)) if not n or any(row[n] for row in section.rows)]
+    rows = tuple(tuple(row[n] for n in kept) for row in section.rows)
+    return Section(
+        title=section.title,
+        columns=tuple(section.columns[n] for n in kept),
+        rows=rows,
+        numbers=section.numbers,
+    )
+
+
+def _aligned(section: Section, style: Style) -> Iterator[str]:
+    rows = [section.columns, *(tuple(map(one_line, row)) for row in section.rows[:SHOWN])]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(section.columns))]
+    for number, row in enumerate(rows):
+        cells = [
+            cell.rjust(width) if name in section.numbers else cell.ljust(width)
+            for cell, width, name in zip(row, widths, section.columns, strict=True)
+        ]
+        line = "  ".join(cells).rstrip()
+        yield line if number else style.paint(line, "dim")
+
+
+def _left_out(section: Section, shown: int) -> Iterator[str]:
+    if len(section.rows) > shown:
+        yield f"and {len(section.rows) - shown:,} more (--format json lists all)"
+
+
+def render_markdown(sheet: Sheet, limit: int = markdown.COMMENT) -> str:
+    return markdown.fitted(markdown_pieces(sheet), limit, ("line", "table"))
+
+
+def markdown_pieces(sheet: Sheet) -> list[markdown.Piece]:
+    pieces = [markdown.Piece(f"### {markdown.prose(sheet.title)}\n\n")]
+    pieces += [markdown.Piece(f"- {markdown.prose(line)}\n", TEXT) for line in sheet.lines]
+    for section in map(_filled, sheet.sections):
+        rules = ("--:" if name in section.numbers else "---" for name in section.columns)
+        head = [f"\n**{markdown.prose(section.title)}**\n", _cells(section.columns), f"|{'|'.join(rules)}|"]
+        rows = [
+            _cells([markdown.name(row[0]), *map(markdown.prose, row[1:])]) for row in section.rows[:SHOWN]
+        ]
+        left_out = [f"\n{line}" for line in _left_out(section, SHOWN)]
+        pieces.append(markdown.Piece("\n".join([*head, *rows, *left_out]) + "\n", TABLES))
+    return pieces
+
+
+def _cells(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def render_html(sheet: Sheet) -> str:
+    lines = [element("p", line, class_="soft") for line in sheet.lines]
+    tables = []
+    for section in sheet.sections:
+        rows = [(element("span", row[0], class_="name"), *row[1:]) for row in section.rows[:ROWS]]
+        drawn = html_page.table("", section.columns, rows, numbers=",".join(section.numbers))
+        left_out = [element("p", line) for line in _left_out(section, ROWS)]
+        wide = element("div", drawn, style="overflow-x:auto")
+        tables.append(element("section", element("h2", section.title), wide, *left_out))
+    heading = element("h1", element("span", sheet.title, class_="name"))
+    return page(sheet.title, heading, *lines, sheet.picture, *tables)
+
+
+def diff_sheet(diff: ModelDiff) -> Sheet:
+    """Two models, and all in which they differ."""
+    lines = [f"size {_was_and_is(diff.size_before, diff.size_after)}"]
+    if diff.params_before != diff.params_after:
+        lines.append(f"parameters {diff.params_before:,} -> {diff.params_after:,}")
+    counts = diff.node_counts
+    nodes = [(len(diff.nodes), "changed"), (counts.added, "added"), (counts.gone, "gone")]
+    nodes.append((counts.renamed, "with other names for what they give"))
+    if any(number for number, _ in nodes):
+        lines.append(f"nodes: {', '.join(f'{number:,} {word}' for number, word in nodes if number)}")
+    states = [(sum(t.state == state for t in diff.tensors), state) for state in _STATES]
+    told = [f"{number:,} {state}" for number, state in states if number]
+    lines.append(f"tensors: {', '.join([*told, f'{diff.same_tensors:,} the same'])}")
+    if not diff.exact:
+        lines.append("values were compared in samples of each large tensor; --exact reads all of them")
+    lines += diff.notes
+    if not diff.differs:
+        lines.insert(0, "no difference" if diff.exact and not diff.notes else "no difference was found")
+    changes = [
+        ("interface", diff.interface),
+        ("opset", diff.opsets),
+        ("about the model", diff.header),
+        ("metadata", diff.metadata),
+        ("operators", diff.operators),
+    ]
+    sections = [_changes(title, items) for title, items in changes if items]
+    if diff.layers:
+        rows = tuple(map(_layer, diff.layers))
+        sections.append(
+            Section(title="changed tensors by layer", columns=LAYERS, rows=rows, numbers=LAYERS[1:])
+        )
+    if diff.tensors:
+        rows = tuple(map(_tensor, diff.tensors))
+        sections.append(
+            Section(title="tensors that changed", columns=TENSORS, rows=rows, numbers=TENSORS[4:8])
+        )
+    if diff.nodes:
+        sections.append(_changes("nodes that changed", diff.nodes))
+    return Sheet(title=f"{diff.before} -> {diff.after}", lines=tuple(lines), sections=tuple(sections))
+
+
+LAYERS: tuple[str, ...] = ("layer", "tensors", "was", "is", "values moved by")
+TENSORS: tuple[str, ...] = (
+    *("tensor", "", "was", "is", "size"),
+    *("elements", "values moved by", "at most", "note"),
+)
+_STATES = ("changed", "added", "gone", "renamed")
+
+
+def _was_and_is(before: int, after: int) -> str:
+    if before == after:
+        return f"{format_size(after)}, the same"
+    share = f", {after / before - 1:+.1%}" if before else ""
+    return f"{format_size(before)} -> {format_size(after)} ({after - before:+,} bytes{share})"
+
+
+def _changes(title: str, changes: Sequence[Difference]) -> Section:
+    numbers = all(isinstance(v, int | None) for change in changes for v in (change.before, change.after))
+    rows = tuple((change.name, _shown(change.before), _shown(change.after)) for change in changes)
+    return Section(
+        title=title,
+        columns=("", "was", "is"),
+        rows=rows,
+        numbers=("was", "is") if numbers else (),
+    )
+
+
+def _shown(value: str | int | None) -> str:
+    if value is None:
+        return "-"
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _relative(relative: float | None) -> str:
+    if relative is None:
+        return ""
+    return format_percent(relative) if relative < MANY_TIMES else f"{relative:.3g}x"
+
+
+def _layer(layer: LayerChange) -> tuple[str, ...]:
+    sizes = format_size(layer.size_before), format_size(layer.size_after)
+    return layer.prefix, f"{layer.tensors:,}", *sizes, _relative(layer.relative)
+
+
+def _tensor(change: TensorChange) -> tuple[str, ...]:
+    moved = change.moved
+    note = f"was {change.former}" if change.former else ""
+    if moved is not None and moved.not_finite:
+        note = f"{counted(moved.not_finite, 'element')} became NaN or infinite"
+    return (
+        change.name,
+        change.state,
+        change.before or "",
+        (change.after if change.after != change.before else "") or "",
+        format_size(change.size_after or change.size_before),
+        "" if moved is None else format_percent(moved.share),
+        "" if moved is None else _relative(moved.relative),
+        "" if moved is None or moved.max_abs is None else f"{moved.max_abs:.3g}",
+        note,
+    )
+
+
+def variants_sheet(variants: Sequence[Variant], outcomes: Sequence[Outcome], metric: str) -> Sheet:
+    """The classic table: one row a model, the first being what the others are held against."""
+    columns = (
+        *("model", "verdict", "parameters", "size", "gzip", "inference", "ratio", "load", "memory"),
+        *("cosine", "sqnr", "top-1", metric),
+    )
+    rows = tuple(map(_variant, variants))
+    sections = [Section(title="models", columns=columns, rows=rows, numbers=columns[1:])]
+    for variant in variants:
+        if variant.divergence is not None:
+            sections += _divergence(variant.path, variant.divergence)
+    lines = [f"{verification.samples} inputs" for verification in _verifications(outcomes)[:1]]
+    lines += dict.fromkeys(variant.problem for variant in variants if variant.problem)
+    for variant in variants:
+        if variant.divergence is not None:
+            lines += _divergence_lines(variant.path, variant.divergence)
+    title = f"{counted(len(variants), 'model')}, held against {variants[0].path}"
+    return Sheet(title=title, lines=tuple(lines), sections=tuple(sections))
+
+
+def _verifications(outcomes: Sequence[Outcome]) -> list[Verification]:
+    return [outcome.verification for outcome in outcomes if outcome.verification.samples]
+
+
+def _variant(variant: Variant) -> tuple[str, ...]:
+    about = "about " if variant.estimated else ""
+    ratio = ""
+    if variant.ratio is not None:
+        ratio = f"{variant.ratio:.2f}x ({variant.low:.2f} to {variant.high:.2f})"
+    exact = variant.max_abs == 0.0
+    return (
+        variant.path,
+        (variant.verdict or "").replace("_", " "),
+        "" if variant.params is None else f"{variant.params:,}",
+        "" if variant.size is None else format_size(variant.size),
+        "" if variant.gzip is None else f"{about}{format_size(variant.gzip)}",
+        "" if variant.seconds is None else f"{variant.seconds * 1e3:.3g} ms",
+        ratio,
+        "" if variant.load is None else f"{variant.load * 1e3:.3g} ms",
+        "" if variant.memory is None else format_size(variant.memory),
+        "" if variant.cosine is None else f"{variant.cosine:.6f}",
+        "" if variant.sqnr is None else "identical" if exact else f"{variant.sqnr:.1f} dB",
+        "" if variant.top1 is None else format_percent(variant.top1),
+        "" if variant.score is None else f"{variant.score:g}",
+    )
+
+
+def _divergence(path: str, found: Divergence) -> Iterator[Section]:
+    if found.first is None:
+        return
+    gaps = [("first", found.first), *(("worst", gap) for gap in found.worst)]
+    rows = tuple(
+        (gap.name, place, gap.op, f"{gap.sqnr:.1f} dB", _relative(gap.relative), ", ".join(gap.weights))
+        for place, gap in gaps
+    )
+    columns = ("tensor", "", "operator", "sqnr", "error", "weights")
+    title = f"where {path} parts, of {counted(found.compared, 'tensor')}"
+    yield Section(title=title, columns=columns, rows=rows, numbers=("sqnr", "error"))
+
+
+def _divergence_lines(path: str, found: Divergence) -> Iterator[str]:
+    if found.compared and found.first is None:
+        yield f"{path}: {counted(found.compared, 'inner tensor')} compared, none is off by more than rounding"
+    if found.skip:  # as a policy takes it: JSON is YAML too
+        yield f"{path}: to leave alone what loses most: skip: {json.dumps(found.skip)}"
+    if found.note:
+        yield f"{path}: {found.note}"
