@@ -64,6 +64,7 @@ ARGUMENTS = {
     "check": (
         *GATE,
         ("--no-search", {"action": "store_false", "dest": "search", "help": NO_SEARCH}),
+        flag("--search", "look for it all the same: undoes --no-search, in the `args` of a hook", default=True),
     ),
     "fix": GATE,
     "plan": (
@@ -147,7 +148,7 @@ def select_asked(context: Context, options: argparse.Namespace) -> Selection:
     if options.paths and (options.since or options.all):
         raise UsageError("PATH and --since or --all can't be given together", hint="choose one of them")
     if options.hook and not options.staged:
-        raise UsageError("--hook belongs to --staged", hint="onnx-ci check --staged --hook -- PATH")
+        raise UsageError("--hook belongs to --staged", hint="onnx-ci check --staged --hook PATH")
     wanted = Wanted(
         paths=options.paths,
         since=options.since or "",

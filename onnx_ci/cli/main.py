@@ -111,7 +111,7 @@ def run() -> NoReturn:
 
 def main(arguments: Sequence[str]) -> int:
     """One call of the program. Everything it raises ends here."""
-    return guarded(lambda: _dispatch(list(map(_named_like_an_option, arguments))), _complain)
+    return guarded(lambda: _dispatch(_file_names(arguments)), _complain)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -177,7 +177,24 @@ def _complain(error: OnnxCiError) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def _named_like_an_option(argument: str) -> str:
-    """A hook passes file names as they are, `-x.onnx` too."""
-    likely = argument.startswith("-") and argument.lower().endswith((".onnx", "data"))
-    return f"./{argument}" if likely and Path(argument).exists() else argument
+def _file_names(arguments: Sequence[str]) -> list[str]:
+    """Keep names of files from being taken for options: a hook is given its options, then names as they are,
+    such as `-x.onnx` or `--policy=lax.bin`."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    hook = "--hook" in arguments[:end]
+    return [*(_file_name(each, hook) for each in arguments[:end]), *arguments[end:]]
+
+
+def _file_name(argument: str, hook: bool) -> str:
+    if not argument.startswith("-"):
+        return argument
+    from onnx_ci.model.locations import DATA_ENDINGS
+
+    endings = (".onnx", *DATA_ENDINGS, ".dvc") if hook else (".onnx", "data")
+    there = os.path.lexists(argument)
+    if argument.lower().endswith(endings) and (hook or there):
+        return f"./{argument}"
+    if there and hook:  # of the two it may be, either could be meant to get round the other
+        message = f"{argument!r} is a file here, and would be taken for an option of the hook"
+        raise UsageError(message, hint="rename the file: its name must not begin with '-'")
+    return argument

@@ -43,8 +43,8 @@ class FormatAction(argparse.Action):
         namespace.formats = formats
 
 
-def flag(name: str, summary: str) -> Argument:
-    return name, {"action": "store_true", "help": summary}
+def flag(name: str, summary: str, **settings: Any) -> Argument:
+    return name, {"action": "store_true", "help": summary, **settings}
 
 
 def value(name: str, metavar: str, summary: str, **settings: Any) -> Argument:
