@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.cli.arguments import read_dims, read_proof_options
-from onnx_ci.cli.output import REPORT, existing_path, flag, value, whole_number, write_outcome
+from onnx_ci.cli.output import REPORT, ProgressLine, existing_path, flag, value, whole_number, write_outcome
 from onnx_ci.errors import UsageError
 from onnx_ci.gate.project import open_context, ruling_context
 from onnx_ci.gate.single import (
@@ -83,14 +83,23 @@ ARGUMENTS = {
         value("--tokenizer", "FILE", "for text: the model's tokenizer.json"),
     ),
 }
+EXAMPLES = {
+    "compare": """\
+onnx-ci compare before.onnx after.onnx
+onnx-ci compare before.onnx after.onnx --samples inputs.npz --tolerance max_abs=1e-3""",
+    "samples": """\
+onnx-ci samples model.onnx --output sample.npz --dims batch=1,sequence=64
+onnx-ci samples model.onnx --output sample.npz --from 'photos/*.jpg' --size 224x224""",
+}
 _SHOWN = 3  # branches not taken that are named
 
 
 def run_compare(options: argparse.Namespace) -> int:
     first, second = (existing_path(name, "compare A B") for name in (options.first, options.second))
     rule = rule_without_policy(**read_proof_options(options))
-    with called({Path(name).absolute(): name for name in options.samples}):
-        outcome = compare_files(first, second, rule).told_to("flags")
+    names = {Path(name).absolute(): name for name in options.samples}
+    with called(names), ProgressLine(options.verbosity) as progress:
+        outcome = compare_files(first, second, rule, progress.of_one(options.second)).told_to("flags")
     write_outcome(outcome, options, title=f"{options.first} against {options.second}")
     return int(outcome.verdict != "ok")
 

@@ -40,6 +40,15 @@ ARGUMENTS = {
     ),
     "explain": (value("path", "PATH", "a model"), "--policy", "--no-cache"),
 }
+EXAMPLES = {
+    "info": """\
+onnx-ci info model.onnx
+onnx-ci info model.onnx --output info.html""",
+    "files": """\
+onnx-ci files --all --null | xargs -0 tar -czf models.tar.gz""",
+    "explain": """\
+onnx-ci explain models/encoder.onnx""",
+}
 TOP = 20
 
 

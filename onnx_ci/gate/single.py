@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.decide import refused_hint
 from onnx_ci.gate.judge import about_fusions, judge
-from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
+from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Say, Task
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import files_of, measure
@@ -157,7 +157,7 @@ def shrink_file(
     *,
     verify: bool = True,
     cache: bool = True,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> Outcome:
     """Write the target only if something proven can be written, or a copy if there is nothing to gain."""
     check_target(source, target)
@@ -255,30 +255,31 @@ def copy_file(source: Path, target: Path) -> None:
         shutil.copymode(source, temporary)
 
 
-def compare_files(first: Path, second: Path, rule: Rule) -> Outcome:
+def compare_files(first: Path, second: Path, rule: Rule, say: Say = lambda _: None) -> Outcome:
     """The second model against the first: an outcome whose verdict is ok only within the tolerance."""
     check_dims(first, rule.inputs.dims)
     rule = replace(rule, pattern=str(first), inputs=replace(rule.inputs, count=COMPARED))
     outcome = Outcome(path=str(second), verdict="unreadable", rule_pattern=str(first))
     try:
         with open_model(first) as before, open_model(second) as after:
+            say("measuring")
             outcome = replace(
                 outcome,
                 before=measure(first, before.proto, hashing=BackgroundHash(first)),
                 after=measure(second, after.proto, hashing=BackgroundHash(second)),
             )
-            return _compared(outcome, before, after, rule)
+            return _compared(outcome, before, after, rule, say)
     except ModelError as error:
         finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
         return replace(outcome, findings=(finding,))
 
 
-def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule) -> Outcome:
+def _compared(outcome: Outcome, before: Model, after: Model, rule: Rule, say: Say) -> Outcome:
     from onnx_ci.sandbox.runner import Runner
     from onnx_ci.verify.prove import Prover
 
     with Runner() as runner, scratch_folder() as scratch:
-        prover = Prover(rule, before, runner, scratch, home=home_of(before.path), timed=True)
+        prover = Prover(rule, before, runner, scratch, home=home_of(before.path), timed=True, say=say)
         proof = prover.prove(second_model(before, after))
     found = proof.verification
     if found.status == "passed":

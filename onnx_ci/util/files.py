@@ -260,3 +260,34 @@ def atomic_write(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
         lock.close()
+
+
+def keep_traceback(error: Exception) -> tuple[str, str]:
+    """Keep the traceback of a bug of ours in a file; return what went wrong, and a hint that names it."""
+    import traceback
+
+    with tempfile.NamedTemporaryFile(
+        "w",
+        prefix="onnx-ci-crash-",
+        suffix=".txt",
+        delete=False,
+        encoding="utf-8",
+        errors="backslashreplace",
+        dir=lasting_folder(),
+    ) as file:
+        file.write(f"{_versions()}\n\n{''.join(traceback.format_exception(error))}")
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"a bug in onnx-ci: {words}", f"please report it with {file.name} ({_versions()})"
+
+
+def _versions() -> str:
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = [f"Python {platform.python_version()}", platform.system()]
+    for name in ("onnx-ci", "onnx", "onnxruntime", "numpy"):
+        try:
+            versions.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            versions.append(f"{name} not installed")
+    return ", ".join(versions)
