@@ -270,8 +270,8 @@ class ProgressLine:
             self._find_terminal()
 
     def _find_terminal(self) -> None:
-        """Runners of hooks show what a hook says when it has ended, also where they pose as a terminal; whoever
-        waits is at the real one."""
+        """Runners of hooks show what a hook says when it has ended, and may pose as a terminal until then;
+        whoever waits is at the real one."""
         try:
             self.stream = open("/dev/tty", "w", encoding="utf-8")  # noqa: SIM115, PTH123 - until the end
         except OSError:  # none, as in CI
