@@ -79,7 +79,7 @@ Verdict = Literal[
     "ignored",
 ]
 # What a report is of: a command, or a mode of the GitHub Action.
-Command = Literal["check", "fix", "build", "shrink", "compare", "commit", "comment"]
+Command = Literal["check", "fix", "build", "shrink", "compare", "commit", "pull-request", "comment"]
 Place = Literal["", "history", "objects", "lfs", "dvc", "folder"]  # of an original; "": it was not found
 
 
@@ -555,9 +555,7 @@ class RunReport:
     def __repr__(self) -> str:
         severities = [finding.severity for finding in self.all_findings]
         found = f"errors: {severities.count('error')}, warnings: {severities.count('warning')}"
-        return (
-            f"<RunReport {self.command}, models: {len(self.outcomes)}, {found}, exit code {self.exit_code}>"
-        )
+        return f"<RunReport {self.command}, models: {len(self.outcomes)}, {found}, exit: {self.exit_code}>"
 
     @property
     def all_findings(self) -> list[Finding]:

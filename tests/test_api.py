@@ -55,4 +55,4 @@ def test_check_takes_one_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for paths in ("m.onnx", Path("m.onnx"), ["m.onnx"]):
         report = onnx_ci.check(paths)
         assert [outcome.path for outcome in report.outcomes] == ["m.onnx"]
-    assert repr(report) == "<RunReport check, models: 1, errors: 0, warnings: 0, exit code 0>"
+    assert repr(report) == "<RunReport check, models: 1, errors: 0, warnings: 0, exit: 0>"
