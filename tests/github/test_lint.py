@@ -26,8 +26,12 @@ ACTIONS = [ROOT / "action.yml", ROOT / "setup" / "action.yml"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yml"))
 WORKFLOWS = [*EXAMPLES, *sorted((ROOT / ".github" / "workflows").glob("*.yml"))]
 EVERYTHING = [*ACTIONS, *WORKFLOWS]
-# What the older of the two does not know yet: no permissions at all, and merge queues.
-OUTDATED = ('"permissions" section should not be empty', 'unknown Webhook event "merge_group"')
+# What the older of the two does not know yet: no permissions at all, merge queues, attestations.
+OUTDATED = (
+    '"permissions" section should not be empty',
+    'unknown Webhook event "merge_group"',
+    'unknown permission scope "attestations"',
+)
 BAD = """
 on: pull_request_target
 jobs:

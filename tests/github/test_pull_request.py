@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import onnx
@@ -46,7 +47,7 @@ def test_a_pull_request_is_opened_kept_up_to_date_and_not_forced(github: GitHub,
         BRANCH,
         "main",
     )
-    assert "| `models/a.onnx` |" in pull["body"]
+    assert "models/a.onnx" in pull["body"]
     assert "/actions/runs/42" in pull["body"]
     assert host.log(BRANCH) == ["Shrink 1 model by 48.9 kB", "a bloated model", "start"]
     assert host.log() == ["a bloated model", "start"], "the branch itself stays where it is"
@@ -95,6 +96,13 @@ def test_what_keeps_it_from_being_opened(github: GitHub, tmp_path: Path) -> None
     assert "has to let workflows open pull requests" in may_not.summary
     assert "no commit status was written" in may_not.log
     assert may_not.patch.exists()
+
+    tip = host.origin.git("rev-parse", "shrink").strip()
+    closed = json.dumps([{"head": {"sha": tip}}]).encode()
+    github.fault = lambda made: (200, {}, closed) if "state=closed" in made.path else None
+    declined = propose(host.clone("declined"), github, tmp_path / "proven", branch="shrink")
+    assert (declined.code, declined.outputs["pull-request"]) == ("0", "")
+    assert "it is not opened again" in declined.log
 
 
 def test_a_commit_status_has_the_figures(github: GitHub, tmp_path: Path) -> None:
