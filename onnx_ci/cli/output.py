@@ -262,6 +262,7 @@ class ProgressLine:
         self.began = self.last = time.monotonic()
         self.lock = threading.Lock()
         self.drawn = False
+        self.ended = threading.Event()
         self.told = ("", "")
         self.stream = sys.stderr
         self.drawing = "\r\x1b[K%s"
@@ -279,20 +280,28 @@ class ProgressLine:
         self.is_terminal, self.drawing = True, _BELOW
 
     def of_one(self, name: str) -> Callable[[str], None]:
-        """Return what tells of the work on a single model."""
+        """Return what tells of the work on a single model, which may say nothing for long: time goes on."""
+
+        def tick() -> None:
+            while not self.ended.wait(1.0):
+                if self.told[1]:
+                    self(0, 1, *self.told)
+
+        if self.verbosity != "quiet":
+            threading.Thread(target=tick, daemon=True).start()
         return lambda doing: self(0, 1, name, doing)
 
     def __call__(self, done: int, total: int, name: str, doing: str) -> None:
-        if self.verbosity == "quiet":
-            return
         with self.lock:
+            if self.verbosity == "quiet" or self.ended.is_set():
+                return
             now = time.monotonic()
             elapsed, since = now - self.began, now - self.last
             news = (name, doing) != self.told
             self.told = name, doing
             if self.is_terminal:
                 if elapsed > QUIET_SECONDS and since > DRAWN_SECONDS:
-                    self._draw(done, total, elapsed, f"{one_line(name)}: {one_line(doing)}")
+                    self._draw(done, total, elapsed, one_line(name), one_line(doing))
                     self.last = now
             elif (self.verbosity == "verbose" and news) or since > LINE_SECONDS:
                 count = f"{done}/{total}, " if total > 1 else ""
@@ -301,11 +310,14 @@ class ProgressLine:
                 self.stream.flush()
                 self.last = now
 
-    def _draw(self, done: int, total: int, elapsed: float, what: str) -> None:
+    def _draw(self, done: int, total: int, elapsed: float, name: str, doing: str) -> None:
+        """Of a name the end tells most."""
         filled = BAR * done // max(total, 1)
         bar = f"[{'#' * filled}{'-' * (BAR - filled)}] {done}/{total} " if total > 1 else ""
-        line = f"{bar}{_times(done, total, elapsed)}  {what}"
         columns = _columns(self.stream) - 1
+        line = f"{bar}{_times(done, total, elapsed)}  "
+        room = max(16, columns - len(f"{line}: {doing}"))
+        line += f"{name if len(name) <= room else f'…{name[1 - room :]}'}: {doing}"
         self._write(line if len(line) <= columns else f"{line[: columns - 1]}…")
         self.drawn = True
 
@@ -320,6 +332,8 @@ class ProgressLine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.ended.set()
         if self.drawn:
             self._write("")
         if self.stream is not sys.stderr:
