@@ -115,7 +115,7 @@ def progress(stream: io.StringIO, *, seconds: float) -> str:
 
 def test_progress_fits_and_tells_the_time() -> None:
     line, cleared = re.findall(r"\r\x1b\[K([^\r]*)", progress(Terminal(), seconds=65))
-    assert line.startswith("[###---------] 3/12 1:05, about 3:15 left  …long")
+    assert line.startswith("[###---------] 3/12 1:05, about 3:15 left  …")
     assert line.endswith("long.onnx: verifying")
     assert len(line) == 79
     assert cleared == ""
