@@ -192,10 +192,14 @@ def _check_options(parser: argparse.ArgumentParser, arguments: list[str]) -> Non
         option = argument.partition("=")[0]
         if not option.startswith("--") or option in known or " " in option:
             continue
-        from onnx_ci.util.text import did_you_mean
+        from onnx_ci.util.text import nearest
 
-        message = f"{parser.prog} has no option {option!r}, {did_you_mean(option, known)}"
-        raise UsageError(message, hint=f"run: {parser.prog} --help")
+        likely = nearest(option[2:], (name[2:] for name in known if name.startswith("--")))
+        guess = f", did you mean '--{likely}'?" if likely else ""
+        hint = f"run: {parser.prog} --help"
+        if any(action.dest == "program" for action in parser._actions):
+            hint = f"if it is an option of the program: {parser.prog} -- COMMAND {option}"
+        raise UsageError(f"{parser.prog} has no option {option!r}{guess}", hint=hint)
 
 
 def _help() -> str:
