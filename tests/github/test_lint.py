@@ -200,9 +200,9 @@ def test_the_marketplace_would_take_it() -> None:
 
 def test_a_release_is_what_its_tag_says() -> None:
     """Else README's snippets would name a version that is not there."""
-    script = [sys.executable, ROOT / ".ci" / "release.py"]
-    assert run(*script, f"v{__version__}") == (0, "")
-    code, said = run(*script, "v99.0.0")
+    script = ROOT / ".ci" / "release.py"
+    assert run(sys.executable, script, f"v{__version__}") == (0, "")
+    code, said = run(sys.executable, script, "v99.0.0")
     assert code == 1
     assert "README.md: a snippet names" in said
     assert "CHANGELOG.md has no section 99.0.0" in said

@@ -28,7 +28,7 @@ def propose(clone: Repository, github: GitHub, proven: Path, **inputs: str) -> C
         "GITHUB_SHA": clone.git("rev-parse", "HEAD").strip(),
     }
     given = {"mode": "pull-request", "token": "token-of-owner", "status": "true", **inputs}
-    return call(clone.root, "schedule", {"schedule": "0 4 * * 1"}, also=also, **given)
+    return call(clone.root, "schedule", {"schedule": "0 4 * * 1"}, also=also, **given)  # type: ignore[arg-type]
 
 
 def test_a_pull_request_is_opened_kept_up_to_date_and_not_forced(github: GitHub, tmp_path: Path) -> None:
