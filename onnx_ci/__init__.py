@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["ShrinkResult", "__version__", "check", "compare", "diff", "record", "shrink"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     # Loaded on first use: the command line imports this package and must start at once.
     if name in __all__:

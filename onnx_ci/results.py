@@ -82,7 +82,7 @@ Verdict = Literal[
     "ignored",
 ]
 # What a report is of: a command, or a mode of the GitHub Action.
-Command = Literal["check", "fix", "build", "shrink", "compare", "commit", "comment"]
+Command = Literal["check", "fix", "build", "shrink", "compare", "commit", "pull-request", "comment"]
 Place = Literal["", "history", "objects", "lfs", "dvc", "folder"]  # of an original; "": it was not found
 
 
@@ -308,6 +308,11 @@ class Verification:
     asleep: tuple[str, ...] = ()
     needed: bool = field(default=True, compare=False)  # False: nothing was changed; not part of a report
 
+    def __repr__(self) -> str:
+        worst = min((output.cosine for output in self.outputs), default=None)
+        figures = "" if worst is None else f", cosine {worst:.6f} on {self.samples} inputs"
+        return f"<Verification {self.status}{figures}>"
+
     def findings(self, name: str) -> tuple[Finding, ...]:
         """What is to be said of a candidate that passed: it is what will be there."""
         if self.status != "passed":
@@ -479,6 +484,14 @@ class Outcome:
     original: OriginalState | None = None
     work: Work | None = None  # None where nothing was run
 
+    def __repr__(self) -> str:
+        sizes = ""
+        if self.before:
+            last = format_size((self.after or self.before).size)
+            sizes = f" {format_size(self.before.size)} -> {last}" if self.after else f" {last}"
+        codes = "".join(f" {code}" for code in dict.fromkeys(one.code for one in self.findings))
+        return f"<Outcome {self.path}: {self.verdict}{sizes}, {self.verification!r}{codes}>"
+
     def told_to(self, audience: Audience) -> Outcome:
         """The same with every hint in the words of one audience."""
         return replace(
@@ -541,6 +554,11 @@ class RunReport:
     notes: tuple[str, ...] = field(default=())
     shard: Shard | None = None
     groups: tuple[GroupSize, ...] = ()  # of a shard: judged when all are together
+
+    def __repr__(self) -> str:
+        severities = [finding.severity for finding in self.all_findings]
+        found = f"errors: {severities.count('error')}, warnings: {severities.count('warning')}"
+        return f"<RunReport {self.command}, models: {len(self.outcomes)}, {found}, exit: {self.exit_code}>"
 
     @property
     def all_findings(self) -> list[Finding]:

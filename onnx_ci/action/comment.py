@@ -9,14 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnx_ci.action.github import Api, Comment, pull_of
+from onnx_ci.action.github import Api, Comment, State, pull_of
 from onnx_ci.action.inputs import KEY, KEY_WORDS, Event, Inputs, write_outputs, write_summary
 from onnx_ci.errors import ApiFault, UsageError
 from onnx_ci.report import markdown
 from onnx_ci.report.annotations import Annotation, render_github
 from onnx_ci.report.markdown import name, prose
 from onnx_ci.report.read import read_report
+from onnx_ci.report.text import counted, saved_words
 from onnx_ci.results import RunReport
+from onnx_ci.util.sizes import format_size
 
 LONGEST = 65_536  # GitHub counts characters as Python does: what needs 4 bytes is one
 DEFAULT_AUTHOR = "github-actions[bot]"  # whom GITHUB_TOKEN writes as
@@ -90,17 +92,25 @@ def _warning(event: Event) -> str:
     return f"> [!NOTE]\n> The report below was {warning}\n\n"
 
 
-def _footer(event: Event) -> str:
-    """The commit and the run, of which only hexadecimal digits and a number are taken."""
+def run_address(event: Event) -> tuple[str, str]:
+    """The number of the run that a report is of, and its page; nothing where that can't be told."""
     run = os.environ.get("GITHUB_RUN_ID", "")
     if event.name == "workflow_run":
         run = str(event.at("workflow_run", "id") or "")
+    if not re.fullmatch(r"[0-9]{1,20}", run) or not event.repository:
+        return "", ""
+    server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
+    return run, f"{server}/{event.repository}/actions/runs/{run}"
+
+
+def _footer(event: Event) -> str:
+    """The commit and the run, of which only hexadecimal digits and a number are taken."""
+    run, address = run_address(event)
     parts = []
     if re.fullmatch(r"[0-9a-f]{40,64}", event.head):
         parts.append(f"commit <code>{event.head[:12]}</code>")
-    if re.fullmatch(r"[0-9]{1,20}", run) and event.repository:
-        server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
-        parts.append(f"[run {run}]({server}/{event.repository}/actions/runs/{run})")
+    if run:
+        parts.append(f"[run {run}]({address})")
     return f"\n<sub>{', '.join(parts)}</sub>\n" if parts else ""
 
 
@@ -139,9 +149,9 @@ def body(report: RunReport, event: Event, key: str, first: str = "") -> str:
 
 def _written(inputs: Inputs, event: Event, text: str) -> bool:
     """Whether the pull request has the comment; if not, the log says why and what would help."""
-    base = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
     try:
-        api = Api(base=base, token=inputs.token, repository=event.repository)
+        api = api_of(inputs, event)
+        base = api.base
         pull, why = pull_of(api, event)
         if pull:
             author = api.login(os.environ.get("GITHUB_GRAPHQL_URL") or f"{base}/graphql") or DEFAULT_AUTHOR
@@ -154,6 +164,31 @@ def _written(inputs: Inputs, event: Event, text: str) -> bool:
     notice = Annotation(kind="notice", message=f"no comment was written: {why}")
     sys.stdout.write(f"{notice}\n")
     return False
+
+
+def api_of(inputs: Inputs, event: Event) -> Api:
+    base = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
+    return Api(base=base, token=inputs.token, repository=event.repository)
+
+
+def post_status(inputs: Inputs, event: Event, report: RunReport, *, code: int, commit: str) -> None:
+    """A commit status with the figures; where the token may not write one, the log says so."""
+    severities = [finding.severity for finding in report.all_findings]
+    figures = [
+        f"{counted(len(report.outcomes), 'model')}, {format_size(report.size_after)}",
+        *(counted(severities.count(kind), kind) for kind in ("error", "warning") if kind in severities),
+        saved_words(report),
+    ]
+    state: State = "success" if not code else "failure" if code == 1 else "error"
+    _, address = run_address(event)
+    try:
+        words = ", ".join(filter(None, figures))
+        api_of(inputs, event).set_status(commit or event.head, state, inputs.status, words, address)
+    except ApiFault as fault:
+        why = f"no commit status was written: {fault.message}"
+        if fault.status in (401, 403, 404):
+            why += "\nthe job needs `permissions: {statuses: write}`; a fork's never has it"
+        sys.stdout.write(f"{Annotation(kind='notice', message=why)}\n")
 
 
 def _report_file(paths: tuple[str, ...]) -> Path:

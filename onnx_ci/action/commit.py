@@ -1,4 +1,5 @@
-"""Mode `commit`: fix the models, commit what that changed, and push it, or say plainly why not."""
+"""Modes `commit` and `pull-request`: fix the models, commit what that changed, push it to the branch or as a
+pull request, or say plainly why not."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onnx_ci.action import push
-from onnx_ci.action.inputs import Event, Inputs
+from onnx_ci.action import comment, push
+from onnx_ci.action.inputs import DEFAULT_KEY, Event, Inputs
 from onnx_ci.action.judge import NO_CHECKOUT, judged
 from onnx_ci.action.reports import ActionResult
-from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
+from onnx_ci.errors import ApiFault, EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.project import judge_selection, open_context, select_models
 from onnx_ci.model.replace import data_of
 from onnx_ci.repo import git
@@ -33,11 +34,40 @@ NO_NEW_RUN = (
 )
 
 
+PROPOSAL = """\
+The models below can be smaller, and are so in this pull request. Each was run against its original, and
+was put in place only because its outputs stay within what the policy allows.
+
+"""
+MAY_NOT = (
+    "; the job needs `permissions: {contents: write, pull-requests: write}`, and the repository has to let"
+    " workflows open pull requests (Settings, Actions, General)"
+)
+DECLINED = "the pull request with these very changes was closed, so it is not opened again"
+
+
+def run_pull_request(inputs: Inputs, event: Event, root: Path | None, folder: Path) -> ActionResult:
+    if event.is_pull:
+        message = "mode pull-request makes one of its own, and this run is of a pull request"
+        raise UsageError(message, hint="run it on a schedule; to change this one: mode: commit")
+    if not (inputs.paths or inputs.since):
+        inputs = replace(inputs, all=True)  # what is there already, not what was pushed last
+    try:
+        return _committing(inputs, event, root, folder).propose()
+    except push.Refused as refusal:
+        raise UsageError(str(refusal)) from None
+
+
 def run_commit(inputs: Inputs, event: Event, root: Path | None, folder: Path) -> ActionResult:
+    return _committing(inputs, event, root, folder).run()
+
+
+def _committing(inputs: Inputs, event: Event, root: Path | None, folder: Path) -> Committing:
     if root is None:
-        raise UsageError("mode commit needs a git repository, and there is none here", hint=NO_CHECKOUT)
+        message = f"mode {inputs.mode} needs a git repository, and there is none here"
+        raise UsageError(message, hint=NO_CHECKOUT)
     push.require_git(root)
-    return Committing(inputs=inputs, event=event, root=root, folder=folder).run()
+    return Committing(inputs=inputs, event=event, root=root, folder=folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +115,59 @@ class Committing:
         except push.Refused as refusal:
             return self._result(fixed, refused=str(refusal))
 
-    def _result(self, fixed: Fixed, *, commit: str = "", refused: str = "") -> ActionResult:
+    def propose(self) -> ActionResult:
+        """The same as a pull request: one commit on a branch of its own, made anew when there is more."""
+        base = push.branch_of(self.event, self.root)
+        fixed = self._fix()
+        if not fixed.names:
+            return self._result(fixed)
+        try:
+            commit = self._push_apart(base, fixed)
+            return self._result(fixed, commit=commit, pull=self._pull(base.name, commit, fixed))
+        except push.Refused as refusal:
+            return self._result(fixed, refused=str(refusal))
+        except ApiFault as fault:
+            why = f"the branch {self.inputs.branch} was pushed, but not its pull request: {fault.message}"
+            return self._result(fixed, refused=why + (MAY_NOT if fault.status in (401, 403, 404) else ""))
+
+    def _push_apart(self, base: push.Branch, fixed: Fixed) -> str:
+        """The commit on the branch of the pull request; one that is there already and says the same stays."""
+        branch = push.Branch(root=self.root, name=self.inputs.branch)
+        wrong_name = git.ask_git(self.root, "check-ref-format", branch.ref) is None
+        if wrong_name or branch.name in (base.name, "") or branch.name.startswith("-"):
+            raise UsageError(
+                f"input 'branch': found {branch.name!r}, expected a branch of its own for the pull request",
+                hint="in the workflow: branch: onnx-ci/shrink",
+            )
+        with push.signed_in(self.inputs.token):
+            tip = branch.tip()
+            if tip and branch.fetch() is None and not _is_ours(branch, tip):
+                words = "has commits of others on top, which would be lost: merge or delete it"
+                raise push.Refused(f"the branch {branch.name} {words}")
+        _do(self.root, "checkout", "--quiet", "--detach")  # the branch that is checked out stays where it is
+        commit = self._commit(base, fixed)
+        if tip and _is_same(self.root, tip, commit):
+            return tip
+        with push.signed_in(self.inputs.token):
+            if not push.send(branch, fixed.names, tip):
+                raise push.Refused(
+                    f"the branch {branch.name} was pushed to meanwhile; the next run tries again"
+                )
+        return commit
+
+    def _pull(self, base: str, commit: str, fixed: Fixed) -> int:
+        inside = [outcome for outcome in fixed.report.outcomes if outcome.file not in fixed.outside]
+        title = commit_message(self.inputs.commit_message, inside).partition("\n")[0]
+        body = comment.body(_after_commit(fixed), self.event, self.inputs.comment or DEFAULT_KEY, PROPOSAL)
+        api = comment.api_of(self.inputs, self.event)
+        number = api.open_pull(self.inputs.branch, base)
+        if number:
+            api.change_pull(number, body)
+        elif not api.was_closed(self.inputs.branch, commit):
+            number = api.create_pull(branch=self.inputs.branch, base=base, title=title, body=body)
+        return number
+
+    def _result(self, fixed: Fixed, *, commit: str = "", refused: str = "", pull: int = 0) -> ActionResult:
         """Nothing to commit is nothing to refuse. Otherwise the patch is what is left of the work."""
         notes = []
         if fixed.outside:
@@ -93,6 +175,8 @@ class Committing:
             notes.append(f"{OUTSIDE}: {', '.join(fixed.outside[:_MOST_NAMED])}{more}")
         if commit and not self.inputs.own_token:
             notes.append(NO_NEW_RUN)
+        if commit and self.inputs.mode == "pull-request" and not pull:
+            notes.append(DECLINED)
         if refused and fixed.names:
             keep_patch(self.root, fixed.names, fixed.base, self.folder)
             refused += f". The changes are in {PATCH} of this run's artifact: git apply {PATCH}"
@@ -100,6 +184,7 @@ class Committing:
             report=_after_commit(fixed) if commit else fixed.report,
             changed=bool(fixed.names or fixed.outside),
             commit=commit,
+            pull=pull,
             refused=refused if fixed.names else "",
             notes=tuple(notes),
         )
@@ -320,6 +405,12 @@ def _is_ours(branch: push.Branch, commit: str) -> bool:
     with push.git_settings(push.identity(branch.root)):
         ours = git.git_or_none(branch.root, "var", "GIT_AUTHOR_IDENT") or ""
     return is_our_own(message) and f"<{address}>" in ours
+
+
+def _is_same(root: Path, first: str, second: str) -> bool:
+    """Whether two commits make the same of the same."""
+    trees = {git.run_git(root, "rev-parse", f"{commit}^{{tree}}").strip() for commit in (first, second)}
+    return len(trees) == 1 and push.parents_of(root, first) == push.parents_of(root, second)
 
 
 def _parent(branch: push.Branch, commit: str) -> str:

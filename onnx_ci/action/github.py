@@ -9,13 +9,14 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from onnx_ci.action.inputs import Event
 from onnx_ci.errors import ApiFault, UsageError
 from onnx_ci.version import __version__
 
+State = Literal["success", "failure", "error"]
 MOST_TRIES = 4
 LONGEST_WAIT = 60.0
 LARGEST_ANSWER = 40 << 20  # a page of 100 comments, each as long as GitHub allows, is 26 MiB
@@ -95,9 +96,37 @@ class Api:
         address = f"/repos/{self.repository}/issues/comments/{number:d}"
         self.call("PATCH", address, {"body": body})
 
-    def pulls_of_branch(self, owner: str, branch: str) -> list[Any]:
-        """Open ones. The only way that finds those of forks: their commits are not in this repository."""
-        return self._pages("/pulls", {"state": "open", "head": f"{owner}:{branch}"})
+    @property
+    def owner(self) -> str:
+        return self.repository.partition("/")[0]
+
+    def pulls_of_branch(self, owner: str, branch: str, state: str = "open") -> list[Any]:
+        """The only way that finds those of forks: their commits are not in this repository."""
+        return self._pages("/pulls", {"state": state, "head": f"{owner}:{branch}"})
+
+    def open_pull(self, branch: str, base: str) -> int:
+        """The number of the open pull request from one branch to another; 0: there is none."""
+        for pull in self.pulls_of_branch(self.owner, branch):
+            if _text(_at(pull, "base"), "ref") == base:
+                return _number(pull, "number")
+        return 0
+
+    def was_closed(self, branch: str, sha: str) -> bool:
+        """Whether a pull request of that branch was closed with that very commit as its head."""
+        closed = self.pulls_of_branch(self.owner, branch, "closed")
+        return any(_text(_at(pull, "head"), "sha") == sha for pull in closed)
+
+    def create_pull(self, *, branch: str, base: str, title: str, body: str) -> int:
+        new = {"title": title, "head": branch, "base": base, "body": body}
+        return _number(self.call("POST", f"/repos/{self.repository}/pulls", new).json(), "number")
+
+    def change_pull(self, number: int, body: str) -> None:
+        """Its text; the title stays what people made of it."""
+        self.call("PATCH", f"/repos/{self.repository}/pulls/{number:d}", {"body": body})
+
+    def set_status(self, sha: str, state: State, context: str, description: str, url: str) -> None:
+        body = {"state": state, "context": context, "description": description[:140], "target_url": url}
+        self.call("POST", f"/repos/{self.repository}/statuses/{sha}", body)
 
     def pulls_of_commit(self, sha: str) -> list[Any]:
         if not re.fullmatch(r"[0-9a-f]{40,64}", sha):

@@ -15,10 +15,12 @@ from onnx_ci.errors import EnvironmentFault, UsageError
 from onnx_ci.policy.schema import PolicyFrom
 from onnx_ci.util.scalars import FLAG, Scalar, choice, from_text, whole
 
-Mode = Literal["check", "fix", "commit", "comment"]
+Mode = Literal["check", "fix", "commit", "pull-request", "comment"]
 FailOn = Literal["error", "warning", "never"]
 DEFAULT_KEY = "default"
 MESSAGE = "Shrink ONNX models"
+BRANCH = "onnx-ci/shrink"
+STATUS = "onnx-ci"
 KEY = re.compile(r"[A-Za-z0-9](?:[ ._-]?[A-Za-z0-9]){0,49}")  # of a comment
 KEY_WORDS = "true, false or a key: up to 50 letters, digits and single ' ', '.', '_', '-'"
 _EXTRA = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -37,6 +39,8 @@ class Inputs:
     fail_on: FailOn = "error"
     comment: str = ""  # the key of the sticky comment; empty: none
     commit_message: str = MESSAGE
+    branch: str = BRANCH  # of the pull request that mode pull-request opens
+    status: str = ""  # what a commit status is called; empty: none
     push_attempts: int = 3
     token: str = field(default="", repr=False)
     own_token: bool = False  # another than the one that every workflow has
@@ -68,6 +72,8 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
             values[name] = tuple(line.strip() for line in text.splitlines() if line.strip())
         elif name == "comment":
             values[name] = _comment_key(text)
+        elif name == "status":
+            values[name] = {"false": "", "true": STATUS}.get(text.lower(), text[:100])
         elif name == "extras":
             values[name] = _extras(text)
         else:

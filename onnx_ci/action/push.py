@@ -159,6 +159,12 @@ def push(branch: Branch, names: Sequence[str], event: Event) -> bool:
     branch.refuse_gone(event, tip)
     if tip and not _is_below(branch, tip):
         return False
+    return send(branch, names, tip)
+
+
+def send(branch: Branch, names: Sequence[str], tip: str | None) -> bool:
+    """Put our commit in the place of the tip, or of nothing where that is empty; None: of whatever is there.
+    False where the branch is elsewhere by now."""
     # The contents themselves: the hook that would send them is not there in every clone.
     objects = staged_objects(branch.root, kept_by_lfs(branch.root, names)).values()
     if objects:

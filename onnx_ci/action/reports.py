@@ -31,6 +31,7 @@ class ActionResult:
     report: RunReport
     changed: bool = False
     commit: str = ""
+    pull: int = 0  # the pull request that the commit is in, where the mode opens one
     refused: str = ""
     notes: tuple[str, ...] = ()
 
@@ -47,7 +48,8 @@ def report_run(result: ActionResult, inputs: Inputs, event: Event, folder: Path)
         sys.stdout.write(f"{Annotation(kind='notice', message=note)}\n")
     sys.stdout.flush()
     write_summary(refusal + markdown.render_run(report, markdown.SUMMARY))
-    warns = inputs.fail_on == "warning" and any(each.severity == "warning" for each in report.all_findings)
+    severities = [finding.severity for finding in report.all_findings]
+    warns = inputs.fail_on == "warning" and "warning" in severities
     code = report.exit_code or int(bool(result.refused) or warns)
     write_outputs(
         {
@@ -58,12 +60,18 @@ def report_run(result: ActionResult, inputs: Inputs, event: Event, folder: Path)
             "commit-sha": result.commit,
             "bytes-before": str(report.size_before),
             "bytes-after": str(report.size_after),
+            "bytes-saved": str(report.size_before - report.size_after),
+            "errors": str(severities.count("error")),
+            "warnings": str(severities.count("warning")),
+            "pull-request": str(result.pull or ""),
             "results-digest": _results_digest(),
             **files,
         }
     )
     if inputs.comment:
         comment.post(inputs, event, report, before=refusal)
+    if inputs.status:
+        comment.post_status(inputs, event, report, code=code, commit=result.commit)
 
 
 def report_failure(error: OnnxCiError, step: str, environment: Mapping[str, str]) -> int:
@@ -82,11 +90,13 @@ def report_failure(error: OnnxCiError, step: str, environment: Mapping[str, str]
     write_summary(text)
     if step == "run" and inputs.mode != "comment":
         write_outputs(_write_files(report, text, report_folder(), inputs.mode))
+    event = Event(name=environment.get("GITHUB_EVENT_NAME", ""))
+    with contextlib.suppress(OnnxCiError):
+        event = read_event(environment)
     if inputs.comment:
-        event = Event(name=environment.get("GITHUB_EVENT_NAME", ""))
-        with contextlib.suppress(OnnxCiError):
-            event = read_event(environment)
         comment.post(inputs, event, report)
+    if inputs.status and event.head:
+        comment.post_status(inputs, event, report, code=error.exit_code, commit="")
     return error.exit_code
 
 

@@ -63,8 +63,8 @@ def annotate(error: OnnxCiError) -> None:
 
 
 def run_mode(inputs: Inputs, event: Event) -> None:
-    """Modes `check`, `fix` and `commit`. What they load is there only after the step `install`."""
-    from onnx_ci.action.commit import run_commit
+    """All modes but `comment`. What they load is there only after the step `install`."""
+    from onnx_ci.action.commit import run_commit, run_pull_request
     from onnx_ci.action.judge import judged, refuse_other_checkout
     from onnx_ci.action.push import git_settings, lfs_filter, signed_in
 
@@ -79,6 +79,8 @@ def run_mode(inputs: Inputs, event: Event) -> None:
                 refuse_other_checkout(event, root)
         if inputs.mode == "commit":
             result = run_commit(inputs, event, root, folder)
+        elif inputs.mode == "pull-request":
+            result = run_pull_request(inputs, event, root, folder)
         else:
             report = judged(inputs.mode, inputs, event)
             result = ActionResult(report=report, changed=any(outcome.written for outcome in report.outcomes))

@@ -13,7 +13,7 @@ from typing import Any
 
 from onnx_ci.errors import BuildStopped, ModelError, UsageError
 from onnx_ci.gate.project import Context, Judging, context_for, open_context, policy_for, ruling_context
-from onnx_ci.gate.run import Asked, Plan, Share, judge_each
+from onnx_ci.gate.run import Asked, Plan, Progress, Share, judge_each
 from onnx_ci.gate.single import check_target, copy_model
 from onnx_ci.gate.subject import NewFile
 from onnx_ci.inputs.sample_paths import sample_files, sample_folders
@@ -253,7 +253,7 @@ class ByRule:
             message = f"{target} is the model itself"
             raise UsageError(message, hint=f"to shrink it in place: onnx-ci fix {target}")
 
-    def run(self, *, cache: bool) -> RunReport:
+    def run(self, *, cache: bool, progress: Progress = lambda *_: None) -> RunReport:
         try:
             shared = shared_data(self.source, self.context.root)  # perhaps it ships to the same place
         except ModelError:
@@ -263,7 +263,7 @@ class ByRule:
             if file.name not in shared:
                 file.unlink(missing_ok=True)
         plan = build_plan(self.context, cache=cache)
-        (outcome,) = judge_each([shipped(plan, self.source, self.target, shared)])
+        (outcome,) = judge_each([shipped(plan, self.source, self.target, shared)], progress=progress)
         report = RunReport(command="build", outcomes=(outcome,), policy=self.context.checked.file)
         if not report.exit_code:
             if not outcome.written:

@@ -64,6 +64,7 @@ ARGUMENTS = {
     "check": (
         *GATE,
         ("--no-search", {"action": "store_false", "dest": "search", "help": NO_SEARCH}),
+        flag("--search", "look all the same: undoes --no-search, in the `args` of a hook", default=True),
     ),
     "fix": GATE,
     "plan": (
@@ -75,6 +76,19 @@ ARGUMENTS = {
         *format_arguments("text", "json", "github-matrix"),
     ),
     "merge": (value("reports", "REPORT", "written with --format json", nargs="+"), *REPORT),
+}
+EXAMPLES = {
+    "check": """\
+onnx-ci check                               what differs from the last commit, or a pull request's base
+onnx-ci check --all --output report.html    all of them, and a page to look at
+onnx-ci check --since origin/main -q        in CI: silent where all is well""",
+    "fix": """\
+onnx-ci fix --all
+onnx-ci fix models/encoder.onnx && git add models/encoder.onnx""",
+    "plan": """\
+onnx-ci plan --shards 4 --all --format github-matrix""",
+    "merge": """\
+onnx-ci merge report-1.json report-2.json --output report.html""",
 }
 
 
@@ -117,9 +131,10 @@ def run_gate(options: argparse.Namespace) -> int:
     if not selection.models and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         notes = filter(None, [*context.notes, selection.note])
-        output.write_to("".join(f"{one_line(note)}\n" for note in notes), "")
+        if options.verbosity != "quiet":
+            output.write_to("".join(f"{one_line(note)}\n" for note in notes), "")
         return 0
-    with output.ProgressLine() as progress:
+    with output.ProgressLine(options.verbosity, hook=options.hook) as progress:
         judging = Judging(
             jobs=options.jobs,
             cluster=cluster,
@@ -147,7 +162,7 @@ def select_asked(context: Context, options: argparse.Namespace) -> Selection:
     if options.paths and (options.since or options.all):
         raise UsageError("PATH and --since or --all can't be given together", hint="choose one of them")
     if options.hook and not options.staged:
-        raise UsageError("--hook belongs to --staged", hint="onnx-ci check --staged --hook -- PATH")
+        raise UsageError("--hook belongs to --staged", hint="onnx-ci check --staged --hook PATH")
     wanted = Wanted(
         paths=options.paths,
         since=options.since or "",

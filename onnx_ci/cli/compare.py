@@ -13,9 +13,11 @@ from typing import Any
 from onnx_ci.cli.arguments import read_dims, read_proof_options
 from onnx_ci.cli.output import (
     REPORT,
+    ProgressLine,
     existing_path,
     flag,
     rendered_run,
+    shown_formats,
     value,
     whole_number,
     write_each,
@@ -100,6 +102,14 @@ ARGUMENTS = {
         value("--tokenizer", "FILE", "for text: the model's tokenizer.json"),
     ),
 }
+EXAMPLES = {
+    "compare": """\
+onnx-ci compare before.onnx after.onnx
+onnx-ci compare before.onnx after.onnx --samples inputs.npz --tolerance max_abs=1e-3""",
+    "samples": """\
+onnx-ci samples model.onnx --output sample.npz --dims batch=1,sequence=64
+onnx-ci samples model.onnx --output sample.npz --from 'photos/*.jpg' --size 224x224""",
+}
 _SHOWN = 3  # branches not taken that are named
 
 
@@ -108,12 +118,15 @@ def run_compare(options: argparse.Namespace) -> int:
     first, *others = (existing_path(name, "compare A B [C …]") for name in names)
     rule = rule_without_policy(**read_proof_options(options))
     score = _score(options)
-    with called({Path(name).absolute(): name for name in options.samples}):
+    names = {Path(name).absolute(): name for name in options.samples}
+    with called(names), ProgressLine(options.verbosity) as progress:
         if len(others) == 1 and not (options.table or options.layers or score):
-            outcome = compare_files(first, others[0], rule).told_to("flags")
+            say = progress.of_one(options.others[0])
+            outcome = compare_files(first, others[0], rule, say).told_to("flags")
             write_outcome(outcome, options, title=f"{options.first} against {options.others[0]}")
             return int(outcome.verdict != "ok")
-        variants, outcomes = compare_variants(first, others, rule, score=score, layers=options.layers)
+        say = progress.of_one(options.first)
+        variants, outcomes = compare_variants(first, others, rule, say, score=score, layers=options.layers)
     told = tuple(outcome.told_to("flags") for outcome in outcomes)
 
     def rendered(name: str, style: Style) -> str:
@@ -124,8 +137,10 @@ def run_compare(options: argparse.Namespace) -> int:
             return render(sheet, name, style, options.markdown_limit)
         return rendered_run(RunReport(command="shrink", outcomes=told), name, style, options)
 
-    write_each(options.formats, rendered)
-    return int(any(variant.problem or variant.verdict not in ("ok", None) for variant in variants))
+    well = not any(variant.problem or variant.verdict not in ("ok", None) for variant in variants)
+    if formats := shown_formats(options, well=well):
+        write_each(formats, rendered)
+    return int(not well)
 
 
 def _score(options: argparse.Namespace) -> Evaluate | None:

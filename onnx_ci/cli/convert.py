@@ -31,6 +31,13 @@ ARGUMENTS = {
         value("--symbol", "NAME", "the array's name (default: from the model's)"),
     ),
 }
+EXAMPLES = {
+    "restore": """\
+onnx-ci restore model.onnx whole.onnx       external data back into one file
+onnx-ci restore --original model.onnx       the model before it was shrunk""",
+    "embed": """\
+onnx-ci embed model.onnx model.c --symbol encoder""",
+}
 
 
 def run_restore(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from contextlib import AbstractContextManager, nullcontext
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_ci.cli.output import value
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.repo.git import run_git
-from onnx_ci.util.files import scratch_folder
-from onnx_ci.util.text import Style
+from onnx_ci.util.text import Style, shell_word
 
-ARGUMENTS = {"demo": (value("--folder", "DIR", "an empty folder to work in, kept afterwards"),)}
+ARGUMENTS = {"demo": (value("--folder", "DIR", "an empty folder to work in (default: a temporary one)"),)}
+EXAMPLES = {
+    "demo": """\
+onnx-ci demo --folder try-it && cd try-it"""
+}
 POLICY = """\
 version: 1
 models:
@@ -38,13 +41,13 @@ and in .pre-commit-config.yaml the hook onnx-ci-check (see the README), so that 
 
 def run_demo(options: argparse.Namespace) -> int:
     style = Style.of(sys.stdout)
-    with _folder(options.folder) as folder:
-        _say(style, f"A scratch repository with one model, in {folder}")
-        _make_repository(folder)
-        _say(style, "The policy, .onnx-ci.yaml:")
-        sys.stdout.write(POLICY)
-        codes = [_step(style, folder, command) for command in ("check", "fix", "check")]
-    sys.stdout.write(f"\n{NEXT}")
+    folder = _folder(options.folder)
+    _say(style, f"A scratch repository with one model, in {folder}")
+    _make_repository(folder)
+    _say(style, "The policy, .onnx-ci.yaml:")
+    sys.stdout.write(POLICY)
+    codes = [_step(style, folder, command) for command in ("check", "fix", "check")]
+    sys.stdout.write(f"\nThe repository is kept, to look around: cd {shell_word(str(folder))}\n\n{NEXT}")
     if codes != [1, 0, 0]:
         raise EnvironmentFault(f"the demo should have ended with exit codes 1, 0, 0 and gave {codes}")
     return 0
@@ -63,15 +66,15 @@ def _step(style: Style, folder: Path, command: str) -> int:
     return code
 
 
-def _folder(wanted: str | None) -> AbstractContextManager[Path]:
+def _folder(wanted: str | None) -> Path:
     if wanted is None:
-        return scratch_folder()
+        return Path(tempfile.mkdtemp(prefix="onnx-ci-demo-")).resolve()
     path = Path(wanted)
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         message = f"{wanted!r} is not empty"
         raise EnvironmentFault(message, hint="name a new folder: onnx-ci demo --folder NEW")
-    return nullcontext(path.resolve())
+    return path.resolve()
 
 
 def _make_repository(folder: Path) -> None:

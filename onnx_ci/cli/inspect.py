@@ -74,6 +74,15 @@ ARGUMENTS = {
     ),
     "explain": (value("path", "PATH", "a model"), "--policy", "--no-cache"),
 }
+EXAMPLES = {
+    "info": """\
+onnx-ci info model.onnx
+onnx-ci info model.onnx --output info.html""",
+    "files": """\
+onnx-ci files --all --null | xargs -0 tar -czf models.tar.gz""",
+    "explain": """\
+onnx-ci explain models/encoder.onnx""",
+}
 TOP = 20
 LONGEST_LAYER = 24  # characters, so that a line has at most 60 columns with its bar
 

@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.version import __version__
@@ -18,6 +17,7 @@ from onnx_ci.version import __version__
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     Complain = Callable[[OnnxCiError], None]
+    import argparse
     from typing import NoReturn
 
 
@@ -102,7 +102,29 @@ COMMANDS = {
     "methods": ("policy", "list the methods and their options"),
     "schema": ("policy", "print the JSON schema of the policy file"),
     "cmake-dir": ("convert", "print the folder of the CMake module"),
+    "completion": ("completion", "print a script that completes commands and options in your shell"),
     "demo": ("demo", "see it work on a small bloated model in a scratch repository"),
+}
+PAGES = "https://github.com/onnx-ci/onnx-ci/blob/main/"
+README = "README.md"
+# Where more is said about a command, if not there.
+PAGE = {
+    "check": "docs/git.md",
+    "fix": "docs/git.md",
+    "shrink": "docs/build.md",
+    "restore": "docs/git.md#originals",
+    "embed": "docs/build.md",
+    "compare": "docs/verification.md",
+    "record": "docs/verification.md#record-real-inputs",
+    "samples": "docs/verification.md",
+    "init": "docs/policy.md",
+    "ratchet": "docs/git.md",
+    "plan": "docs/ci.md#several-jobs-one-verdict",
+    "merge": "docs/ci.md#several-jobs-one-verdict",
+    "explain": "docs/policy.md",
+    "methods": "docs/methods.md",
+    "schema": "docs/policy.md",
+    "cmake-dir": "docs/build.md",
 }
 
 
@@ -116,7 +138,7 @@ def run() -> NoReturn:
 
 def main(arguments: Sequence[str]) -> int:
     """One call of the program. Everything it raises ends here."""
-    return guarded(lambda: _dispatch(list(map(_named_like_an_option, arguments))), _complain)
+    return guarded(lambda: _dispatch(_file_names(arguments)), _complain)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -133,27 +155,56 @@ def _dispatch(arguments: list[str]) -> int:
         likely = nearest(name, COMMANDS)
         guess = f"; did you mean {likely!r}?" if likely else ""
         raise UsageError(f"there is no command {name!r}{guess}\n  commands: {', '.join(COMMANDS)}")
+    parser = command_parser(name)
+    _check_options(parser, arguments[1:])
+    try:
+        options = parser.parse_args(arguments[1:])
+    except SystemExit as done:
+        return int(done.code or 0)
+    module = importlib.import_module(f"onnx_ci.cli.{COMMANDS[name][0]}")
+    run_command = getattr(module, f"run_{name.replace('-', '_')}")
+    return int(run_command(options))
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Return what reads the arguments of a command, and tells of them."""
     import argparse
 
     from onnx_ci.cli.output import add_arguments
 
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(f"onnx_ci.cli.{module_name}")
+    examples = getattr(module, "EXAMPLES", {}).get(name, "")
+    lines = ["examples:", *(f"  {line}" for line in examples.splitlines())] if examples else []
     parser = argparse.ArgumentParser(
         prog=f"onnx-ci {name}",
         description=summary,
+        epilog="\n".join([*lines, f"more: {PAGES}{PAGE.get(name, README)}"]),
         allow_abbrev=False,
         # A width of its own: asking for the terminal's loads shutil and five compressors.
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
     )
     parser.set_defaults(command=name)
     add_arguments(parser, module.ARGUMENTS.get(name, ()))
-    try:
-        options = parser.parse_args(arguments[1:])
-    except SystemExit as done:
-        return int(done.code or 0)
-    run_command = getattr(module, f"run_{name.replace('-', '_')}")
-    return int(run_command(options))
+    return parser
+
+
+def _check_options(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    """Name the option that was likely meant; argparse only says that there is none such."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    known = parser._option_string_actions
+    for argument in arguments[:end]:
+        option = argument.partition("=")[0]
+        if not option.startswith("--") or option in known or " " in option:
+            continue
+        from onnx_ci.util.text import nearest
+
+        likely = nearest(option[2:], (name[2:] for name in known if name.startswith("--")))
+        guess = f", did you mean '--{likely}'?" if likely else ""
+        hint = f"run: {parser.prog} --help"
+        if any(action.dest == "program" for action in parser._actions):
+            hint = f"if it is an option of the program: {parser.prog} -- COMMAND {option}"
+        raise UsageError(f"{parser.prog} has no option {option!r}{guess}", hint=hint)
 
 
 def _help() -> str:
@@ -165,8 +216,15 @@ onnx-ci keeps the ONNX models in a repository small and correct.
 usage: onnx-ci COMMAND [options]   (onnx-ci COMMAND --help tells more)
 
 {commands}
+examples:
+  onnx-ci demo                             see it work, in a folder of its own
+  onnx-ci init && onnx-ci check --all      a first policy, and where you stand
+  onnx-ci fix --all                        shrink what can be shrunk, each model verified
+  onnx-ci shrink in.onnx out.onnx          one model, without a policy
+
 exit: 0 all well, 1 a rule is broken, 2 usage or policy, 3 environment, 4 a bug in onnx-ci;
 130, 143, 129: stopped by Ctrl-C, SIGTERM, SIGHUP
+more: {PAGES}{README}
 """
 
 
@@ -182,7 +240,24 @@ def _complain(error: OnnxCiError) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def _named_like_an_option(argument: str) -> str:
-    """A hook passes file names as they are, `-x.onnx` too."""
-    likely = argument.startswith("-") and argument.lower().endswith((".onnx", "data"))
-    return f"./{argument}" if likely and Path(argument).exists() else argument
+def _file_names(arguments: Sequence[str]) -> list[str]:
+    """Keep names of files from being taken for options: a hook is given its options, then names as they are,
+    such as `-x.onnx` or `--policy=lax.bin`."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    hook = "--hook" in arguments[:end]
+    return [*(_file_name(each, hook) for each in arguments[:end]), *arguments[end:]]
+
+
+def _file_name(argument: str, hook: bool) -> str:
+    if not argument.startswith("-"):
+        return argument
+    from onnx_ci.model.locations import DATA_ENDINGS
+
+    endings = (".onnx", *DATA_ENDINGS, ".dvc") if hook else (".onnx", "data")
+    there = os.path.lexists(argument)
+    if argument.lower().endswith(endings) and (hook or there):
+        return f"./{argument}"
+    if there and hook:  # of the two it may be, either could be meant to get round the other
+        message = f"{argument!r} is a file here, and would be taken for an option of the hook"
+        raise UsageError(message, hint="rename the file: its name must not begin with '-'")
+    return argument

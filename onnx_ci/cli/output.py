@@ -16,35 +16,52 @@ from onnx_ci.util.text import Style, one_line
 
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Literal
 
     from onnx_ci.results import Outcome, RunReport
 
     Argument = tuple[str, dict[str, Any]]  # of a command: its name, and how argparse reads it
     Arguments = Sequence[str | Argument | list[Argument]]
+    Verbosity = Literal["quiet", "usual", "verbose"]
 
 
 FORMATS = ("text", "json", "github", "markdown", "sarif", "junit", "gitlab", "html")
 
 
+ENDINGS = {
+    ".txt": "text",
+    ".json": "json",
+    ".md": "markdown",
+    ".sarif": "sarif",
+    ".xml": "junit",
+    ".html": "html",
+    ".htm": "html",
+}
+_SHOWN = ("text", "")  # beside files whose format follows from their name
+
+
 class FormatAction(argparse.Action):
-    """`--format F --output P --format G`: each output belongs to the format before it."""
+    """`--format F --output P --format G`: each output belongs to the format before it. One that has none
+    before it gets that of its ending, and what is shown otherwise is shown all the same."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: str | None = None
     ) -> None:
         formats = list(namespace.formats)
         if option_string == "--format":
-            formats.append((values, ""))
-        elif formats:
+            formats = [*(each for each in formats if each is not _SHOWN), (values, "")]
+        elif formats and formats[-1] is not _SHOWN and not formats[-1][1]:
             formats[-1] = (formats[-1][0], values)
         else:
-            parser.error("--output belongs after the --format it is for")
+            name = ENDINGS.get(Path(values).suffix.lower(), "")
+            if name not in (parser._option_string_actions["--format"].choices or ()):
+                parser.error(f"--output {values}: its ending is that of no report; give --format before it")
+            formats += [(name, values)] if formats else [_SHOWN, (name, values)]
         namespace.formats = formats
 
 
-def flag(name: str, summary: str) -> Argument:
-    return name, {"action": "store_true", "help": summary}
+def flag(name: str, summary: str, **settings: Any) -> Argument:
+    return name, {"action": "store_true", "help": summary, **settings}
 
 
 def value(name: str, metavar: str, summary: str, **settings: Any) -> Argument:
@@ -55,7 +72,12 @@ def format_arguments(*names: str) -> tuple[Argument, Argument]:
     settings = {"action": FormatAction, "dest": "formats", "default": []}
     return (
         ("--format", {"choices": names, "help": "report format; may be given several times", **settings}),
-        value("--output", "P", "file for the --format before it", **settings),
+        value(
+            "--output",
+            "P",
+            "file for the --format before it; without one, by its ending: r.html",
+            **settings,
+        ),
     )
 
 
@@ -69,6 +91,10 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def _verbosity(what: Verbosity) -> dict[str, Any]:
+    return {"dest": "verbosity", "action": "store_const", "const": what, "default": "usual"}
 
 
 _MANY = {"action": "append", "default": []}
@@ -93,6 +119,14 @@ SHARED = dict(
         value("--dims", "D", "sizes of symbolic dims: batch=1,sequence=64"),
         value("--tolerance", "T", "cosine=0.999,max_abs=1e-2 (default: cosine=0.999)"),
         *format_arguments(*FORMATS),
+        (
+            "-q/--quiet",
+            {"help": "print nothing where all is well, and no progress", **_verbosity("quiet")},
+        ),
+        (
+            "-v/--verbose",
+            {"help": "print what is being done, a line each, on standard error", **_verbosity("verbose")},
+        ),
         value(
             "--markdown-limit",
             "N",
@@ -111,7 +145,7 @@ SHARED = dict(
         ),
     )
 )
-REPORT = ("--format", "--output", "--markdown-limit")
+REPORT = ("--format", "--output", "--markdown-limit", "-q/--quiet", "-v/--verbose")
 
 
 def add_arguments(parser: argparse._ActionsContainer, arguments: Arguments) -> None:
@@ -121,7 +155,7 @@ def add_arguments(parser: argparse._ActionsContainer, arguments: Arguments) -> N
             add_arguments(parser.add_mutually_exclusive_group(), argument)
             continue
         name, settings = (argument, SHARED[argument]) if isinstance(argument, str) else argument
-        parser.add_argument(name, **settings)
+        parser.add_argument(*name.split("/"), **settings)
 
 
 def existing_path(name: str, usage: str, is_there: Callable[[Path], bool] = Path.exists) -> Path:
@@ -132,8 +166,17 @@ def existing_path(name: str, usage: str, is_there: Callable[[Path], bool] = Path
     return path
 
 
+def shown_formats(options: argparse.Namespace, *, well: bool) -> Sequence[Sequence[str]]:
+    """What to write: text where nothing was said, unless all is well and nobody wants to hear that."""
+    formats = options.formats or [_SHOWN]
+    if well and options.verbosity == "quiet":
+        return [each for each in formats if each is not _SHOWN]
+    return formats
+
+
 def write_run(report: RunReport, options: argparse.Namespace) -> None:
-    write_each(options.formats, lambda name, style: rendered_run(report, name, style, options))
+    if formats := shown_formats(options, well=not report.exit_code):
+        write_each(formats, lambda name, style: rendered_run(report, name, style, options))
 
 
 def write_outcome(outcome: Outcome, options: argparse.Namespace, *, title: str) -> None:
@@ -155,7 +198,9 @@ def write_outcome(outcome: Outcome, options: argparse.Namespace, *, title: str) 
             return html.render_outcome(outcome, title=title)
         return rendered_run(RunReport(command="shrink", outcomes=(outcome,)), name, style, options)
 
-    write_each(options.formats, rendered)
+    well = not any(finding.severity == "error" for finding in outcome.findings)
+    if formats := shown_formats(options, well=well):
+        write_each(formats, rendered)
 
 
 def rendered_run(report: RunReport, name: str, style: Style, options: argparse.Namespace) -> str:
@@ -172,7 +217,7 @@ def rendered_run(report: RunReport, name: str, style: Style, options: argparse.N
 
 def write_each(formats: Sequence[Sequence[str]], rendered: Callable[[str, Style], str]) -> None:
     """Write every format that was asked for to where it was asked for; text where nothing was said."""
-    for name, target in formats or [("text", "")]:
+    for name, target in formats or [_SHOWN]:
         style = Style() if target else Style.of(sys.stdout)
         write_to(rendered(name, style), target)
 
@@ -199,33 +244,117 @@ def _print(content: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-WIDTH = 20  # of the bar
+BAR = 12  # letters
 QUIET_SECONDS = 0.5  # short work needs no bar
+LINE_SECONDS = 15.0  # in a log, a line as often
+DRAWN_SECONDS = 0.1
+# Below the line of the hook, which its runner is still to end: scroll if need be, remember where we are, and
+# go back there.
+_BELOW = "\x1bD\x1b[A\x1b7\r\n\x1b[K%s\x1b8"
 
 
 class ProgressLine:
-    """Shows on standard error what is being done, while a person watches; leaves no trace."""
+    """Says on standard error what is being done: on a terminal in a line that leaves no trace, in a log in
+    lines, few of them unless it is to be `verbose`."""
 
-    def __init__(self) -> None:
-        self.enabled = sys.stderr.isatty()
-        self.began = time.monotonic()
+    def __init__(self, verbosity: Verbosity = "usual", *, hook: bool = False) -> None:
+        self.verbosity = verbosity
+        self.began = self.last = time.monotonic()
         self.lock = threading.Lock()
         self.drawn = False
+        self.ended = threading.Event()
+        self.told = ("", "")
+        self.stream = sys.stderr
+        self.drawing = "\r\x1b[K%s"
+        self.is_terminal = self.stream.isatty() and verbosity != "verbose"
+        if hook and verbosity == "usual":
+            self._find_terminal()
+
+    def _find_terminal(self) -> None:
+        """Runners of hooks show what a hook says when it has ended, and may pose as a terminal until then;
+        whoever waits is at the real one."""
+        try:
+            self.stream = open("/dev/tty", "w", encoding="utf-8")  # noqa: SIM115, PTH123 - until the end
+        except OSError:  # none, as in CI
+            return
+        self.is_terminal, self.drawing = True, _BELOW
+
+    def of_one(self, name: str) -> Callable[[str], None]:
+        """Return what tells of the work on a single model, which may say nothing for long: time goes on."""
+
+        def tick() -> None:
+            while not self.ended.wait(1.0):
+                if self.told[1]:
+                    self(0, 1, *self.told)
+
+        if self.verbosity != "quiet":
+            threading.Thread(target=tick, daemon=True).start()
+        return lambda doing: self(0, 1, name, doing)
 
     def __call__(self, done: int, total: int, name: str, doing: str) -> None:
-        if not self.enabled or time.monotonic() - self.began < QUIET_SECONDS:
-            return
-        filled = WIDTH * done // max(total, 1)
-        bar = "#" * filled + "-" * (WIDTH - filled)
         with self.lock:
-            sys.stderr.write(f"\r\x1b[K[{bar}] {done}/{total} {one_line(name)}: {one_line(doing)}"[:200])
-            sys.stderr.flush()
-            self.drawn = True
+            if self.verbosity == "quiet" or self.ended.is_set():
+                return
+            now = time.monotonic()
+            elapsed, since = now - self.began, now - self.last
+            news = (name, doing) != self.told
+            self.told = name, doing
+            if self.is_terminal:
+                if elapsed > QUIET_SECONDS and since > DRAWN_SECONDS:
+                    self._draw(done, total, elapsed, one_line(name), one_line(doing))
+                    self.last = now
+            elif (self.verbosity == "verbose" and news) or since > LINE_SECONDS:
+                count = f"{done}/{total}, " if total > 1 else ""
+                said = f"{one_line(name)}: {one_line(doing)} ({count}{_times(done, total, elapsed)})"
+                self.stream.write(f"onnx-ci: {said}\n")
+                self.stream.flush()
+                self.last = now
+
+    def _draw(self, done: int, total: int, elapsed: float, name: str, doing: str) -> None:
+        """Of a name the end tells most."""
+        filled = BAR * done // max(total, 1)
+        bar = f"[{'#' * filled}{'-' * (BAR - filled)}] {done}/{total} " if total > 1 else ""
+        columns = _columns(self.stream) - 1
+        line = f"{bar}{_times(done, total, elapsed)}  "
+        room = max(16, columns - len(f"{line}: {doing}"))
+        line += f"{name if len(name) <= room else f'…{name[1 - room :]}'}: {doing}"
+        self._write(line if len(line) <= columns else f"{line[: columns - 1]}…")
+        self.drawn = True
+
+    def _write(self, line: str) -> None:
+        try:
+            self.stream.write(self.drawing % line)
+            self.stream.flush()
+        except (OSError, ValueError):  # the terminal has gone: nobody watches any more
+            self.verbosity = "quiet"
 
     def __enter__(self) -> ProgressLine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.ended.set()
         if self.drawn:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._write("")
+        if self.stream is not sys.stderr:
+            self.stream.close()
+
+
+def _columns(stream: Any) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def _times(done: int, total: int, elapsed: float) -> str:
+    """How long it took so far; how long it may take, once that can be guessed."""
+    if not 0 < done < total:
+        return _clock(elapsed)
+    return f"{_clock(elapsed)}, about {_clock(elapsed / done * (total - done))} left"
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

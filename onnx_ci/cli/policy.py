@@ -35,6 +35,14 @@ ARGUMENTS = {
     "ratchet": ("--policy",),
     "methods": (("--format", {"choices": ("text", "json"), "default": "text"}),),
 }
+EXAMPLES = {
+    "init": """\
+onnx-ci init && onnx-ci check --all""",
+    "ratchet": """\
+onnx-ci ratchet && git diff .onnx-ci.yaml""",
+    "methods": """\
+onnx-ci methods --format json""",
+}
 
 
 def run_init(options: argparse.Namespace) -> int:

@@ -31,6 +31,11 @@ ARGUMENTS = {
         flag("--add", "add to what was recorded before, instead of replacing it"),
     ),
 }
+EXAMPLES = {
+    "record": """\
+onnx-ci record -- pytest tests/
+onnx-ci record --count 16 --add -- python predict.py photo.jpg"""
+}
 
 
 def run_record(options: argparse.Namespace) -> int:

@@ -56,6 +56,12 @@ ARGUMENTS = {
         *("--no-cache", *REPORT),
     )
 }
+EXAMPLES = {
+    "shrink": """\
+onnx-ci shrink in.onnx out.onnx                     what changes no output by a bit
+onnx-ci shrink in.onnx out.onnx --budget 25MB       as small as that, with as little loss as it takes
+onnx-ci shrink in.onnx out.onnx --methods dedupe,int8-weights --tolerance cosine=0.9999"""
+}
 
 
 def run_shrink(options: argparse.Namespace) -> int:
@@ -105,14 +111,14 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
         **read_proof_options(options),
     )
     names = {Path(name).absolute(): name for name in options.samples}
-    with called(names), ProgressLine() as progress:
+    with called(names), ProgressLine(options.verbosity) as progress:
         outcome = shrink_file(
             source,
             target,
             rule,
             verify=not options.no_verify,
             cache=options.cache,
-            say=lambda doing: progress(0, 1, str(source), doing),
+            say=progress.of_one(str(source)),
         ).told_to("flags")
     write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
     if any(finding.severity == "error" for finding in outcome.findings):
@@ -131,7 +137,8 @@ def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
     from onnx_ci.build.package import ByRule
 
     work = ByRule(source, target, options.policy)
-    report = work.run(cache=options.cache)
+    with ProgressLine(options.verbosity) as progress:
+        report = work.run(cache=options.cache, progress=progress)
     if any(name == "json" for name, _ in options.formats):
         write_outcome(report.outcomes[0], options, title=f"{options.source} -> {options.target}")
     else:

@@ -27,7 +27,7 @@ from onnx_ci.repo.content import Source, Sources, check_out, obtain
 from onnx_ci.repo.select import models_below
 from onnx_ci.repo.tree import Tree
 from onnx_ci.results import BUG, Command, Finding, Outcome, RunReport
-from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
+from onnx_ci.sandbox.forks import Bound, Heard, Stopped, can_fork, run_tasks
 from onnx_ci.sandbox.process import ended_children, free_memory, memory_for, processors, usual_memory
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import scratch_folder, sweep_files
@@ -35,7 +35,6 @@ from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import relative_name
 
 Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
-Heard = Callable[[int, str], None]  # the number of a model, and what is being done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,11 +221,19 @@ def judge_each(
     """The outcomes in order, of up to `jobs` models at a time: by default, as many as there are processors.
     Where a process can be forked, time and memory are bounded for each model, and large ones wait."""
 
-    begun: set[int] = set()
+    ended: set[int] = set()
+    current: dict[int, str] = {}  # what is being done, the latest last
 
-    def heard(number: int, doing: str) -> None:
-        begun.add(number)
-        progress(len(begun) - 1, len(asked), asked[number].name, doing)
+    def heard(number: int, doing: str | None) -> None:
+        if doing is None:
+            ended.add(number)
+        if doing != "":
+            current.pop(number, None)
+        if doing:
+            current[number] = doing
+        if current:
+            number, doing = list(current.items())[-1]
+            progress(len(ended), len(asked), asked[number].name, doing)
 
     if can_fork():
         yield from _in_forks(asked, min(jobs or processors(), len(asked)), heard)
@@ -235,7 +242,9 @@ def judge_each(
     else:
         with Runner() as runner:
             for number, each in enumerate(asked):
-                yield judge_by_rule(each, runner, partial(heard, number))
+                outcome = judge_by_rule(each, runner, partial(heard, number))
+                heard(number, None)
+                yield outcome
 
 
 def _in_forks(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Outcome]:
@@ -282,6 +291,7 @@ def _in_threads(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Out
                 return judge_by_rule(asked[number], runner, partial(heard, number))
             finally:
                 free.put(runner)
+                heard(number, None)
 
         with ThreadPoolExecutor(jobs) as pool:
             try:

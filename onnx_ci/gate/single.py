@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.decide import refused_hint
 from onnx_ci.gate.judge import about_fusions, judge
-from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Task
+from onnx_ci.gate.subject import InPlace, Ledger, NewFile, Say, Task
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import SAMPLED, compressed_size, estimated_size, files_of, measure
@@ -157,7 +157,7 @@ def shrink_file(
     *,
     verify: bool = True,
     cache: bool = True,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> Outcome:
     """Write the target only if something proven can be written, or a copy if there is nothing to gain."""
     check_target(source, target)
@@ -255,11 +255,11 @@ def copy_file(source: Path, target: Path) -> None:
         shutil.copymode(source, temporary)
 
 
-def compare_files(first: Path, second: Path, rule: Rule) -> Outcome:
+def compare_files(first: Path, second: Path, rule: Rule, say: Say = lambda _: None) -> Outcome:
     """The second model against the first: an outcome whose verdict is ok only within the tolerance."""
     outcome = Outcome(path=str(second), verdict="unreadable", rule_pattern=str(first))
     try:
-        with _FirstModel(first, rule) as comparison:
+        with _FirstModel(first, rule, say) as comparison:
             return comparison.with_model(outcome, second)
     except ModelError as error:
         return _unreadable(outcome, error)
@@ -273,8 +273,9 @@ def _unreadable(outcome: Outcome, error: ModelError) -> Outcome:
 class _FirstModel:
     """One model that others are compared with; its inputs and outputs are found once."""
 
-    def __init__(self, first: Path, rule: Rule) -> None:
+    def __init__(self, first: Path, rule: Rule, say: Say = lambda _: None) -> None:
         check_dims(first, rule.inputs.dims)
+        self.say = say
         self.first = first
         self.rule = replace(rule, pattern=str(first), inputs=replace(rule.inputs, count=COMPARED))
         self.stack = ExitStack()
@@ -287,7 +288,8 @@ class _FirstModel:
             self.before = stack.enter_context(open_model(self.first))
             runner, scratch = stack.enter_context(Runner()), stack.enter_context(scratch_folder())
             home = home_of(self.first)
-            self.prover = Prover(self.rule, self.before, runner, scratch, home=home, timed=True)
+            self.prover = Prover(self.rule, self.before, runner, scratch, home=home, timed=True, say=self.say)
+            self.say("measuring")
             self.measured = measure(self.first, self.before.proto, hashing=BackgroundHash(self.first))
             self.stack = stack.pop_all()
         return self
@@ -333,11 +335,17 @@ def _compared(outcome: Outcome, found: Verification) -> Outcome:
 
 
 def compare_variants(
-    first: Path, others: Sequence[Path], rule: Rule, *, score: Evaluate | None = None, layers: bool = False
+    first: Path,
+    others: Sequence[Path],
+    rule: Rule,
+    say: Say = lambda _: None,
+    *,
+    score: Evaluate | None = None,
+    layers: bool = False,
 ) -> tuple[list[Variant], list[Outcome]]:
     """Hold any number of models against the first: a row for each, the first one's included."""
     variants, outcomes = [], []
-    with _FirstModel(first, rule) as comparison:
+    with _FirstModel(first, rule, say) as comparison:
         for other in others:
             outcome = Outcome(path=str(other), verdict="unreadable", rule_pattern=str(first))
             divergence = None

@@ -207,7 +207,7 @@ class Subject:
             raise ValueError("nothing is run without a runner")
         from onnx_ci.verify.prove import Prover
 
-        return Prover(self.rule, self.model, self.runner, self.scratch, home=self.task.home)
+        return Prover(self.rule, self.model, self.runner, self.scratch, home=self.task.home, say=self.say)
 
     def feeds(self) -> Sequence[Mapping[str, Any]]:
         """Inputs for methods that calibrate; what makes them is loaded when one asks."""

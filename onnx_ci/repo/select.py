@@ -265,7 +265,7 @@ def _expand(path: Path, text: str, scene: Scene) -> Sequence[Path]:
     if not scene.exists(path):
         hint = "check the path, or run: onnx-ci check --all"
         if text.startswith("-"):
-            hint = "what follows `--` is a name; to give a hook an option, set its `entry` (docs/git.md)"
+            hint = "what follows `--` is a name: options go before it, those of a hook into `args`"
         raise UsageError(f"there is no file or folder {text!r}", hint=hint)
     return [path]
 

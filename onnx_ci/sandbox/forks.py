@@ -30,6 +30,8 @@ from onnx_ci.util.files import new_folder, use_folder
 
 T = TypeVar("T")
 Say = Callable[[str], None]
+# The number of a task, and what is being done: nothing where it goes on, None where it has ended.
+Heard = Callable[[int, str | None], None]
 Work = Callable[[int, Say], T]
 Start = Callable[[], AbstractContextManager[Work[T]]]
 
@@ -80,13 +82,14 @@ def run_tasks(
     *,
     jobs: int = 1,
     room: float = math.inf,
-    heard: Callable[[int, str], None] = lambda *_: None,
+    heard: Heard = lambda *_: None,
 ) -> list[T | Stopped]:
     """Do task 0, 1, … in up to `jobs` processes. Each enters `start` once and calls what it gives for its
     tasks. A task waits until what it is likely to take fits into `room` bytes beside the others', or there
     is no other; where there are several processes, the largest come first.
 
-    What a task says is passed on to `heard`; what it raises is raised here.
+    What a task says is passed on to `heard`, which is told as well that it goes on, and that it has ended;
+    what it raises is raised here.
     """
     results: dict[int, T | Stopped] = {}
     waiting = list(range(len(bounds)))
@@ -109,9 +112,7 @@ def run_tasks(
                 idle.end()
             ready = wait([fork.answers for fork in forks], _LOOK_SECONDS)
             for fork in forks:
-                if fork.answers in ready:
-                    fork.listen(heard)
-                fork.check_bound()
+                fork.attend(heard, said=fork.answers in ready)
             forks = [fork for fork in forks if not fork.dead]
     finally:
         for fork in forks:
@@ -163,7 +164,16 @@ class _Fork(Generic[T]):
         with contextlib.suppress(OSError):  # it is dead: listening tells the same
             self._tasks.send(number)
 
-    def listen(self, heard: Callable[[int, str], None]) -> None:
+    def attend(self, heard: Heard, *, said: bool) -> None:
+        """Hear what it says, if it `said` something, and see that it keeps to its bounds."""
+        task = self.task
+        if said:
+            self.listen(heard)
+        self.check_bound()
+        if task is not None:
+            heard(task, "" if self.task == task else None)
+
+    def listen(self, heard: Heard) -> None:
         try:
             kind, *what = self.answers.recv()
         except (EOFError, OSError):

@@ -92,7 +92,11 @@ class Style:
 
     @classmethod
     def of(cls, stream: IO[str]) -> Style:
-        return cls(stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb")
+        """As the stream bears it. `NO_COLOR` is stronger than `FORCE_COLOR`, as in Python itself."""
+        if os.environ.get("NO_COLOR"):
+            return cls()
+        forced = os.environ.get("FORCE_COLOR", "0") not in ("", "0")
+        return cls(forced or (stream.isatty() and os.environ.get("TERM") != "dumb"))
 
     def paint(self, text: str, colour: str) -> str:
         return f"\x1b[{CODES[colour]}m{text}\x1b[0m" if self.colour and colour else text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,12 @@ from onnx_ci.verify.sensitivity import Sensitivity
 from onnx_ci.verify.verifier import SOME, Claim, Runtimes, Verifier, loading_over
 
 SPARE = 4  # inputs made up for the original beyond those that are used
+# What is being done in stages that may take long.
+STAGES = {
+    "_outputs": "running it and its original on the same inputs",
+    "_further_inputs": "running further inputs",
+    "_sensitivity": "seeing that damaged weights would be noticed",
+}
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
 
@@ -54,6 +60,7 @@ class Prover:
     _: KW_ONLY
     home: Path
     timed: bool = False  # also where the rule has no limit for that
+    say: Callable[[str], None] = lambda _: None  # what is being done
 
     def __post_init__(self) -> None:
         self.runner = self.runner.using(libraries=Libraries(self.rule.libraries, self.home))
@@ -66,6 +73,8 @@ class Prover:
             *(self._outputs, self._further_inputs, self._sensitivity, self._runtimes),
             *(self._float16, self._latency, self._loading, self._score, self._fusions),
         ):
+            if words := STAGES.get(stage.__name__):
+                self.say(words)
             proof = stage(proof, claim, candidate)
             if proof.verification.status != "passed":
                 return replace(proof, accepted=False)
@@ -181,6 +190,8 @@ class Prover:
         return replace(proof, verification=verification)
 
     def _runtimes(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
+        if self.rule.runtimes:
+            self.say("running other versions of onnxruntime")
         return replace(proof, verification=self.runtimes.check(proof.verification, claim))
 
     def _float16(self, proof: Proof, _: Claim, candidate: Submission) -> Proof:
@@ -197,6 +208,7 @@ class Prover:
         allowed = self.rule.budget.latency
         if allowed is None and not self.timed:
             return proof
+        self.say("measuring latency, load time and memory")
         try:
             latency = self.verifier.latency(claim, limit=allowed)
             if allowed is None or latency.ratio <= allowed:
@@ -219,6 +231,7 @@ class Prover:
     def _score(self, proof: Proof, _: Claim, candidate: Submission) -> Proof:
         if self.rule.evaluate is None:
             return proof
+        self.say(f"computing your score, {self.rule.evaluate.metric}")
         try:
             score = evaluate(
                 self.rule.evaluate,

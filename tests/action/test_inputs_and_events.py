@@ -49,7 +49,7 @@ def test_every_input_is_read() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("mode", "chek", "one of check, fix, commit, comment"),
+        ("mode", "chek", "one of check, fix, commit, pull-request, comment"),
         ("fail-on", "errors", "one of error, warning, never"),
         ("policy-from", "main", "one of head, base"),
         ("all", "yes", "true or false"),

@@ -56,7 +56,7 @@ print(json.dumps([code, loaded]))
 """
 
 
-@pytest.mark.parametrize("arguments", [[], ["--staged"], ["--staged", "--hook", "--"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [[], ["--staged"], ["--staged", "--hook", "--no-search"]], ids=" ".join)
 def test_nothing_to_do_loads_next_to_nothing(arguments: list[str], tmp_path: Path) -> None:
     repository = Repository(tmp_path)
     write_policy(tmp_path, "    budget: {size: 1 kB, growth: 5%}\n    methods: []\n")

@@ -43,7 +43,7 @@ def test_a_wrong_policy(tmp_path: Path, command: str, policy: str, line: int, wo
     ("arguments", "words"),
     [
         (["chek"], "check"),
-        (["check", "--no-such-option"], "unrecognized"),
+        (["check", "--no-such-option"], "has no option"),
         (["check", "missing.onnx"], "missing.onnx"),
         (["check", "--policy", "missing.yaml"], "missing.yaml"),
         (["check", "--since", "main"], "git"),

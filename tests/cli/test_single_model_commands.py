@@ -204,8 +204,13 @@ def test_reports_go_where_they_are_sent(tmp_path: Path) -> None:
 
 
 def test_demo_runs_from_end_to_end(tmp_path: Path) -> None:
-    done = onnx_ci("demo", cwd=tmp_path)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    done = onnx_ci("demo", cwd=tmp_path, env={"TMPDIR": str(temporary)})
     assert done.code == 0, done.out + done.err
     assert done.out.index("exit code 1") < done.out.index("exit code 0")
     assert "onnx-ci init" in done.out
-    assert list(tmp_path.iterdir()) == []
+    (kept,) = temporary.glob("onnx-ci-demo-*")
+    assert f"is kept, to look around: cd {kept}" in done.out
+    assert (kept / "models" / "encoder.onnx").exists()
+    assert list(tmp_path.iterdir()) == [temporary]

@@ -30,7 +30,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def hook(repository: Repository, *names: str, env: dict[str, str] | None = None) -> Done:
-    return onnx_ci("check", "--staged", "--hook", "--", *names, cwd=repository.root, env=env)
+    return onnx_ci("check", "--staged", "--hook", *names, cwd=repository.root, env=env)
 
 
 def test_what_is_staged_is_looked_at_beside_what_is_named(repository: Repository) -> None:
@@ -71,9 +71,14 @@ def test_names_of_files_are_never_options(repository: Repository) -> None:
     done = hook(repository, "--policy=lax.bin", "lax.bin", "model.onnx")
     assert done.code == 1
     assert "OCI001 model.onnx" in done.out
-    wrong = hook(repository, "--only-new")
+    assert "OCI001 model.onnx" in hook(repository, "--only-new", "--jobs", "2", "model.onnx").out
+    (root / "--only-new").write_bytes(b"1")
+    wrong = hook(repository, "--only-new", "model.onnx")
     assert wrong.code == 2
-    assert "set its `entry`" in wrong.err
+    assert "rename the file" in wrong.err
+    behind = hook(repository, "--", "--no-cache", "model.onnx")
+    assert behind.code == 2
+    assert "into `args`" in behind.err
     assert onnx_ci("check", "--hook", "--all", cwd=root).code == 2
 
 
@@ -128,7 +133,8 @@ def test_what_a_settled_merge_brings(repository: Repository) -> None:
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_runners_start_it_where_no_file_is_left_to_name(runner: str, tmp_path: Path) -> None:
-    repository = Hooked(tmp_path, runner, "onnx-ci-check")
+    args = ["--jobs", "2", "--search", "--format", "json"]
+    repository = Hooked(tmp_path, runner, "onnx-ci-check", args=args)
     write_policy(tmp_path, RULE)
     save_outside(lean(), tmp_path / "outer.onnx")
     (tmp_path / "--policy=lax.bin").write_bytes(b"1")
@@ -138,4 +144,4 @@ def test_runners_start_it_where_no_file_is_left_to_name(runner: str, tmp_path: P
     repository.git("rm", "--quiet", "outer.onnx.data")
     passed, said = repository.commit()
     assert not passed
-    assert "OCI012 outer.onnx" in said
+    assert '"code": "OCI012"' in said, "JSON, as `args` ask for"

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from onnx_ci.action.reports import artifact_name
+from onnx_ci.version import __version__
 from tests.support.node import node, node_module
 
 pytestmark = pytest.mark.real
@@ -24,8 +26,12 @@ ACTIONS = [ROOT / "action.yml", ROOT / "setup" / "action.yml"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yml"))
 WORKFLOWS = [*EXAMPLES, *sorted((ROOT / ".github" / "workflows").glob("*.yml"))]
 EVERYTHING = [*ACTIONS, *WORKFLOWS]
-# What the older of the two does not know yet: no permissions at all, and merge queues.
-OUTDATED = ('"permissions" section should not be empty', 'unknown Webhook event "merge_group"')
+# What the older of the two does not know yet: no permissions at all, merge queues, attestations.
+OUTDATED = (
+    '"permissions" section should not be empty',
+    'unknown Webhook event "merge_group"',
+    'unknown permission scope "attestations"',
+)
 BAD = """
 on: pull_request_target
 jobs:
@@ -101,7 +107,7 @@ def test_shellcheck_finds_nothing_in_scripts(file: Path) -> None:
 
 
 def test_shellcheck_finds_nothing_in_our_own_script() -> None:
-    code, out = run(tool("shellcheck"), ROOT / ".ci" / "run")
+    code, out = run(tool("shellcheck"), ROOT / ".ci" / "run", ROOT / ".ci" / "matrix")
     assert code == 0, out
 
 
@@ -143,8 +149,15 @@ def test_permissions_are_given_job_by_job_and_no_more_than_needed(file: Path) ->
         granted = job.get("permissions", {})
         assert isinstance(granted, dict), f"{name}: {granted}"
         writes = {scope for scope, level in granted.items() if level == "write"}
-        assert writes <= {"contents", "pull-requests"}, name
-        uses = any(word in json.dumps(job["steps"]) for word in ("comment", "gh pr create"))
+        needs = {
+            "pull-requests": ("comment", "gh pr create", '"mode": "pull-request"'),
+            "security-events": ("upload-sarif",),
+            "id-token": ("attest-build-provenance", "pypi-publish"),
+            "attestations": ("attest-build-provenance",),
+        }
+        for scope in writes - {"contents"}:
+            assert any(word in json.dumps(job["steps"]) for word in needs[scope]), (name, scope)
+        uses = any(word in json.dumps(job["steps"]) for word in needs["pull-requests"])
         assert "pull-requests" not in writes or uses, name
 
 
@@ -166,6 +179,33 @@ def test_the_comment_is_made_from_the_report_that_the_check_leaves(monkeypatch: 
     download, _ = comment["jobs"]["comment"]["steps"]
     assert download["with"]["name"] == artifact_name("check")
     assert comment[True]["workflow_run"]["workflows"] == [check["name"]]  # `on` is true in YAML
+
+
+COLOURS = {"white", "black", "yellow", "blue", "green", "orange", "red", "purple", "gray-dark"}
+
+
+def test_the_marketplace_would_take_it() -> None:
+    """It looks at the tag of a release, where nothing can be mended any more."""
+    action = loaded(ROOT / "action.yml")
+    assert 0 < len(action["description"]) < 125
+    assert 0 < len(action["name"]) <= 50
+    assert action["author"]
+    assert action["branding"]["color"] in COLOURS
+    assert re.fullmatch(r"[a-z0-9-]+", action["branding"]["icon"])
+    assert not (ROOT / "action.yaml").exists(), "one of them at the top, not two"
+    assert (ROOT / "README.md").read_text().startswith(f"# {action['name']}\n")
+    for item in (*action["inputs"].values(), *action["outputs"].values()):
+        assert item["description"]
+
+
+def test_a_release_is_what_its_tag_says() -> None:
+    """Else README's snippets would name a version that is not there."""
+    script = ROOT / ".ci" / "release.py"
+    assert run(sys.executable, script, f"v{__version__}") == (0, "")
+    code, said = run(sys.executable, script, "v99.0.0")
+    assert code == 1
+    assert "README.md: a snippet names" in said
+    assert "CHANGELOG.md has no section 99.0.0" in said
 
 
 def test_no_failure_is_lost_in_a_pipe() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -14,10 +15,13 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
+from onnx_ci.action.github import Api
+from onnx_ci.errors import ApiFault
 from tests.support.comments import comment_step, finished
 from tests.support.github import Call, GitHub
 from tests.support.node import node_module
 from tests.support.reports import run_report
+from tests.support.workflows import REPOSITORY
 
 pytestmark = pytest.mark.real
 
@@ -77,6 +81,18 @@ def test_all_calls_are_described(github: GitHub, tmp_path: Path, described: dict
         comment_step(github, tmp_path, run_report(path), finished(pull))
     comment_step(github, tmp_path, run_report(), finished(pull, head_branch="gone"))
     comment_step(github, tmp_path, run_report(), finished(pull), token="token-of-owner")
+    api = Api(base=github.url, token="token-of-owner", repository=REPOSITORY)
+    api.open_pull("described", "main")
+    api.was_closed("described", "0" * 40)
+    api.change_pull(pull["number"], "a table")
+    for post in (
+        lambda: api.create_pull(branch="x", base="main", title="t", body="b"),
+        lambda: api.set_status(
+            "0" * 40, "failure", "onnx-ci", "1 model", "https://github.com/a/b/actions/runs/1"
+        ),
+    ):
+        with contextlib.suppress(ApiFault):  # the emulator may not know such a branch, or commit
+            post()
     calls = [call for call in github.calls if call.path != "/graphql"]
     assert {call.method for call in calls} == {"GET", "POST", "PATCH"}
     assert {"/user", "/pulls"} <= {re.sub(r".*(?=/)", "", urlsplit(call.path).path) for call in calls}

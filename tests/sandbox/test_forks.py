@@ -32,10 +32,11 @@ def test_results_come_in_order_and_what_is_said_is_heard(jobs: int) -> None:
         say(f"at {number}")
         return number * number
 
-    heard: list[tuple[int, str]] = []
+    heard: list[tuple[int, str | None]] = []
     found = run_tasks([ROOM] * 7, lambda: doing(task), jobs=jobs, heard=lambda *told: heard.append(told))
     assert found == [0, 1, 4, 9, 16, 25, 36]
-    assert sorted(heard) == [(number, f"at {number}") for number in range(7)]
+    assert sorted(n for n, doing in heard if doing is None) == list(range(7)), "ended, each once"
+    assert sorted(told for told in heard if told[1]) == [(number, f"at {number}") for number in range(7)]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

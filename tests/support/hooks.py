@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -17,12 +18,12 @@ class Hooked(Repository):
     """The hook is that of the manifest, but runs the onnx-ci that is installed here: making an
     environment of its own takes long, and is tested once."""
 
-    def __init__(self, root: Path, runner: str, hook: str, *types: str) -> None:
+    def __init__(self, root: Path, runner: str, hook: str, *types: str, args: Sequence[str] = ()) -> None:
         super().__init__(root)
         self.runner = runner
         hooks = yaml.safe_load((PROJECT / ".pre-commit-hooks.yaml").read_text())
         (chosen,) = (each for each in hooks if each["id"] == hook)
-        config = {"repos": [{"repo": "local", "hooks": [{**chosen, "language": "system"}]}]}
+        config = {"repos": [{"repo": "local", "hooks": [{**chosen, "language": "system", "args": [*args]}]}]}
         (root / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
         kinds = [word for kind in types or ("pre-commit",) for word in ("--hook-type", kind)]
         done = self.run_hooks("install", *kinds)

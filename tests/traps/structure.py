@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
@@ -323,7 +325,8 @@ STRUCTURE: tuple[Trap, ...] = (
     trap(all_weights_are_inputs),
     trap(defaults_around_inputs),
     trap(default_for_a_loop),
-    trap(half_weight_is_input),
+    # onnxruntime 1.23 crashes on it, and with it the process of the tests.
+    *(() if version("onnxruntime").startswith("1.23.") else (trap(half_weight_is_input),)),
     trap(weight_is_output),
     trap(weight_is_input_and_output, feeds=overrides),
     trap(unused_everything),

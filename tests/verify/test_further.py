@@ -55,8 +55,8 @@ def test_samples_of_the_user_are_all_there_is(tmp_path: Path) -> None:
     for name, off in (("a", 0.0), ("b", 0.03)):
         onnx.save(network(off=off), tmp_path / f"{name}.onnx")
     np.savez(tmp_path / "s.npz", x=np.random.default_rng(1).standard_normal((1, 16)).astype(np.float32))
-    given = {"samples": [str(tmp_path / "s.npz")]}
-    found = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", tolerance={"cosine": 0.5}, **given)
+    given = tmp_path / "s.npz"
+    found = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", tolerance={"cosine": 0.5}, samples=given)
     limit = found.verification.outputs[0].cosine - 1e-7
-    near = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", tolerance={"cosine": limit}, **given)
+    near = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", tolerance={"cosine": limit}, samples=given)
     assert (near.verdict, near.verification.samples) == ("ok", 1)
