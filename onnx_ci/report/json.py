@@ -23,6 +23,12 @@ def render_run(report: RunReport) -> str:
         "notes": list(report.notes),
         "seconds": report.seconds,
     }
+    if report.base:
+        document |= {"base": report.base, "gone": [asdict(model) for model in report.gone]}
+        was, now = report.compared or (None, None)
+        document["totals"] |= {"size_base": was, "size_now": now} if report.compared else {}
+    if report.provenance is not None:
+        document["provenance"] = asdict(report.provenance)
     if report.shard is not None:
         document |= {"shard": asdict(report.shard), "groups": [asdict(group) for group in report.groups]}
     return dumps(document)
@@ -60,6 +66,15 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
         document["work"] = asdict(outcome.work)
     if outcome.original is not None:
         document["original"] = asdict(outcome.original)
+    if outcome.base is not None:
+        document["base"] = {**asdict(outcome.base), "measure": _measure(outcome.base.measure)}
+    if outcome.moved is not None:
+        document["moved"] = asdict(outcome.moved)
+    if outcome.seconds:
+        document["seconds"] = outcome.seconds
+    for name in ("limits", "tensors", "inputs", "outputs"):
+        if getattr(outcome, name):
+            document[name] = [asdict(each) for each in getattr(outcome, name)]
     return document
 
 

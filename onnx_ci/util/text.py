@@ -85,14 +85,20 @@ COMMANDS = re.compile(r"^\s*:(?=:)|##(?=\w*\[)")
 
 
 class Style:
-    """Paints words, or leaves them as they are."""
+    """Paints words, or leaves them as they are; `width` is what a line may take, 0 where nobody minds."""
 
-    def __init__(self, colour: bool = False) -> None:
+    def __init__(self, colour: bool = False, width: int = 0) -> None:
         self.colour = colour
+        self.width = width
 
     @classmethod
     def of(cls, stream: IO[str]) -> Style:
-        return cls(stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb")
+        if not stream.isatty():
+            return cls()
+        import shutil
+
+        colour = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        return cls(colour, shutil.get_terminal_size().columns)
 
     def paint(self, text: str, colour: str) -> str:
         return f"\x1b[{CODES[colour]}m{text}\x1b[0m" if self.colour and colour else text

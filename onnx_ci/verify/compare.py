@@ -16,7 +16,7 @@ from onnx import ValueInfoProto
 
 from onnx_ci.methods.rounding import sum_of_products
 from onnx_ci.policy.schema import AT_LEAST, AT_MOST, Tolerance
-from onnx_ci.results import ENOUGH, PICKS, Breach, Comparison, OutputDelta, OutputKind
+from onnx_ci.results import PICKS, Breach, Comparison, OutputDelta, OutputKind, noise_share
 from onnx_ci.sandbox.exchange import Array, is_complex, is_float, is_integer, is_text, type_name
 from onnx_ci.util.advice import set_tolerance
 from onnx_ci.verify.observation import Observation, observation_of
@@ -36,8 +36,6 @@ FEW = 8  # elements below which a cosine is blind: of one positive number and an
 _FLOOR = 1e-6  # of the largest reference value: below it, a relative error means nothing
 SMALL = 0.01  # of the largest member of a batch
 MANY = 1000  # members that are looked at one by one; what is more than that is no batch
-GENERATED = 0.25  # of the noise that the tolerance allows, where inputs are made up: 6 dB
-SAMPLES = 0.5  # where there are enough of the user's own: 3 dB
 USUAL = 27.0  # dB; what a cosine of 0.999 stands for
 
 
@@ -661,15 +659,10 @@ def least_sqnr(tolerance: Tolerance) -> float:
     return max(limits, default=USUAL)
 
 
-def trust(samples: int) -> float:
-    """Return how much so many samples of the user's own can vouch for, from 0 to 1."""
-    return min(1.0, samples / ENOUGH)
-
-
 def with_margin(tolerance: Tolerance, *, samples: int = 0) -> Tolerance:
     """Return the tolerance without the room that a search along its edge would use up: the more, the fewer
     samples of the user's own there are."""
-    return tightened(tolerance, GENERATED + (SAMPLES - GENERATED) * trust(samples))
+    return tightened(tolerance, noise_share(samples))
 
 
 def tightened(tolerance: Tolerance, share: float) -> Tolerance:
