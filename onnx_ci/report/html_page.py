@@ -314,6 +314,7 @@ Tree = dict[str, "Box | Tree"]
 TALL = 260  # pixels of the largest map
 WIDE = 900  # of a map on a desk: what is to be square is square there
 DEEPEST = 6  # levels of groups
+LABEL = 16  # pixels of a line of text
 
 
 def treemap(caption: str, maps: Sequence[tuple[str, Sequence[Box]]]) -> Markup:
@@ -333,7 +334,7 @@ def treemap(caption: str, maps: Sequence[tuple[str, Sequence[Box]]]) -> Markup:
 
 
 def _map(boxes: Sequence[Box], height: int, words: str) -> Markup:
-    shapes = list(_shapes(_grouped(boxes), (0.0, 0.0, 100.0, 100.0), height / WIDE))
+    shapes = list(_shapes(_grouped(boxes), (0.0, 0.0, 100.0, 100.0), height))
     label = f"{words}, in {len(boxes):,} parts"
     return element("svg", *shapes, class_="map", height=height, role="img", aria_label=label)
 
@@ -366,16 +367,20 @@ def _size(item: Box | Tree) -> int:
     return item.size if isinstance(item, Box) else sum(map(_size, item.values()))
 
 
-def _shapes(group: Tree, place: Place, aspect: float) -> Iterator[Markup]:
+def _shapes(group: Tree, place: Place, height: int) -> Iterator[Markup]:
     items = sorted(((_size(item), key, item) for key, item in group.items()), key=lambda item: -item[0])
-    for (_, key, item), inner in _divided([item for item in items if item[0]], place, aspect):
+    for (_, key, item), inner in _divided([item for item in items if item[0]], place, height / WIDE):
+        x, y, wide, tall = inner
+        has_room = wide * WIDE > 70 * 100 and tall * height > 2 * LABEL * 100
+        label = _label(item.name if isinstance(item, Box) else key.rstrip("/"), inner) if has_room else ""
         if isinstance(item, Box):
             yield _box(item, inner)
-            yield from _label(item.name, inner, aspect, "leaf")
-        else:
-            yield from _shapes(item, inner, aspect)
-            yield _outline(inner)
-            yield from _label(key.rstrip("/"), inner, aspect, "group")
+            yield Markup(label)
+            continue
+        strip = 100 * LABEL / height if has_room else 0.0  # above what is in the group
+        yield Markup(label)
+        yield from _shapes(item, (x, y + strip, wide, tall - strip), height)
+        yield element("rect", class_="outline", **_sides(inner))
 
 
 Sized = tuple[int, str, "Box | Tree"]
@@ -409,16 +414,10 @@ def _box(box: Box, place: Place) -> Markup:
     return element("rect", element("title", box.words), class_=f"box {box.kind}", **_sides(place), **link)
 
 
-def _outline(place: Place) -> Markup:
-    return element("rect", class_="outline", **_sides(place))
-
-
-def _label(name: str, place: Place, aspect: float, kind: str) -> Iterator[Markup]:
-    """A name where there is room for one; what is too long is cut off at the edge of its box."""
-    width, height = place[2] * WIDE / 100, place[3] * aspect * WIDE / 100
-    if width > 70 and height > (18 if kind == "group" else 40):
-        words = element("text", name, x=5, y=14 if kind == "group" else "100%", class_=kind)
-        yield element("svg", words, class_="label", aria_hidden="true", **_sides(place))
+def _label(name: str, place: Place) -> Markup:
+    """What is too long is cut off at the edge of its box."""
+    words = element("text", name, x=5, y=LABEL - 4)
+    return element("svg", words, class_="label", aria_hidden="true", **_sides(place))
 
 
 def stage_bar(parts: Sequence[tuple[str, float]]) -> Markup:
