@@ -111,6 +111,7 @@ Breach = Literal[
     "missing", "type", "shape", "unequal", "integers", "odd values", "limit", "scale", "bits", "spread"
 ]
 
+SPREAD = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 PICKS = ("ArgMax", "ArgMin", "TopK")  # functions that tell which of their values, not how much
 # What is said of an output that shows little or nothing of the weights.
 KINDS: dict[OutputKind, str] = {
@@ -143,6 +144,8 @@ class OutputDelta:
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
     kind: OutputKind = ""
+    # How many values are off by how much: not at all, then by the limits of SPREAD, in shares of the largest.
+    histogram: tuple[int, ...] = ()
     # Of the original against itself: whether two runs alike differ, or another number of threads is to blame.
     source: NoiseSource = ""
     # The same as `problem`, as values; not part of a report.

@@ -16,6 +16,7 @@ from onnx_ci.report.html_page import (
     curve,
     element,
     figures,
+    histogram,
     join,
     number,
     page,
@@ -418,8 +419,8 @@ def _proof(verification: results.Verification) -> Iterator[Markup]:
         yield element("p", covered, class_="soft")
     yield from (element("p", line) for line in text.noise_words(verification))
     if verification.outputs:
-        columns = (*text.OUTPUT_COLUMNS[:-1], "note")
-        rows = [text.output_row(output) for output in verification.outputs]
+        columns = (*text.OUTPUT_COLUMNS[:-1], "note", "errors")
+        rows = [(*text.output_row(output), histogram(output.histogram)) for output in verification.outputs]
         yield table("The worst over all samples", columns, rows, numbers=",".join(text.OUTPUT_COLUMNS[1:-1]))
     if verification.runtimes:
         runs = [text.runtime_row(run) for run in verification.runtimes]

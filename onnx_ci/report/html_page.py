@@ -11,8 +11,8 @@ from html import escape
 from importlib import resources
 from itertools import pairwise
 
-from onnx_ci.results import Point
-from onnx_ci.util.sizes import SIZE_UNITS, format_size, size_unit
+from onnx_ci.results import SPREAD, Point
+from onnx_ci.util.sizes import SIZE_UNITS, format_percent, format_size, size_unit
 from onnx_ci.util.text import one_line
 from onnx_ci.version import __version__
 
@@ -283,6 +283,23 @@ def _numbers(points: Sequence[Point]) -> Markup:
     return table("sizes are estimates", ("size", "noise", "cosine", "verdict"), rows, numbers="noise,cosine")
 
 
+def histogram(counts: Sequence[int]) -> Markup:
+    """How many values of an output are off by how much, as bars from the least to the most."""
+    total, most = sum(counts), max(counts, default=0)
+    if not total:
+        return Markup()
+    names = ["the same", *(f"below {limit:g}" for limit in SPREAD), f"{SPREAD[-1]:g} or more"]
+    bars, told = [], []
+    for place, (name, count) in enumerate(zip(names, counts, strict=False)):
+        words = f"{name}: {format_percent(count / total)}"
+        tall = max(1.0, 100 * count / most) if count else 0.0
+        sides = (100 * place / len(names), 100 - tall, 90 / len(names), tall)
+        bars.append(element("rect", element("title", words), **_sides(sides)))
+        told += [words] if count else []
+    label = f"errors in shares of the largest value: {', '.join(told)}"
+    return element("svg", element("title", label), *bars, class_="errors", role="img", aria_label=label)
+
+
 def share_bar(share: float, words: str, kind: str = "") -> Markup:
     """Widths are percentages, so that the bar is as wide as there is room."""
     return element(
@@ -371,7 +388,7 @@ def _shapes(group: Tree, place: Place, height: int) -> Iterator[Markup]:
     items = sorted(((_size(item), key, item) for key, item in group.items()), key=lambda item: -item[0])
     for (_, key, item), inner in _divided([item for item in items if item[0]], place, height / WIDE):
         x, y, wide, tall = inner
-        has_room = wide * WIDE > 70 * 100 and tall * height > 2 * LABEL * 100
+        has_room = wide * WIDE > 70 * 100 and tall * height > 3 * LABEL * 100
         label = _label(item.name if isinstance(item, Box) else key.rstrip("/"), inner) if has_room else ""
         if isinstance(item, Box):
             yield _box(item, inner)

@@ -93,7 +93,7 @@ def _verification(verification: Verification) -> dict[str, Any]:
     for delta in document["outputs"]:
         del delta["source"]
     for noise in document["noise"]:
-        del noise["sensitive"], noise["kind"]
+        del noise["sensitive"], noise["kind"], noise["histogram"]
     if verification.coverage is None:
         del document["coverage"]
     return {key: value for key, value in document.items() if value or key not in ("code", "hint", "recorded")}

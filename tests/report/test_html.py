@@ -169,7 +169,7 @@ def test_what_to_do_comes_first() -> None:
 
 
 def test_a_map_holds_every_tensor_where_it_is_stored() -> None:
-    many = replace(outcome(), tensors=tensors("encoder.layer.", 5_000), plan=None)
+    many = replace(outcome(), tensors=tensors("w", 5_000), plan=None)
     root = read(render_outcome(many, title="m"))
     before, after = [svg for svg in root.all("svg") if svg.attributes.get("class") == "map"]
     boxes = [

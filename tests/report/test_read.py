@@ -49,7 +49,7 @@ def test_a_report_is_the_same_again(name: str) -> None:
         method="seeded",
         runtimes=(RuntimeRun(version="1.20", optimizations="disabled", status="passed", cosine=1.0),),
         optimized=Optimized(nodes_before=3, nodes_after=4, lost=(OpCount(op=name, before=1, after=0),)),
-        noise=(replace(delta(name), source="threads"),),
+        noise=(replace(delta(name), source="threads", histogram=()),),
     )
     third = replace(outcome(f"other {name}"), verification=checked)
     full = replace(report, outcomes=(*report.outcomes, other, third), findings=(placed,))

@@ -169,6 +169,7 @@ def delta(name: str, *, sensitive: bool = True) -> OutputDelta:
         top1=1.0,
         exact=False,
         sensitive=sensitive,
+        histogram=(10, 0, 200, 3_000, 40_000, 20_000, 3, 0),
     )
 
 
