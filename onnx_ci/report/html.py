@@ -151,7 +151,7 @@ def _models(
 ) -> Markup:
     if not ordered and not report.gone:
         return element("p", "There was no model to look at.")
-    titles = {"after": text.after_word(report), "now": "now" if report.compared else "size"}
+    titles = text.column_titles(report, compared=report.compared is not None)
     columns = [titles.get(key, key) for key in (*text.COLUMNS[:-1], "time", "verdict")]
     shown, folded = text.worth_a_row(ordered)
     empty = [""] * (len(columns) - 4)
@@ -173,10 +173,10 @@ def _cells(outcome: results.Outcome, anchor: str) -> list[str]:
     return [
         _name(link),
         sized(base.size if base else None),
-        sized(outcome.now.size if outcome.now else None),
+        sized(outcome.before.size if outcome.before else None),
         cells["change"],
         join(_use(*use) for use in uses[:1]),
-        sized(outcome.after.size if outcome.after and not outcome.written else None),
+        sized(outcome.after.size if outcome.after else None),
         cells["saved"],
         cells["outputs"],
         number(outcome.seconds, f"{outcome.seconds:.1f} s") if outcome.seconds else "",
@@ -194,7 +194,7 @@ def _model_map(report: results.RunReport, anchors: Mapping[int, str]) -> Iterato
     """Where the bytes of a run are, and where they were or could be."""
     now, was, after = [], [], []
     for outcome in report.outcomes:
-        if outcome.now is None:
+        if outcome.before is None:
             continue
         cells = text.model_cells(outcome)
         told = ("now", "change", "after", "verdict")
@@ -203,7 +203,7 @@ def _model_map(report: results.RunReport, anchors: Mapping[int, str]) -> Iterato
         here = Box(
             groups=tuple(folders),
             name=name,
-            size=outcome.now.size,
+            size=outcome.before.size,
             words=words,
             kind=text.tone(outcome),
             link=anchors[id(outcome)] if _has_section(outcome) else "",
@@ -211,14 +211,14 @@ def _model_map(report: results.RunReport, anchors: Mapping[int, str]) -> Iterato
         base = outcome.base.measure if outcome.base else None
         now.append(here)
         was += [replace(here, size=base.size)] if base else []
-        after.append(replace(here, size=outcome.after.size if outcome.after else outcome.now.size))
+        after.append(replace(here, size=(outcome.after or outcome.before).size))
     if len(now) < 2:
         return
     for each in report.gone:
         *folders, name = each.path.split("/")
         words = f"{each.path}, {format_size(each.size)}, gone"
         was.append(Box(groups=tuple(folders), name=name, size=each.size, words=words, kind="dim"))
-    maps = [("now", now)]
+    maps = [(text.column_titles(report, compared=True)["now"], now)]
     maps[:0] = [("was", was)] if report.compared else []
     if sum(box.size for box in after) != sum(box.size for box in now):
         maps.append((text.after_word(report), after))

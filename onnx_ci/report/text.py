@@ -89,27 +89,24 @@ def _table(report: results.RunReport, shown: Sequence[results.Outcome], style: S
     if not rows:
         return
     widths = {key: max(len(title), *(len(row[key]) for row in rows)) for key, title in columns.items()}
-    line = "  ".join(
-        title.ljust(widths[key]) if key not in NUMBERS else title.rjust(widths[key])
-        for key, title in columns.items()
-    ).rstrip()
     stacked = 0 < style.width < sum(widths.values()) + 2 * len(widths) - 2
     if not stacked:
-        yield style.paint(line, "bold")
+        yield style.paint("  ".join(_padded(columns, widths)), "bold")
     for outcome, row in zip(outcomes, rows, strict=True):
         colours = _colours(outcome)
         if stacked:
             yield from _stacked(row, columns, colours, style)
             continue
-        cells = [
-            row[key].rjust(widths[key]) if key in NUMBERS else row[key].ljust(widths[key]) for key in columns
-        ]
-        while cells and not cells[-1].strip():
-            cells.pop()
-        cells[-1] = cells[-1].rstrip()
-        yield "  ".join(
-            style.paint(cell, colours.get(key, "")) for key, cell in zip(columns, cells, strict=False)
-        )
+        cells = zip(columns, _padded(row, widths), strict=False)
+        yield "  ".join(style.paint(cell, colours.get(key, "")) for key, cell in cells)
+
+
+def _padded(row: Mapping[str, str], widths: Mapping[str, int]) -> list[str]:
+    """The cells of a row, each as wide as its column; nothing after the last that is filled."""
+    cells = [row[key].rjust(wide) if key in NUMBERS else row[key].ljust(wide) for key, wide in widths.items()]
+    while not cells[-1].strip():
+        cells.pop()
+    return [*cells[:-1], cells[-1].rstrip()]
 
 
 def _stacked(
@@ -293,8 +290,15 @@ BAR = 10  # characters
 def filled_columns(report: results.RunReport, rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """The columns that have something in them, and what they are called."""
     filled = [key for key in COLUMNS if key == "model" or any(row[key] for row in rows)]
-    titles = {"after": after_word(report), "now": "now" if {"was", "change"} & {*filled} else "size"}
+    titles = column_titles(report, compared=bool({"was", "change"} & {*filled}))
     return {key: titles.get(key, key) for key in filled}
+
+
+def column_titles(report: results.RunReport, *, compared: bool) -> dict[str, str]:
+    """What columns are called that go by other names than their own."""
+    after = after_word(report)
+    now = "now" if after == "could be" else "before"
+    return {"after": after, "now": now if compared else "size"}
 
 
 def model_cells(outcome: results.Outcome, bars: str = "[#-]") -> dict[str, str]:
@@ -306,10 +310,10 @@ def model_cells(outcome: results.Outcome, bars: str = "[#-]") -> dict[str, str]:
     return {
         "model": one_line(outcome.path),
         "was": format_size(changed.size) if changed else "",
-        "now": format_size(outcome.now.size) if outcome.now else "",
+        "now": format_size(before.size) if before else "",
         "change": change_words(outcome),
         "budget": budget_words(outcome, bars),
-        "after": format_size(after.size) if after and not outcome.written else "",
+        "after": format_size(after.size) if after else "",
         "saved": saved,
         "outputs": proof_words(outcome.verification)
         + (f", {outcome.latency.words}" if outcome.latency else ""),

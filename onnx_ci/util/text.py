@@ -113,7 +113,9 @@ def complaint(message: str, hint: str = "") -> str:
 def one_line(text: str) -> str:
     """Names come from untrusted models: control characters would let them draw on the terminal, and what
     a CI service looks for in its logs would let them give it commands."""
-    printable = "".join(letter if letter.isprintable() else _escaped_letter(letter) for letter in text)
+    printable = text
+    if not text.isprintable():
+        printable = "".join(letter if letter.isprintable() else _escaped_letter(letter) for letter in text)
     return COMMANDS.sub(lambda found: f"{found[0][:-1]}\\x{ord(found[0][-1]):02x}", printable)
 
 
