@@ -566,7 +566,7 @@ class Outcome:
     written: bool = False
     original: OriginalState | None = None
     work: Work | None = None  # None where nothing was run
-    seconds: float = 0.0  # all that judging it took in this run
+    seconds: float = field(default=0.0, compare=False)  # all that judging it took in this run
     limits: tuple[Limit, ...] = ()
     base: Base | None = None  # None where it is compared with nothing
     moved: Moved | None = None  # None where more than weights changed, or nothing

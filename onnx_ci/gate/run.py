@@ -396,7 +396,10 @@ def _base(plan: Plan, task: Task, source: Source) -> Base | None:
     name = plan.shown(former) if former != path else ""
     if baseline.unchanged(path):
         return Base(state="unchanged", measure=Measure(size=source.size), path=name)
-    then = baseline.sources.of(former)
+    try:
+        then = baseline.sources.of(former)
+    except (OnnxCiError, OSError):  # a clone may lack it: all that is missing then is a figure
+        return Base(state="changed", path=name)
     files = [part.content for part in then.parts if part.content and part.content.is_file()]
     compressed = task.compressed if len(files) == len(then.parts) else ()
     sizes: dict[str, Any] = {kind: compressed_size(kind, files) for kind in compressed}
