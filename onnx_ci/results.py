@@ -659,6 +659,7 @@ class RunReport:
     def compared(self) -> tuple[int, int] | None:
         """What all models took in the base, and what they take now; None where nothing is another."""
         pairs = [(each.base, each.now) for each in self.outcomes if each.base and each.now]
+        pairs = [(base, now) for base, now in pairs if base.measure or base.state == "new"]
         if not self.gone and all(base.state == "unchanged" for base, _ in pairs):
             return None
         was = sum(base.measure.size for base, _ in pairs if base.measure)
