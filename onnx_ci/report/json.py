@@ -112,7 +112,10 @@ SCALARS: dict[Any, dict[str, Any]] = {
     bool: {"type": "boolean"},
 }
 # What a report says otherwise than the classes it is made from.
-RENAMED = {Outcome: ("rule_pattern", "rule_line", "rule_file"), RunReport: ("outcomes",)}
+RENAMED: dict[Any, tuple[str, ...]] = {
+    Outcome: ("rule_pattern", "rule_line", "rule_file"),
+    RunReport: ("outcomes",),
+}
 ADDED: dict[Any, dict[str, Any]] = {
     Finding: {"command": {"type": "string", "description": "what the hint asks to run"}},
     Outcome: {
