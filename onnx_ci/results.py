@@ -114,6 +114,7 @@ Breach = Literal[
     "missing", "type", "shape", "unequal", "integers", "odd values", "limit", "scale", "bits", "spread"
 ]
 
+SPREAD = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 PICKS = ("ArgMax", "ArgMin", "TopK")  # functions that tell which of their values, not how much
 # What is said of an output that shows little or nothing of the weights.
 KINDS: dict[OutputKind, str] = {
@@ -146,6 +147,8 @@ class OutputDelta:
     problem: str = ""  # what is outside the tolerance, in words; empty when all holds
     sensitive: bool = True
     kind: OutputKind = ""
+    # How many values are off by how much: not at all, then by the limits of SPREAD, in shares of the largest.
+    histogram: tuple[int, ...] = ()
     # Of the original against itself: whether two runs alike differ, or another number of threads is to blame.
     source: NoiseSource = ""
     # The same as `problem`, as values; not part of a report.
@@ -331,6 +334,18 @@ def asleep_words(outputs: Sequence[str]) -> str:
 
 ENOUGH = 16  # samples of the user's own; fewer can't vouch for all that the model will be fed
 
+
+def trust(samples: int) -> float:
+    """Return how much so many samples of the user's own can vouch for, from 0 to 1."""
+    return min(1.0, samples / ENOUGH)
+
+
+def noise_share(samples: int) -> float:
+    """Return how much of the noise within a tolerance a search along its edge may use up: 6 dB less than all
+    of it where inputs are made up, 3 dB where there are enough of the user's own."""
+    return 0.25 + 0.25 * trust(samples)
+
+
 NOT_RUN = Verification(
     status="not_run", reason="nothing was changed, so there was nothing to verify", needed=False
 )
@@ -355,6 +370,82 @@ class Measure:
     gzip: int | None = None
     brotli: int | None = None
     zstd: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """One limit of a model's budget, as a number: bytes, or parameters."""
+
+    name: str  # size, gzip, brotli, zstd, growth or params
+    limit: int
+
+    def used(self, measure: Measure) -> int | None:
+        """What a model takes of it; None where that was not measured."""
+        found: int | None = measure.size if self.name == "growth" else getattr(measure, self.name, None)
+        return found
+
+
+BaseState = Literal["new", "changed", "unchanged"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """What a model was in the commit that the run is compared with."""
+
+    state: BaseState
+    measure: Measure | None = None  # None: there was none
+    path: str = ""  # its name then, where it had another
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoneModel:
+    """A model that is no longer there."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """How far outputs moved since the base; `output` is the one that moved most, empty if none did."""
+
+    comparable: bool = False  # the same model but for the values of its weights, and it could be run
+    output: str = ""
+    cosine: float = 1.0
+    max_abs: float = 0.0
+    odd: bool = False  # it has NaN or infinity at other places than before
+    samples: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorChange:
+    """A stored tensor, its bytes before and after, and what was done to it."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    before: int  # 0 where it is new
+    after: int | None = None  # None where nothing was made of the model
+    stored: str = ""  # the type it is stored as after, where that is another
+    done: str = ""  # in words; empty where it is as it was
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """An input or an output of a model, and its type as people write it."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """What a report is of, and what made it. The date is that of the commit: it does not change."""
+
+    repository: str = ""
+    commit: str = ""
+    date: str = ""
+    versions: tuple[str, ...] = ()
 
 
 def gain(before: Measure, after: Measure) -> tuple[str, int, int]:
@@ -483,6 +574,28 @@ class Outcome:
     written: bool = False
     original: OriginalState | None = None
     work: Work | None = None  # None where nothing was run
+    seconds: float = field(default=0.0, compare=False)  # all that judging it took in this run
+    limits: tuple[Limit, ...] = ()
+    base: Base | None = None  # None where it is compared with nothing
+    moved: Moved | None = None  # None where more than weights changed, or nothing
+    tensors: tuple[TensorChange, ...] = ()  # the largest first, and not all where there are very many
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+
+    @property
+    def now(self) -> Measure | None:
+        """What is there once the run has ended."""
+        return self.after if self.written and self.after else self.before
+
+    @property
+    def errors(self) -> list[Code]:
+        return [finding.code for finding in self.findings if finding.severity == "error"]
+
+    @property
+    def is_well(self) -> bool:
+        """Whether there is nothing to tell but that it is well."""
+        told = any(finding.severity != "note" for finding in self.findings)
+        return self.verdict in ("ok", "ignored") and not told
 
     def __repr__(self) -> str:
         sizes = ""
@@ -554,6 +667,26 @@ class RunReport:
     notes: tuple[str, ...] = field(default=())
     shard: Shard | None = None
     groups: tuple[GroupSize, ...] = ()  # of a shard: judged when all are together
+    base: str = ""  # the commit that models are compared with
+    gone: tuple[GoneModel, ...] = ()  # since then
+    provenance: Provenance | None = None
+
+    @property
+    def compared(self) -> tuple[int, int] | None:
+        """What all models took in the base, and what they take now; None where nothing is another."""
+        pairs = [(each.base, each.now) for each in self.outcomes if each.base and each.now]
+        pairs = [(base, now) for base, now in pairs if base.measure or base.state == "new"]
+        if not self.gone and all(base.state == "unchanged" for base, _ in pairs):
+            return None
+        was = sum(base.measure.size for base, _ in pairs if base.measure)
+        return was + sum(each.size for each in self.gone), sum(now.size for _, now in pairs)
+
+    @property
+    def commands(self) -> list[str]:
+        """What findings ask to run, errors first, each once."""
+        ranks = {"error": 0, "warning": 1, "note": 2}
+        ordered = sorted(self.all_findings, key=lambda finding: ranks[finding.severity])
+        return list(dict.fromkeys(each.command for each in ordered if each.command))
 
     def __repr__(self) -> str:
         severities = [finding.severity for finding in self.all_findings]

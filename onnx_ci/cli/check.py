@@ -128,7 +128,8 @@ def run_gate(options: argparse.Namespace) -> int:
         selection, shard = part_of(context, whole, options.shard, options.plan or "")
     elif options.plan:
         raise UsageError("--plan belongs to --shard", hint="for example: --shard 1/3 --plan plan.json")
-    if not selection.models and not options.formats and "history" not in context.checked.values:
+    idle = not selection.models and not whole.gone
+    if idle and not options.formats and "history" not in context.checked.values:
         # Nothing to do and nobody who reads a report: say so, and load nothing more.
         notes = filter(None, [*context.notes, selection.note])
         if options.verbosity != "quiet":

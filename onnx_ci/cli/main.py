@@ -100,7 +100,7 @@ COMMANDS = {
     "merge": ("check", "make one report and one verdict of several JSON reports"),
     "explain": ("inspect", "which rule holds for a model, why, and what would be done"),
     "methods": ("policy", "list the methods and their options"),
-    "schema": ("policy", "print the JSON schema of the policy file"),
+    "schema": ("policy", "print the JSON schema of the policy file, or of a report"),
     "cmake-dir": ("convert", "print the folder of the CMake module"),
     "completion": ("completion", "print a script that completes commands and options in your shell"),
     "demo": ("demo", "see it work on a small bloated model in a scratch repository"),

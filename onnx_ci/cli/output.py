@@ -219,7 +219,16 @@ def write_each(formats: Sequence[Sequence[str]], rendered: Callable[[str, Style]
     """Write every format that was asked for to where it was asked for; text where nothing was said."""
     for name, target in formats or [_SHOWN]:
         style = Style() if target else Style.of(sys.stdout)
-        write_to(rendered(name, style), target)
+        content = rendered(name, style)
+        write_to(_in_ascii(content) if name == "text" and not target else content, target)
+
+
+def _in_ascii(content: str) -> str:
+    """The same for a terminal that takes no Unicode; others get it as it is."""
+    if "utf" in (getattr(sys.stdout, "encoding", None) or "utf-8").lower():
+        return content
+    plain = content.replace("…", "...").replace("×", "x")  # noqa: RUF001
+    return plain.encode("ascii", "backslashreplace").decode()
 
 
 def write_to(content: str, target: str) -> None:

@@ -34,6 +34,7 @@ ARGUMENTS = {
     ),
     "ratchet": ("--policy",),
     "methods": (("--format", {"choices": ("text", "json"), "default": "text"}),),
+    "schema": (flag("--report", "the schema of what `check --format json` writes, instead"),),
 }
 EXAMPLES = {
     "init": """\
@@ -204,10 +205,10 @@ def run_methods(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_schema(_: argparse.Namespace) -> int:
+def run_schema(options: argparse.Namespace) -> int:
     from onnx_ci.methods.catalogue import option_schemas
     from onnx_ci.policy.fields import json_schema
-    from onnx_ci.report.json import dumps
+    from onnx_ci.report.json import dumps, report_schema
 
-    sys.stdout.write(dumps(json_schema(option_schemas())))
+    sys.stdout.write(dumps(report_schema() if options.report else json_schema(option_schemas())))
     return 0

@@ -134,6 +134,12 @@ def makers() -> tuple[str, ...]:
     )
 
 
+def versions() -> tuple[str, ...]:
+    """What made a report, for whoever wants to make it again."""
+    found = [f"{name} {_version(name)}" for name in ("onnx", "numpy")]
+    return (f"onnx-ci {__version__}", *_runtimes(), *found, f"Python {platform.python_version()}")
+
+
 def _version(name: str) -> str:
     try:
         return version(name)

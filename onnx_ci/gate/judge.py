@@ -17,8 +17,9 @@ from onnx_ci.gate.lineage import lineage
 from onnx_ci.gate.rederive import about_lineage, choose_by_origin, source_of
 from onnx_ci.gate.requirements import about_requirements
 from onnx_ci.gate.subject import Ledger, Say, Subject, Task
+from onnx_ci.model.interface import ports
 from onnx_ci.model.load import open_model, opened_files, read_skeleton
-from onnx_ci.model.measure import by_name, files_of
+from onnx_ci.model.measure import by_name, files_of, tensor_changes
 from onnx_ci.model.model import Model, display_path
 from onnx_ci.model.receipt import model_digest
 from onnx_ci.model.replace import is_unfinished, left_behind, other_users
@@ -102,17 +103,18 @@ def _walk(subject: Subject, ledger: Ledger) -> Outcome:
         if unmet and verdict == "ok":
             verdict = "unfit"
         findings = (*findings, *unmet)
+        moved = None
         first_look = subject.task.look is not None and subject.task.look.first
         enough = not subject.task.search and verdict != "ok"
         if subject.override is None and subject.runner is not None and not first_look and not enough:
             from onnx_ci.gate.load_check import load_check, loading_check
 
-            verdict, loading = load_check(subject, choice.verification, verdict)
+            verdict, loading, moved = load_check(subject, choice.verification, verdict)
             findings = (*findings, *loading)
             if choice.staged is None:  # what takes its place is proven to keep to it
                 verdict, loading = loading_check(subject, verdict)
                 findings = (*findings, *loading)
-        outcome = outcome_of(subject, choice, verdict, findings, ledger)
+        outcome = replace(outcome_of(subject, choice, verdict, findings, ledger), moved=moved)
         return put_in_place(subject, choice, outcome, ledger)
 
 
@@ -223,8 +225,12 @@ def outcome_of(
     subject: Subject, choice: Choice, verdict: Verdict, findings: Iterable[Finding], ledger: Ledger
 ) -> Outcome:
     task, staged = subject.task, choice.staged
+    inputs, outputs = ports(subject.model.proto)
     return replace(
         task.outcome(verdict, subject.before),
+        tensors=tensor_changes(subject.model, staged.model if staged else None),
+        inputs=inputs,
+        outputs=outputs,
         after=staged.measure if staged else None,
         steps=staged.candidate.steps if staged else tuple(ledger.idle.values()),
         verification=choice.verification,

@@ -19,7 +19,7 @@ from onnx_ci.model.model import Model, clear_values
 from onnx_ci.model.proto import TensorProto
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Tolerance
-from onnx_ci.results import Finding, Float16Range, Severity, Verdict, Verification
+from onnx_ci.results import Finding, Float16Range, Moved, Severity, Verdict, Verification
 from onnx_ci.util.advice import GIVE_SAMPLES
 
 if TYPE_CHECKING:
@@ -53,42 +53,33 @@ class Ran:
     samples: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moved:
-    """How far outputs moved since the base; `output` is the one that moved most, empty if none did."""
-
-    comparable: bool = False  # the same model but for the values of its weights, and it could be run
-    output: str = ""
-    cosine: float = 1.0
-    max_abs: float = 0.0
-    odd: bool = False  # it has NaN or infinity at other places than before
-    samples: int = 0
-
-
 Fact = TypeVar("Fact", Ran, Moved, Float16Range)
 
 
 def load_check(
     subject: Subject, verification: Verification, verdict: Verdict
-) -> tuple[Verdict, tuple[Finding, ...]]:
-    """The verdict with what running the model adds to it. A proof has run the original already."""
+) -> tuple[Verdict, tuple[Finding, ...], Moved | None]:
+    """The verdict with what running the model adds to it, and how far outputs moved since the base if only
+    weights changed. A proof has run the original already."""
     rule = subject.rule
     if subject.runner is None or subject.task.policy is None or not rule.load_check:
-        return verdict, ()
+        return verdict, (), None
     if verification.code and verification.status == "not_run":
-        return verdict, ()  # it was tried, and what came of it is told
+        return verdict, (), None  # it was tried, and what came of it is told
     if not verification.outputs:
         subject.say("running it once")
         ran = _remembered(subject, Ran, lambda: _run(subject))
     else:
         lost = tuple(delta.name for delta in verification.outputs if delta.kind == "nan")
         ran = Ran(state="ran", lost=lost, samples=verification.samples)
-    findings = [*_about(subject, ran)]
+    findings, moved = [*_about(subject, ran)], None
     if ran.state == "ran" and subject.task.search:
-        findings += [*_about_float16(subject, verification), *_about_move(subject)]
+        moved = _moved(subject)
+        findings += [*_about_float16(subject, verification), *_about_move(subject, moved)]
     if verdict == "ok" and any(finding.severity == "error" for finding in findings):
         verdict = "unverified"
-    return verdict, tuple(softened(findings, "warning") if rule.severity == "warning" else findings)
+    findings = softened(findings, "warning") if rule.severity == "warning" else findings
+    return verdict, tuple(findings), moved
 
 
 def loading_check(subject: Subject, verdict: Verdict) -> tuple[Verdict, tuple[Finding, ...]]:
@@ -219,20 +210,24 @@ def _about_float16(subject: Subject, verification: Verification) -> tuple[Findin
     return found.findings(subject.task.name)
 
 
-def _about_move(subject: Subject) -> Iterator[Finding]:
+def _moved(subject: Subject) -> Moved | None:
     """How far outputs are from what they were, where only weights changed."""
     source = subject.task.base
     if source is None:
-        return
+        return None
     try:
         with open_model(source.path, root=source.root) as base:
             if _without_values(base) != _without_values(subject.model):
-                return
+                return None
             then = measure(source.path, base.proto, hashing=BackgroundHash(source.path))
             moved = _remembered(subject, Moved, lambda: _compared(base, subject.prover), then.sha256)
     except (ModelError, OSError):
-        return  # what was there before is nobody's fault now
-    if not moved.comparable:
+        return None  # what was there before is nobody's fault now
+    return moved if moved.comparable else None
+
+
+def _about_move(subject: Subject, moved: Moved | None) -> Iterator[Finding]:
+    if moved is None:
         return
     told = "outputs are the same to the last bit"
     if moved.odd:

@@ -33,9 +33,9 @@ from onnx_ci.methods.edit import probe
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice
-from onnx_ci.results import Alternative, KeptTensor, Planned, Point
+from onnx_ci.results import Alternative, KeptTensor, Planned, Point, trust
 from onnx_ci.sandbox.runner import Feeds, RunFailed
-from onnx_ci.verify.compare import least_sqnr, trust, with_margin
+from onnx_ci.verify.compare import least_sqnr, with_margin
 from onnx_ci.verify.observation import observed
 from onnx_ci.verify.verifier import Refuting
 

@@ -230,6 +230,10 @@ def judge_selection(
         report = judge_models(report, context, selection, how, changes)
     if how.shard and how.shard.index > 1:
         return report  # what is about a branch is nobody's part: the first shard judges all of it
+    if whole.gone and whole.base:
+        from onnx_ci.gate.shares import gone_models
+
+        report = replace(report, base=whole.base, gone=gone_models(context, whole))
     loosened = changes.findings() if changes else []
     return replace(report, findings=(*report.findings, *loosened, *_history_findings(context, whole)))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from onnx_ci.errors import ModelError, OnnxCiError
 from onnx_ci.gate.attempts import RAN_OUT
@@ -19,6 +20,7 @@ from onnx_ci.gate.judge import disk_trouble, judge, judge_pointer, needs_content
 from onnx_ci.gate.project import Context, Judging, policy_for
 from onnx_ci.gate.repo_findings import Standing
 from onnx_ci.gate.subject import InPlace, Ledger, Look, NewFile, Say, Task
+from onnx_ci.model.measure import compressed_size
 from onnx_ci.model.replace import is_needed
 from onnx_ci.policy.load import ended_override
 from onnx_ci.policy.schema import TOTAL, Limits, Rule
@@ -26,7 +28,7 @@ from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.content import Source, Sources, check_out, obtain
 from onnx_ci.repo.select import models_below
 from onnx_ci.repo.tree import Tree
-from onnx_ci.results import BUG, Command, Finding, Outcome, RunReport
+from onnx_ci.results import BUG, Base, Command, Finding, Measure, Outcome, RunReport
 from onnx_ci.sandbox.forks import Bound, Heard, Stopped, can_fork, run_tasks
 from onnx_ci.sandbox.process import ended_children, free_memory, memory_for, processors, usual_memory
 from onnx_ci.sandbox.runner import Runner
@@ -212,7 +214,7 @@ class Judged:
     def noted(self, asked: Asked) -> Outcome:
         asked.plan.notes.update(dict.fromkeys(self.notes))
         asked.plan.seconds[asked.path] = self.seconds
-        return self.outcome
+        return replace(self.outcome, seconds=self.seconds)
 
 
 def judge_each(
@@ -373,6 +375,7 @@ def judge_model(asked: Asked, runner: Runner, ledger: Ledger, say: Say) -> Outco
     source = plan.sources.of(path)
     _sweep(plan, source)
     task = _task(asked, rule, source)
+    base = _base(plan, task, source)  # before anything is written
     # A package needs the content itself: there a pointer is a model that can't be read.
     if source.absent and plan.command != "build":
         outcome = judge_pointer(task, source)
@@ -387,8 +390,30 @@ def judge_model(asked: Asked, runner: Runner, ledger: Ledger, say: Say) -> Outco
         wrote=bool(ledger.written),
         only_new=plan.how.only_new,
     )
-    done = standing.apply(_with_ended_override(plan, outcome, task.matched))
+    done = replace(standing.apply(_with_ended_override(plan, outcome, task.matched)), base=base)
     return _unverified(done, brought) if brought else done
+
+
+def _base(plan: Plan, task: Task, source: Source) -> Base | None:
+    """What the model was in the commit that the run is compared with. A hook does not ask: the old content
+    would have to be got out of git for that."""
+    baseline, path = task.baseline, task.user_path
+    if baseline is None or not baseline.base or baseline.repository is None or not plan.how.search:
+        return None
+    former = baseline.former_name(path)
+    if former is None:
+        return Base(state="new")
+    name = plan.shown(former) if former != path else ""
+    if baseline.unchanged(path):
+        return Base(state="unchanged", measure=Measure(size=source.size), path=name)
+    try:
+        then = baseline.sources.of(former)
+    except (OnnxCiError, OSError):  # a clone may lack it: all that is missing then is a figure
+        return Base(state="changed", path=name)
+    files = [part.content for part in then.parts if part.content and part.content.is_file()]
+    compressed = task.compressed if len(files) == len(then.parts) else ()
+    sizes: dict[str, Any] = {kind: compressed_size(kind, files) for kind in compressed}
+    return Base(state="changed", measure=Measure(size=then.size, **sizes), path=name)
 
 
 def _task(asked: Asked, rule: Rule, source: Source) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +26,10 @@ from onnx_ci.policy.load import idle_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.changes import MODELS, known_files
-from onnx_ci.repo.content import Source
-from onnx_ci.repo.git import has_commits, repository_of
+from onnx_ci.repo.content import Source, Sources
+from onnx_ci.repo.git import git_or_none, has_commits, repository_of
 from onnx_ci.repo.select import Selection, model_named
-from onnx_ci.results import Command, Finding, Outcome, RunReport, Shard
+from onnx_ci.results import Command, Finding, GoneModel, Outcome, Provenance, RunReport, Shard
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.text import first_of, nearest, relative_name, shell_path
 
@@ -52,12 +52,53 @@ def judge_models(
         outcomes = _with_base_verdicts(outcomes, changes, set(selection.models), context.folder, how)
     return replace(
         empty,
-        outcomes=tuple(outcomes),
+        outcomes=tuple(_with_fewer_tensors(outcomes)),
+        base=selection.base,
+        provenance=_provenance(context),
         findings=tuple(finding for report in reports for finding in report.findings),
         groups=tuple(group for report in reports for group in report.groups),
         notes=(*empty.notes, *(note for report in reports for note in report.notes)),
         seconds=round(sum(report.seconds for report in reports), 3),
     )
+
+
+MOST_TENSORS = 10_000  # of all models of a report, which has to stay small enough to be read back
+
+
+def _with_fewer_tensors(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
+    """The outcomes with the largest tensors of the run."""
+    sizes = sorted((tensor.before for outcome in outcomes for tensor in outcome.tensors), reverse=True)
+    least = sizes[MOST_TENSORS] if len(sizes) > MOST_TENSORS else -1
+    for outcome in outcomes:
+        yield replace(outcome, tensors=tuple(each for each in outcome.tensors if each.before > least))
+
+
+def _provenance(context: Context) -> Provenance:
+    repository = context.repository
+    if repository is None:
+        return Provenance(versions=cache.versions())
+    judged = (context.tree.commit if context.tree else "") or "HEAD"
+    commit, _, date = (git_or_none(repository, "log", "-1", "--format=%H %cI", judged) or "").partition(" ")
+    address = (git_or_none(repository, "config", "--get", "remote.origin.url") or "").strip()
+    name = re.sub(r"//[^/@]*@", "//", address) if "//" in address else address.rpartition("@")[2]
+    local = not name or Path(name).is_absolute() or name.startswith((".", "file:"))
+    return Provenance(
+        repository="" if local else name,  # what a checkout is called says nothing
+        commit=commit,
+        date=date.strip(),
+        versions=cache.versions(),
+    )
+
+
+def gone_models(context: Context, selection: Selection) -> tuple[GoneModel, ...]:
+    """The models of the base that are not there any more, under whatever name."""
+    with Sources(context.root, context.tree) as judged, Baseline(judged, selection.base) as baseline:
+        formers = {baseline.former_name(model) for model in selection.models}
+        gone = [path for path in selection.gone if path not in formers and baseline.tree.has(path)]
+        return tuple(
+            GoneModel(path=relative_name(path, context.folder), size=baseline.sources.of(path).size)
+            for path in gone
+        )
 
 
 def _with_base_verdicts(

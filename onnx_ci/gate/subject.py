@@ -22,7 +22,7 @@ from onnx_ci.model.replace import replace_model, sharers, write_new
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.load import override_for
 from onnx_ci.policy.schema import MethodChoice, Override, Policy, Rule
-from onnx_ci.results import Alternative, Finding, Measure, Outcome, Planned, Severity, Step, Verdict
+from onnx_ci.results import Alternative, Finding, Limit, Measure, Outcome, Planned, Severity, Step, Verdict
 from onnx_ci.util.text import option_free, shell_word
 
 if TYPE_CHECKING:
@@ -143,7 +143,12 @@ class Task:
         """An outcome of the model, as far as the task itself tells."""
         rule = self.rule
         return Outcome(
-            path=self.name, verdict=verdict, rule_pattern=rule.pattern, rule_line=rule.line, before=before
+            path=self.name,
+            verdict=verdict,
+            rule_pattern=rule.pattern,
+            rule_line=rule.line,
+            before=before,
+            limits=tuple(Limit(name=name, limit=limit) for name, limit in self.limits.items()),
         )
 
     def override(self, content: str) -> Override | None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-
-import onnx
-from onnx import TensorShapeProto, TypeProto, ValueInfoProto
+from typing import TYPE_CHECKING
 
 from onnx_ci.model import npy, receipt
 from onnx_ci.model.graph import CONSTANTS_IR, all_nodes, default_inputs
+from onnx_ci.model.proto import ModelProto, TensorProto
+from onnx_ci.results import Port
+
+if TYPE_CHECKING:
+    from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
 OWN = (receipt.KEY, npy.KEY, npy.INNER)  # entries of the metadata that this program writes
 # "dims" are names of open sizes, and what is said of outputs' sizes: no input is taken less for those.
 TOPICS = ("inputs", "outputs", "dims", "opset", "ir", "metadata", "producer", "functions")
 
 
-def contract_breaks(
-    before: onnx.ModelProto, after: onnx.ModelProto, *, allow: Collection[str] = ()
-) -> list[str]:
+def contract_breaks(before: ModelProto, after: ModelProto, *, allow: Collection[str] = ()) -> list[str]:
     """Return one sentence for each break; `allow` names the topics that may change.
 
     Where it names "defaults", inputs that had a value of their own may be gone, and nothing else may: before
@@ -42,6 +43,17 @@ def contract_breaks(
         "functions": _functions(before, after),
     }
     return [sentence for topic in TOPICS if topic not in allow for sentence in breaks[topic]]
+
+
+def ports(proto: ModelProto) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """What a model is fed and what it gives. A weight that is an input too is none of these."""
+    weights = {*default_inputs(proto.graph)}
+    fed = [value for value in proto.graph.input if value.name not in weights]
+    inputs, outputs = (
+        tuple(Port(name=value.name, type=show_type(value.type)) for value in values)
+        for values in (fed, proto.graph.output)
+    )
+    return inputs, outputs
 
 
 def _values(
@@ -109,11 +121,11 @@ def _tensor(tensor: TypeProto.Tensor | TypeProto.SparseTensor) -> str:
 
 
 def _element(code: int) -> str:
-    known = onnx.TensorProto.DataType.items()
+    known = TensorProto.DataType.items()
     return next((name.lower() for name, value in known if value == code), f"type {code}")
 
 
-def _opsets(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
+def _opsets(before: ModelProto, after: ModelProto) -> Iterator[str]:
     old, new = _imports(before), _imports(after)
     used = {_domain(node.domain) for node in all_nodes(after)}
     for domain, version in old.items():
@@ -126,7 +138,7 @@ def _opsets(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
             yield f"opset import of {domain} {version} is new"
 
 
-def _imports(proto: onnx.ModelProto) -> dict[str, int]:
+def _imports(proto: ModelProto) -> dict[str, int]:
     return {_domain(entry.domain): entry.version for entry in proto.opset_import}
 
 
@@ -134,7 +146,7 @@ def _domain(name: str) -> str:
     return name or "ai.onnx"
 
 
-def _metadata(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
+def _metadata(before: ModelProto, after: ModelProto) -> Iterator[str]:
     old = {p.key: p.value for p in before.metadata_props if p.key not in OWN}
     new = {p.key: p.value for p in after.metadata_props if p.key not in OWN}
     yield from _gone_or_new("metadata", old, new)
@@ -143,7 +155,7 @@ def _metadata(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
             yield f"metadata {key!r} changed"
 
 
-def _producer(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
+def _producer(before: ModelProto, after: ModelProto) -> Iterator[str]:
     yield from _plain("producer name", before.producer_name, after.producer_name)
     yield from _plain("producer version", before.producer_version, after.producer_version)
     yield from _plain("model domain", before.domain, after.domain)
@@ -157,7 +169,7 @@ def _plain(kind: str, old: str | int, new: str | int) -> Iterator[str]:
         yield f"{kind} was {old!r} and is now {new!r}"
 
 
-def _functions(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
+def _functions(before: ModelProto, after: ModelProto) -> Iterator[str]:
     old = {f"{_domain(f.domain)}.{f.name}" for f in before.functions}
     new = {f"{_domain(f.domain)}.{f.name}" for f in after.functions}
     called = {f"{_domain(node.domain)}.{node.op_type}" for node in all_nodes(after)}

@@ -19,7 +19,7 @@ from onnx_ci.model.npy import recorded
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.receipt import read_receipt, same_content
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_chunks, file_sha256
-from onnx_ci.results import Measure, ModelInfo, TensorInfo
+from onnx_ci.results import Measure, ModelInfo, TensorChange, TensorInfo
 from onnx_ci.util.advice import to_run
 
 SAMPLED = 8_000_000  # bytes; a model that is larger is estimated from pieces of it
@@ -55,6 +55,63 @@ def largest_tensors(model: Model, count: int = 3) -> tuple[tuple[str, int], ...]
     stored = {tensor.name: model.span(tensor) for tensor in tensors(model.proto) if tensor.name}
     sizes = {name: span.length for name, span in stored.items() if span is not None}
     return tuple(sorted(sizes.items(), key=lambda item: -item[1])[:count])
+
+
+MOST_TENSORS = 5_000  # of one model in a report
+
+
+def tensor_changes(before: Model, after: Model | None) -> tuple[TensorChange, ...]:
+    """The largest tensors of a model, and what became of each. What a tensor was encoded as is called after
+    it: `weight` is stored as `weight.codes` and `weight.scale`."""
+    old, new = _stored(before), _stored(after) if after else {}
+    parts: dict[str, list[str]] = {}
+    added = []
+    for name in new:
+        above = name.rpartition(".")[0]
+        owner = next((each for each in (name, above, above.rpartition(".")[0]) if each in old), None)
+        if owner is None:
+            added.append(name)
+        else:
+            parts.setdefault(owner, []).append(name)
+    found = []
+    for name, was in old.items():
+        became = sorted((new[part] for part in parts.get(name, ())), reverse=True)
+        size, dtype, shape = was
+        change = TensorChange(name=name, dtype=dtype, shape=shape, before=size)
+        if after is not None and became != [was]:
+            stored = became[0][1] if became and became[0][1] != dtype else ""
+            change = replace(change, stored=stored, done=_done(became))
+        found.append(replace(change, after=sum(each[0] for each in became)) if after else change)
+    for name in added:
+        size, dtype, shape = new[name]
+        found.append(TensorChange(name=name, dtype=dtype, shape=shape, before=0, after=size, done="new"))
+    found.sort(key=lambda change: (-max(change.before, change.after or 0), change.name))
+    return tuple(found[:MOST_TENSORS])
+
+
+Stored = tuple[int, str, tuple[int, ...]]  # bytes, type and shape of a tensor
+
+
+def _stored(model: Model) -> dict[str, Stored]:
+    """The tensors of a model by name. Those without one, in nodes, are called by their number."""
+    found: dict[str, Stored] = {}
+    for number, tensor in enumerate(tensors(model.proto)):
+        name = tensor.name or f"(unnamed {number})"
+        found[name if name not in found else f"{name} ({number})"] = _described(model, tensor)
+    return found
+
+
+def _described(model: Model, tensor: TensorProto) -> Stored:
+    names = TensorProto.DataType.DESCRIPTOR.values_by_number
+    known = names.get(tensor.data_type)
+    dtype = known.name.lower() if known else f"type {tensor.data_type}"
+    return _size(model, tensor), dtype, tuple(tensor.dims)
+
+
+def _done(became: Sequence[Stored]) -> str:
+    if not became:
+        return "removed: a copy of another, or not needed"
+    return f"stored as {' and '.join(dict.fromkeys(dtype for _, dtype, _ in became))}"
 
 
 def files_of(path: Path, proto: ModelProto) -> list[Path]:
@@ -295,10 +352,10 @@ def _tensors(model: Model, total: int) -> list[TensorInfo]:
     return [
         TensorInfo(
             name=tensor.name,
-            dtype=TensorProto.DataType.Name(tensor.data_type).lower(),
-            shape=tuple(tensor.dims),
-            size=(size := _size(model, tensor)),
-            share=size / total,
+            dtype=(stored := _described(model, tensor))[1],
+            shape=stored[2],
+            size=stored[0],
+            share=stored[0] / total,
             copies=len(group),
         )
         for group in groups

@@ -23,9 +23,16 @@ class Selection:
     """The models to look at, the commit to compare sizes with, and what to tell the user."""
 
     def __init__(
-        self, *, models: Sequence[Path], base: str = "", note: str = "", named: bool = False
+        self,
+        *,
+        models: Sequence[Path],
+        base: str = "",
+        note: str = "",
+        named: bool = False,
+        gone: Sequence[Path] = (),
     ) -> None:
         self.models = tuple(models)
+        self.gone = tuple(gone)  # models that are no longer there, or have another name
         self.base = base
         self.note = note
         self.named = named  # by the user, each of them or a folder of theirs: all are to be checked
@@ -171,9 +178,13 @@ def _everything(scene: Scene) -> Selection:
     if not ref or scene.repository is None:
         return _select_all(scene, _base(scene))
     try:
-        return _select_all(scene, changes.merge_base(scene.repository, ref))
+        base = changes.merge_base(scene.repository, ref)
     except UsageError as error:
         return _select_all(scene, "", f"growth was not judged: {error.message}; {error.hint}")
+    found = _select_all(scene, base)
+    then = models_below(scene.root, Tree(scene.repository, base), scene.repository)
+    found.gone = tuple(sorted({*then} - {*found.models}))
+    return found
 
 
 def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
@@ -188,10 +199,12 @@ def _changed(wanted: Wanted, scene: Scene, repository: Path) -> Selection:
     if scene.tree is None:
         changes.refuse_left_out(repository, [path for path in affected if not scene.exists(path)])
     models = {path for path in affected if scene.exists(path)}.union(ruled or ())
-    note = "" if models else f"no model changed since {since}; --all checks every model"
+    # A hook that only removes models has nothing to do.
+    gone = [] if wanted.hook else sorted({*affected} - models)
+    note = "" if models or gone else f"no model changed since {since}; --all checks every model"
     if ruled is not None:
         note = f"the policy itself changed since {since}, so every model below it is checked"
-    return Selection(models=sorted(models), base=base, note=note)
+    return Selection(models=sorted(models), base=base, note=note, gone=gone)
 
 
 def _changed_names(wanted: Wanted, scene: Scene, repository: Path) -> tuple[str, list[str] | None, str]:

@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from onnx_ci import results
 from onnx_ci.report import text
-from onnx_ci.report.html_page import Markup, badge, curve, element, figures, page, share_bar, size_bar, table
+from onnx_ci.report.html_page import (
+    Box,
+    Markup,
+    badge,
+    curve,
+    element,
+    figures,
+    histogram,
+    join,
+    number,
+    page,
+    share_bar,
+    sized,
+    stage_bar,
+    table,
+    treemap,
+)
 from onnx_ci.util.sizes import format_percent, format_size
 
 SHOWN = 12  # tensors that are seen at once; the others are folded away
 TENSORS = 200  # rows that a person may still read; JSON lists all
 OPS = 12
+MARGIN = (
+    "A mix is taken only with a safety margin: it may use up a quarter of the noise that the tolerance allows"
+    " (6 dB less than all of it), since it was chosen by the very inputs it is measured on, and others may be"
+    f" harder; with {results.ENOUGH} samples of your own it may use half (3 dB)."
+)
 PROOFS = {"passed": "good", "failed": "bad", "not_run": "dim"}
 SEVERITIES = {"error": "bad", "warning": "warn"}
 
 
 def render_run(report: results.RunReport) -> str:
     # Models of which there is nothing to tell have no section of their own.
-    sections = {
-        f"model-{number}": outcome
-        for number, outcome in enumerate(report.outcomes, 1)
-        if outcome.before is not None or outcome.findings
-    }
-    parts = [*_summary(report), _models(report, sections)]
+    ordered = sorted(report.outcomes, key=_rank)
+    anchors = {id(outcome): f"model-{number}" for number, outcome in enumerate(ordered, 1)}
+    parts = [
+        *_summary(report),
+        *_to_do(report),
+        _models(report, ordered, anchors),
+        *_model_map(report, anchors),
+    ]
     if report.findings:
         parts.append(element("section", element("h2", "Across models"), findings_list(report.findings)))
-    for anchor, outcome in sections.items():
-        heading = _heading("h2", outcome.path, outcome)
-        parts.append(element("section", heading, *model_parts(outcome), id=anchor))
-    return page(f"onnx-ci {report.command}: {_state(report)}", *parts)
+    parts += [_section(outcome, anchors[id(outcome)]) for outcome in ordered if _has_section(outcome)]
+    return page(f"onnx-ci {report.command}: {_state(report)}", *parts, about=_about(report))
 
 
 def render_outcome(outcome: results.Outcome, *, title: str) -> str:
@@ -42,6 +65,27 @@ def render_outcome(outcome: results.Outcome, *, title: str) -> str:
     )
 
 
+def _rank(outcome: results.Outcome) -> tuple[int, int]:
+    """The worst first, and of those the largest."""
+    severities = {finding.severity for finding in outcome.findings}
+    worst = next((n for n, kind in enumerate(("error", "warning")) if kind in severities), 2)
+    return worst + outcome.is_well, -(outcome.now.size if outcome.now else 0)
+
+
+def _has_section(outcome: results.Outcome) -> bool:
+    return outcome.before is not None or bool(outcome.findings)
+
+
+def _section(outcome: results.Outcome, anchor: str) -> Markup:
+    """A model in full. One that is well is a line, until somebody wants to see more."""
+    if not outcome.is_well:
+        heading = _heading("h2", outcome.path, outcome)
+        return element("section", heading, *model_parts(outcome), id=anchor, class_="model")
+    size = format_size(outcome.now.size) if outcome.now else ""
+    line = element("summary", _name(outcome.path), " ", _verdict_badge(outcome), f" {size}")
+    return element("details", line, *model_parts(outcome), id=anchor, class_="model card")
+
+
 def _state(report: results.RunReport) -> str:
     return "failed" if report.exit_code else "passed"
 
@@ -51,16 +95,48 @@ def _summary(report: results.RunReport) -> Iterator[Markup]:
     yield element("h1", f"onnx-ci {report.command} ", state)
     before, after = report.size_before, report.size_after
     changed = bool(before) and before != after
+    was, now = report.compared or (0, 0)
     yield figures(
         ("models", str(text.judged(report))),
+        ("gone", str(len(report.gone) or "")),
+        ("was", format_size(was) if report.compared else ""),
         ("size", format_size(before) if before else ""),
+        ("change", text.difference(was, now) if report.compared else ""),
         (text.after_word(report), format_size(after) if changed else ""),
         ("saved", text.change(before, after) if changed else ""),
         ("findings", _counts(report)),
     )
     policy = f"policy {report.policy}, " if report.policy else ""
-    yield element("p", f"{policy}{report.seconds:.1f} s", class_="soft")
+    base = f", compared with {report.base[:12]}" if report.base else ""
+    yield element("p", f"{policy}{report.seconds:.1f} s{base}", class_="soft")
     yield from (element("p", note, class_="soft") for note in text.remarks(report))
+    yield element("div", id="search")
+
+
+def _about(report: results.RunReport) -> str:
+    """Where the models are from, and what judged them."""
+    of = report.provenance
+    if of is None:
+        return ""
+    commit = f"commit {of.commit[:12]} of {of.date}" if of.commit else ""
+    return ", ".join(filter(None, [of.repository, commit, *of.versions]))
+
+
+def _to_do(report: results.RunReport) -> Iterator[Markup]:
+    """One list of what to do, errors first; what can be run is a command."""
+    steps: dict[tuple[str, str], Markup] = {}
+    found = [(outcome.path, finding) for outcome in report.outcomes for finding in outcome.findings]
+    found += [("", finding) for finding in report.findings]
+    for severity in SEVERITIES:
+        for path, finding in found:
+            if finding.severity == severity and finding.hint:
+                what: Sequence[str] = [_name(path), ": ", finding.hint] if path else [finding.hint]
+                if finding.command:
+                    what = [element("code", finding.command, class_="command")]
+                step = element("li", badge(finding.code, SEVERITIES[severity]), " ", *what)
+                steps.setdefault((path, finding.hint), step)
+    if steps:
+        yield element("section", element("h2", "What to do"), element("ol", *steps.values()), class_="to-do")
 
 
 def _counts(report: results.RunReport) -> str:
@@ -70,20 +146,83 @@ def _counts(report: results.RunReport) -> str:
     return ", ".join(kinds) or "none"
 
 
-def _models(report: results.RunReport, sections: Collection[str]) -> Markup:
-    if not report.outcomes:
+def _models(
+    report: results.RunReport, ordered: Sequence[results.Outcome], anchors: Mapping[int, str]
+) -> Markup:
+    if not ordered and not report.gone:
         return element("p", "There was no model to look at.")
-    columns = ("model", "size", text.after_word(report), "saved", "left", "outputs", "verdict")
-    rows = [_cells(outcome, f"model-{n}", sections) for n, outcome in enumerate(report.outcomes, 1)]
-    numbers = f"size,{text.after_word(report)},saved"
-    return element("section", table("Models", columns, rows, numbers=numbers))
+    titles = text.column_titles(report, compared=report.compared is not None)
+    columns = [titles.get(key, key) for key in (*text.COLUMNS[:-1], "time", "verdict")]
+    shown, folded = text.worth_a_row(ordered)
+    empty = [""] * (len(columns) - 4)
+    rows = [_cells(outcome, anchors[id(outcome)]) for outcome in shown]
+    rows += [[_name(model.path), sized(model.size), "", "gone", *empty] for model in report.gone]
+    numbers = ",".join(titles.get(key, key) for key in (*text.NUMBERS, "time"))
+    parts = [table("Models, the worst first", columns, rows, numbers=numbers)]
+    if folded:
+        more = table("", columns, [_cells(each, anchors[id(each)]) for each in folded], numbers=numbers)
+        parts.append(element("details", element("summary", text.folded_words(folded)), more))
+    return element("section", *parts, class_="models")
 
 
-def _cells(outcome: results.Outcome, anchor: str, sections: Collection[str]) -> Sequence[str]:
-    path, before, after, saved, outputs, _ = text.model_row(outcome)
-    name = element("a", path, href=f"#{anchor}") if anchor in sections else path
-    bar = size_bar(outcome.before.size, outcome.after.size) if outcome.before and outcome.after else ""
-    return _name(name), before, after, saved, bar, outputs, _verdict_badge(outcome)
+def _cells(outcome: results.Outcome, anchor: str) -> list[str]:
+    cells = text.model_cells(outcome)
+    base = outcome.base.measure if outcome.base and outcome.base.state == "changed" else None
+    uses = text.budget_uses(outcome)
+    link = element("a", outcome.path, href=f"#{anchor}") if _has_section(outcome) else outcome.path
+    return [
+        _name(link),
+        sized(base.size if base else None),
+        sized(outcome.before.size if outcome.before else None),
+        cells["change"],
+        join(_use(*use) for use in uses[:1]),
+        sized(outcome.after.size if outcome.after else None),
+        cells["saved"],
+        cells["outputs"],
+        number(outcome.seconds, f"{outcome.seconds:.1f} s") if outcome.seconds else "",
+        _verdict_badge(outcome),
+    ]
+
+
+def _use(name: str, used: int, allowed: int) -> Markup:
+    """How much of a limit is used: a bar, and the same in words."""
+    words, share = text.use_words(name, used, allowed), used / allowed
+    return join([share_bar(share, words, "over" if share > 1 else ""), number(share, words)])
+
+
+def _model_map(report: results.RunReport, anchors: Mapping[int, str]) -> Iterator[Markup]:
+    """Where the bytes of a run are, and where they were or could be."""
+    now, was, after = [], [], []
+    for outcome in report.outcomes:
+        if outcome.before is None:
+            continue
+        cells = text.model_cells(outcome)
+        told = ("now", "change", "after", "verdict")
+        words = ", ".join([cells["model"], *(cells[key] for key in told if cells[key])])
+        *folders, name = outcome.path.split("/")
+        here = Box(
+            groups=tuple(folders),
+            name=name,
+            size=outcome.before.size,
+            words=words,
+            kind=text.tone(outcome),
+            link=anchors[id(outcome)] if _has_section(outcome) else "",
+        )
+        base = outcome.base.measure if outcome.base else None
+        now.append(here)
+        was += [replace(here, size=base.size)] if base else []
+        after.append(replace(here, size=(outcome.after or outcome.before).size))
+    if len(now) < 2:
+        return
+    for each in report.gone:
+        *folders, name = each.path.split("/")
+        words = f"{each.path}, {format_size(each.size)}, gone"
+        was.append(Box(groups=tuple(folders), name=name, size=each.size, words=words, kind="dim"))
+    maps = [(text.column_titles(report, compared=True)["now"], now)]
+    maps[:0] = [("was", was)] if report.compared else []
+    if sum(box.size for box in after) != sum(box.size for box in now):
+        maps.append((text.after_word(report), after))
+    yield element("section", element("h2", "Where the bytes are"), treemap("Models by folder", maps))
 
 
 def _heading(level: str, title: str, outcome: results.Outcome) -> Markup:
@@ -103,12 +242,118 @@ def model_parts(outcome: results.Outcome) -> Iterator[Markup]:
     if outcome.findings:
         yield findings_list(outcome.findings)
     yield from _measures(outcome)
+    yield from _budgets(outcome)
+    yield from _tensor_map(outcome)
     yield from _steps(outcome.steps)
     yield from plan_parts(outcome)
     if outcome.before is not None:
         yield from _proof(outcome.verification)
-    if outcome.work is not None:
-        yield element("p", f"Work: {outcome.work.words}.", class_="soft")
+    yield from _ports(outcome)
+    yield from _times(outcome)
+
+
+def _budgets(outcome: results.Outcome) -> Iterator[Markup]:
+    rows = []
+    for name, used, allowed in text.budget_uses(outcome):
+        left = abs(allowed - used)
+        words = f"{left:,}" if name == "params" else format_size(left)
+        rows.append((name, _use(name, used, allowed), f"{words} {'left' if used <= allowed else 'over'}"))
+    if rows:
+        yield element("h3", "Budget")
+        yield table("", ("limit", "used", "headroom"), rows)
+
+
+def _tensor_map(outcome: results.Outcome) -> Iterator[Markup]:
+    tensors, before = outcome.tensors, outcome.before
+    if not tensors or before is None:
+        return
+    maps = [("before" if outcome.after else "now", [_tensor_box(each, each.before) for each in tensors])]
+    if outcome.after is not None:
+        maps.append(("after", [_tensor_box(each, each.after or 0, after=True) for each in tensors]))
+    rest = before.size - sum(tensor.before for tensor in tensors)
+    yield element("h3", "Where the bytes are")
+    yield treemap(
+        f"Tensors by layer; {format_size(max(rest, 0))} are in the graph and what else there is", maps
+    )
+    yield _type_legend(box.kind for _, boxes in maps for box in boxes if box.size)
+    largest = [_tensor_row(tensor) for tensor in tensors[:SHOWN]]
+    columns = ("tensor", "type", "shape", "before", "after", "what was done")
+    numbers = table("", columns, largest, numbers="before,after")
+    yield element("details", element("summary", "the largest tensors in numbers"), numbers)
+
+
+def _tensor_box(tensor: results.TensorChange, size: int, *, after: bool = False) -> Box:
+    dtype = tensor.stored if after and tensor.stored else tensor.dtype
+    sizes = [format_size(each) for each in (tensor.before, tensor.after) if each is not None]
+    words = [tensor.name, f"{tensor.dtype} {shape_words(tensor.shape)}", " -> ".join(sizes), tensor.done]
+    kind = type_kind(dtype) + (" gone" if tensor.after == 0 else "")
+    return _in_layer(tensor.name, size, ", ".join(filter(None, words)), kind)
+
+
+def _in_layer(tensor: str, size: int, words: str, kind: str) -> Box:
+    """A tensor among those of its layer: exporters join the names of modules with dots or slashes."""
+    *layers, name = [part for part in re.split(r"[./]+", tensor, maxsplit=20) if part] or ["(unnamed)"]
+    return Box(groups=tuple(layers), name=name, size=size, words=words, kind=kind)
+
+
+def _tensor_row(tensor: results.TensorChange) -> tuple[str, ...]:
+    sizes = sized(tensor.before), sized(tensor.after)
+    return _name(tensor.name), tensor.dtype, shape_words(tensor.shape), *sizes, tensor.done
+
+
+# Types of one colour.
+KINDS = {
+    "k0": ("float", "double"),
+    "k1": ("float16", "bfloat16"),
+    "k2": ("int8", "uint8"),
+    "k3": ("int4", "uint4", "int2", "uint2"),
+    "k4": ("int64", "int32", "uint64", "uint32", "int16", "uint16"),
+}
+OTHER = "k5"
+
+
+def type_kind(dtype: str) -> str:
+    return next((kind for kind, dtypes in KINDS.items() if dtype in dtypes), OTHER)
+
+
+def _type_legend(used: Iterable[str]) -> Markup:
+    """What the colours mean that were used."""
+    kinds = {kind.split()[0] for kind in used}
+    items = [(kind, ", ".join(dtypes)) for kind, dtypes in [*KINDS.items(), (OTHER, ("other",))]]
+    signs = [_sign(kind, words) for kind, words in items if kind in kinds]
+    return element("div", *signs, class_="legend")
+
+
+def _sign(kind: str, words: str) -> Markup:
+    square = element("svg", element("rect", class_=f"box {kind}", width=12, height=12), aria_hidden="true")
+    return element("span", square, words)
+
+
+def shape_words(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape)) or "scalar"  # noqa: RUF001
+
+
+def _ports(outcome: results.Outcome) -> Iterator[Markup]:
+    rows = [
+        (port.name, kind, port.type) for kind in ("input", "output") for port in getattr(outcome, f"{kind}s")
+    ]
+    if rows:
+        yield element("h3", "Inputs and outputs")
+        yield table("", ("name", "is", "type"), [(_name(name), *others) for name, *others in rows])
+
+
+def _times(outcome: results.Outcome) -> Iterator[Markup]:
+    work = outcome.work
+    if work is None and not outcome.seconds:
+        return
+    yield element("h3", "Time")
+    if outcome.seconds:
+        yield element("p", f"{outcome.seconds:.1f} s in this run.")
+    if work is not None:
+        stages = [(name, getattr(work, name)) for name in ("loading", "running", "comparing", "planning")]
+        signs = [_sign(f"k{place}", name) for place, (name, _) in enumerate(stages)]
+        yield join([stage_bar(stages), element("div", *signs, class_="legend")])
+        yield element("p", f"Work, when it was done: {work.words}.", class_="soft")
 
 
 def findings_list(findings: Sequence[results.Finding]) -> Markup:
@@ -128,8 +373,10 @@ def _measures(outcome: results.Outcome) -> Iterator[Markup]:
         rule = f"rule {outcome.rule_pattern!r}, line {outcome.rule_line}" if outcome.rule_line else ""
         yield element("h3", "Numbers")
         first = "before" if outcome.after else "now"
-        columns = ("measure", first, "after", "change")
+        columns = ("measure", "in the base", first, "after", "change")
         yield table(rule, columns, rows, numbers=",".join(columns[1:]))
+    if changed := text.change_words(outcome):
+        yield element("p", f"Since the base: {changed}.")
 
 
 def _numbers(outcome: results.Outcome) -> Iterator[tuple[str, ...]]:
@@ -137,15 +384,16 @@ def _numbers(outcome: results.Outcome) -> Iterator[tuple[str, ...]]:
     if before is not None:
         for name, old, new in text.sizes_of(before, after):
             last = (format_size(new), text.change(old, new)) if new is not None else ("", "")
-            yield name, format_size(old), *last
+            was = getattr(outcome.base.measure, name) if outcome.base and outcome.base.measure else None
+            yield name, format_size(was) if was is not None else "", format_size(old), *last
         if before.params is not None:
             after_params = f"{after.params:,}" if after is not None and after.params is not None else ""
-            yield "parameters", f"{before.params:,}", after_params, ""
+            yield "parameters", "", f"{before.params:,}", after_params, ""
     if latency is not None:
         labels = {"memory": "memory to load"}
         notes = {"latency": f"{latency.ratio:.2f}x ({latency.low:.2f} to {latency.high:.2f}, 95%)"}
         for name, was, now in text.latency_rows(latency):
-            yield labels.get(name, name), was, now, notes.get(name, "")
+            yield labels.get(name, name), "", was, now, notes.get(name, "")
 
 
 def _steps(steps: Sequence[results.Step]) -> Iterator[Markup]:
@@ -157,9 +405,9 @@ def _steps(steps: Sequence[results.Step]) -> Iterator[Markup]:
 
 
 def _step(step: results.Step) -> tuple[str, ...]:
-    sizes = format_size(step.size_before), format_size(step.size_after)
-    tensors = f"{step.tensors:,}" if step.tensors else ""
-    return step.method, *sizes, tensors, f"{step.seconds:.2f} s", step.note
+    sizes = sized(step.size_before), sized(step.size_after)
+    tensors = number(step.tensors, f"{step.tensors:,}") if step.tensors else ""
+    return step.method, *sizes, tensors, number(step.seconds, f"{step.seconds:.2f} s"), step.note
 
 
 def _proof(verification: results.Verification) -> Iterator[Markup]:
@@ -171,8 +419,8 @@ def _proof(verification: results.Verification) -> Iterator[Markup]:
         yield element("p", covered, class_="soft")
     yield from (element("p", line) for line in text.noise_words(verification))
     if verification.outputs:
-        columns = (*text.OUTPUT_COLUMNS[:-1], "note")
-        rows = [text.output_row(output) for output in verification.outputs]
+        columns = (*text.OUTPUT_COLUMNS[:-1], "note", "errors")
+        rows = [(*text.output_row(output), histogram(output.histogram)) for output in verification.outputs]
         yield table("The worst over all samples", columns, rows, numbers=",".join(text.OUTPUT_COLUMNS[1:-1]))
     if verification.runtimes:
         runs = [text.runtime_row(run) for run in verification.runtimes]
@@ -196,7 +444,7 @@ def plan_parts(outcome: results.Outcome) -> Iterator[Markup]:
 def _alternative(alternative: results.Alternative) -> tuple[str, ...]:
     cosine = f"{alternative.cosine:.6f}" if alternative.cosine is not None else ""
     sqnr = f"{alternative.sqnr:.1f} dB" if alternative.sqnr is not None else ""
-    return ", ".join(alternative.methods), format_size(alternative.size), cosine, sqnr, alternative.verdict
+    return ", ".join(alternative.methods), sized(alternative.size), cosine, sqnr, alternative.verdict
 
 
 def _as_points(alternatives: Sequence[results.Alternative]) -> list[results.Point]:
@@ -214,6 +462,7 @@ def _plan(plan: results.Planned) -> Iterator[Markup]:
     left = plan.tensors - sum(count for _, count in plan.forms)
     forms += f", {left:,} as they were" if left else ""
     yield element("p", f"{plan.tensors:,} tensors: {forms}; {plan.trials} trials in {plan.seconds:.1f} s.")
+    yield element("p", MARGIN, class_="soft")
     if plan.untried:
         yield element("p", f"Not all was tried: {plan.untried}.")
     if plan.kept:
@@ -224,7 +473,7 @@ def _plan(plan: results.Planned) -> Iterator[Markup]:
 
 
 def _kept(caption: str, kept: Sequence[results.KeptTensor]) -> Markup:
-    rows = [(_name(tensor.name), format_size(tensor.size), tensor.form, tensor.why) for tensor in kept]
+    rows = [(_name(tensor.name), sized(tensor.size), tensor.form, tensor.why) for tensor in kept]
     return table(caption, ("tensor", "size before", "form", "why"), rows, numbers="size before")
 
 
@@ -233,6 +482,8 @@ def render_info(info: results.ModelInfo) -> str:
         info.path,
         element("h1", _name(info.path)),
         *_head(info),
+        element("div", id="search"),
+        *_info_map(info),
         element("section", *_types(info)),
         element("section", *_tensors(info)),
         element("section", *_ops(info)),
@@ -254,10 +505,24 @@ def _head(info: results.ModelInfo) -> Iterator[Markup]:
         yield element("p", f"shrunk by onnx-ci with {', '.join(info.shrunk_by)}", class_="soft")
 
 
+def _info_map(info: results.ModelInfo) -> Iterator[Markup]:
+    boxes = []
+    for tensor in info.tensors:
+        copies = f"{tensor.copies} copies" if tensor.copies > 1 else ""
+        told = (tensor.name, f"{tensor.dtype} {shape_words(tensor.shape)}", format_size(tensor.size), copies)
+        words = ", ".join(filter(None, told))
+        boxes.append(_in_layer(tensor.name, tensor.size, words, type_kind(tensor.dtype)))
+    drawn = treemap("Tensors by layer", [("tensors", boxes)])
+    if drawn:
+        yield element(
+            "section", element("h2", "Where the bytes are"), drawn, _type_legend(box.kind for box in boxes)
+        )
+
+
 def _types(info: results.ModelInfo) -> Iterator[Markup]:
     yield element("h2", "Bytes by type")
     parts = [*info.types.items(), ("graph, names", info.other_bytes)]
-    rows = [(name, format_size(size), *_share(size / info.measure.size)) for name, size in parts]
+    rows = [(name, sized(size), *_share(size / info.measure.size)) for name, size in parts]
     yield table("", ("type", "size", "share", "of the file"), rows, numbers="size,share")
     if info.duplicate_bytes:
         share = format_percent(info.duplicate_bytes / info.measure.size)
@@ -267,7 +532,8 @@ def _types(info: results.ModelInfo) -> Iterator[Markup]:
 
 
 def _share(share: float) -> tuple[str, str]:
-    return format_percent(share), share_bar(share, f"{format_percent(share)} of the file")
+    words = format_percent(share)
+    return number(share, words), share_bar(share, f"{words} of the file")
 
 
 def _tensors(info: results.ModelInfo) -> Iterator[Markup]:
@@ -284,13 +550,19 @@ def _tensors(info: results.ModelInfo) -> Iterator[Markup]:
 
 
 def _row(tensor: results.TensorInfo) -> tuple[str, ...]:
-    shape = " × ".join(map(str, tensor.shape)) or "scalar"  # noqa: RUF001
     copies = str(tensor.copies) if tensor.copies > 1 else ""
     name = _name(tensor.name or "(unnamed)")
-    return name, tensor.dtype, shape, copies, format_size(tensor.size), *_share(tensor.share)
+    return (
+        name,
+        tensor.dtype,
+        shape_words(tensor.shape),
+        copies,
+        sized(tensor.size),
+        *_share(tensor.share),
+    )
 
 
 def _ops(info: results.ModelInfo) -> Iterator[Markup]:
     yield element("h2", f"{info.nodes:,} nodes")
-    rows = [(op, f"{count:,}") for op, count in list(info.ops.items())[:OPS]]
+    rows = [(op, number(count, f"{count:,}")) for op, count in list(info.ops.items())[:OPS]]
     yield table("The most used operators", ("operator", "nodes"), rows, numbers="nodes")

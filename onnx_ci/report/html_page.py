@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from html import escape
 from importlib import resources
 from itertools import pairwise
 
-from onnx_ci.results import Point
+from onnx_ci.results import SPREAD, Point
 from onnx_ci.util.sizes import SIZE_UNITS, format_percent, format_size, size_unit
 from onnx_ci.util.text import one_line
 from onnx_ci.version import __version__
@@ -63,6 +65,15 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], n
     )
 
 
+def number(value: float, words: str) -> Markup:
+    """A number in words, that a table can be sorted by."""
+    return element("data", words, value=f"{value:g}" if isinstance(value, float) else value)
+
+
+def sized(size: int | None) -> str:
+    return "" if size is None else number(size, format_size(size))
+
+
 def _row(cells: Sequence[str], columns: Sequence[tuple[str, str | bool]]) -> Markup:
     first = element("th", cells[0], scope="row", role="rowheader")
     rest = [
@@ -72,27 +83,32 @@ def _row(cells: Sequence[str], columns: Sequence[tuple[str, str | bool]]) -> Mar
     return element("tr", first, *rest, role="row")
 
 
-# The browser is told to hold us to it: no script, no request, nothing but the styles in the page.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+def part(name: str) -> str:
+    """Return report.css or report.js, which stand in the page itself."""
+    return resources.files("onnx_ci.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def stylesheet() -> str:
-    """Return the look of a report, which stands in the page itself."""
-    return resources.files("onnx_ci.report").joinpath("report.css").read_text(encoding="utf-8")
+def security_policy(style: str, script: str) -> str:
+    """The browser is told to hold us to it: no request, and nothing but our own style and script."""
+    allowed = [f"'sha256-{b64encode(sha256(each.encode()).digest()).decode()}'" for each in (style, script)]
+    sources = "style-src {}; script-src {}".format(*allowed)
+    return f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
 
 
-def page(title: str, *content: str) -> str:
+def page(title: str, *content: str, about: str = "") -> str:
+    """`about` is what the report is of, at its foot."""
+    style, script = part("report.css"), part("report.js")
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", http_equiv="Content-Security-Policy", content=security_policy(style, script)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", title),
-        element("style", Markup(stylesheet())),
+        element("style", Markup(style)),
     )
-    foot = element("footer", f"onnx-ci {__version__}")
-    body = element("body", element("main", *content), foot)
+    foot = element("footer", about or f"onnx-ci {__version__}")
+    body = element("body", element("main", *content), foot, element("script", Markup(script)))
     return join([Markup("<!doctype html>\n"), element("html", head, body, lang="en"), Markup("\n")])
 
 
@@ -267,20 +283,170 @@ def _numbers(points: Sequence[Point]) -> Markup:
     return table("sizes are estimates", ("size", "noise", "cosine", "verdict"), rows, numbers="noise,cosine")
 
 
-def share_bar(share: float, words: str) -> Markup:
+def histogram(counts: Sequence[int]) -> Markup:
+    """How many values of an output are off by how much, as bars from the least to the most."""
+    total, most = sum(counts), max(counts, default=0)
+    if not total:
+        return Markup()
+    names = ["the same", *(f"below {limit:g}" for limit in SPREAD), f"{SPREAD[-1]:g} or more"]
+    bars, told = [], []
+    for place, (name, count) in enumerate(zip(names, counts, strict=False)):
+        words = f"{name}: {format_percent(count / total)}"
+        tall = max(1.0, 100 * count / most) if count else 0.0
+        sides = (100 * place / len(names), 100 - tall, 90 / len(names), tall)
+        bars.append(element("rect", element("title", words), **_sides(sides)))
+        told += [words] if count else []
+    label = f"errors in shares of the largest value: {', '.join(told)}"
+    return element("svg", element("title", label), *bars, class_="errors", role="img", aria_label=label)
+
+
+def share_bar(share: float, words: str, kind: str = "") -> Markup:
     """Widths are percentages, so that the bar is as wide as there is room."""
     return element(
         "svg",
         element("title", words),
         element("rect", class_="whole", width="100%", height="100%", rx=4),
         element("rect", class_="part", width=f"{100 * min(max(share, 0), 1):.2f}%", height="100%", rx=4),
-        class_="bar",
+        class_=f"bar {kind}".strip(),
         role="img",
         aria_label=words,
     )
 
 
-def size_bar(before: int, after: int) -> Markup:
-    """What is left of a size; where it grew, the bar is full."""
-    share = after / before if before else 1.0
-    return share_bar(share, f"{format_percent(share)} of the size before")
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """One thing in a treemap: its name and the groups that it is in, outermost first; `words` are all there
+    is to say of it."""
+
+    groups: tuple[str, ...]
+    name: str
+    size: int
+    words: str
+    kind: str  # of its colour
+    link: str = ""
+
+
+Place = tuple[float, float, float, float]  # left, top, width and height, in percent of a map
+Tree = dict[str, "Box | Tree"]
+TALL = 260  # pixels of the largest map
+WIDE = 900  # of a map on a desk: what is to be square is square there
+DEEPEST = 6  # levels of groups
+LABEL = 16  # pixels of a line of text
+
+
+def treemap(caption: str, maps: Sequence[tuple[str, Sequence[Box]]]) -> Markup:
+    """Maps of the same things, one below the other, each as tall as what it holds is large."""
+    totals = [sum(box.size for box in boxes) for _, boxes in maps]
+    largest = max(totals, default=0)
+    if not largest:
+        return Markup()
+    drawn: list[Markup] = []
+    for (title, boxes), total in zip(maps, totals, strict=True):
+        if total:
+            words = f"{title}: {format_size(total)}"
+            height = max(20, round(TALL * total / largest))
+            drawn += [element("p", words, class_="soft"), _map(boxes, height, words)]
+    told = element("output", "Hover over a map, or go through it with the arrow keys.", class_="soft")
+    return element("figure", element("figcaption", caption), *drawn, told, class_="treemap")
+
+
+def _map(boxes: Sequence[Box], height: int, words: str) -> Markup:
+    shapes = list(_shapes(_grouped(boxes), (0.0, 0.0, 100.0, 100.0), height))
+    label = f"{words}, in {len(boxes):,} parts"
+    return element("svg", *shapes, class_="map", height=height, role="img", aria_label=label)
+
+
+def _grouped(boxes: Sequence[Box]) -> Tree:
+    """Boxes by their groups. A group of one is none."""
+    root: Tree = {}
+    for place, box in enumerate(boxes):
+        group = root
+        for key in box.groups[:DEEPEST]:
+            inner = group.setdefault(f"{key}/", {})
+            group = inner if isinstance(inner, dict) else group
+        group[f"{place}"] = box  # two may have one name
+    return _joined(root, "")[1]
+
+
+def _joined(group: Tree, name: str) -> tuple[str, Tree]:
+    """A group that holds only one other is that one, under the names of both."""
+    joined: Tree = {}
+    for key, item in group.items():
+        inner_name, inner = (key, item) if isinstance(item, Box) else _joined(item, key)
+        only = next(iter(inner.values())) if isinstance(inner, dict) and len(inner) == 1 else inner
+        joined[inner_name] = only if isinstance(only, Box) else inner
+    if len(joined) == 1 and isinstance(only := next(iter(joined.values())), dict):
+        return name + next(iter(joined)), only
+    return name, joined
+
+
+def _size(item: Box | Tree) -> int:
+    return item.size if isinstance(item, Box) else sum(map(_size, item.values()))
+
+
+def _shapes(group: Tree, place: Place, height: int) -> Iterator[Markup]:
+    items = sorted(((_size(item), key, item) for key, item in group.items()), key=lambda item: -item[0])
+    for (_, key, item), inner in _divided([item for item in items if item[0]], place, height / WIDE):
+        x, y, wide, tall = inner
+        has_room = wide * WIDE > 70 * 100 and tall * height > 3 * LABEL * 100
+        label = _label(item.name if isinstance(item, Box) else key.rstrip("/"), inner) if has_room else ""
+        if isinstance(item, Box):
+            yield _box(item, inner)
+            yield Markup(label)
+            continue
+        strip = 100 * LABEL / height if has_room else 0.0  # above what is in the group
+        yield Markup(label)
+        yield from _shapes(item, (x, y + strip, wide, tall - strip), height)
+        yield element("rect", class_="outline", **_sides(inner))
+
+
+Sized = tuple[int, str, "Box | Tree"]
+
+
+def _divided(items: Sequence[Sized], place: Place, aspect: float) -> Iterator[tuple[Sized, Place]]:
+    """A place for each item, the largest first: in two halves, again and again, across the longer side."""
+    if len(items) < 2:
+        yield from ((item, place) for item in items)
+        return
+    total, first, count = sum(size for size, *_ in items), 0, 0
+    while count < len(items) - 1 and (not count or 2 * (first + items[count][0]) <= total):
+        first += items[count][0]
+        count += 1
+    x, y, width, height = place
+    share = first / total
+    if width >= height * aspect:
+        halves = (x, y, width * share, height), (x + width * share, y, width * (1 - share), height)
+    else:
+        halves = (x, y, width, height * share), (x, y + height * share, width, height * (1 - share))
+    for part_of, half in zip((items[:count], items[count:]), halves, strict=True):
+        yield from _divided(part_of, half, aspect)
+
+
+def _sides(place: Place) -> dict[str, str]:
+    return {name: f"{value:.3g}%" for name, value in zip(("x", "y", "width", "height"), place, strict=True)}
+
+
+def _box(box: Box, place: Place) -> Markup:
+    link = {"data_link": box.link} if box.link else {}
+    return element("rect", element("title", box.words), class_=f"box {box.kind}", **_sides(place), **link)
+
+
+def _label(name: str, place: Place) -> Markup:
+    """What is too long is cut off at the edge of its box."""
+    words = element("text", name, x=5, y=LABEL - 4)
+    return element("svg", words, class_="label", aria_hidden="true", **_sides(place))
+
+
+def stage_bar(parts: Sequence[tuple[str, float]]) -> Markup:
+    """How a whole is made of parts, in seconds."""
+    total = sum(seconds for _, seconds in parts)
+    at, drawn = 0.0, []
+    for place, (name, seconds) in enumerate(parts):
+        width = 100 * seconds / total if total else 0.0
+        title = element("title", f"{name} {seconds:.1f} s")
+        drawn.append(
+            element("rect", title, class_=f"k{place}", x=f"{at:.2f}%", width=f"{width:.2f}%", height="100%")
+        )
+        at += width
+    words = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts)
+    return element("svg", *drawn, class_="stages", role="img", aria_label=words)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 from onnx_ci.report import text
 from onnx_ci.report.annotations import Placed, placed
-from onnx_ci.report.text import after_word, clipped, counted, judged, model_row, remarks, saved_words
+from onnx_ci.report.text import after_word, clipped, counted, remarks
 from onnx_ci.results import COULD_NOT, Outcome, RunReport, Severity
 from onnx_ci.util.sizes import SIZE_UNITS, size_unit
 from onnx_ci.util.text import Style, one_line
@@ -19,6 +19,7 @@ from onnx_ci.util.text import Style, one_line
 COMMENT = 65_536  # characters of a comment
 SUMMARY = 2**20  # bytes of a job summary
 MARKS: dict[Severity, str] = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - it is the sign that is meant
+BARS = " █░ "
 TONE_MARKS = {"good": "✅", "warn": "⚠️", "dim": "", "bad": "❌"}
 
 # What is dropped last has the lowest number.
@@ -43,25 +44,40 @@ def _headline(report: RunReport) -> str:
     if any(finding.code == COULD_NOT for finding in report.findings):
         return "❌ onnx-ci could not run: no model was judged"
     mark, state = ("❌", "failed") if report.exit_code else ("✅", "passed")
-    gain = saved_words(report)
-    if not report.outcomes:
+    if not report.outcomes and not report.gone:
         return f"{mark} onnx-ci {state}: there was no model to look at"
-    return f"{mark} onnx-ci {state}: {counted(judged(report), 'model')} checked{gain and f', {gain}'}"
+    return f"{mark} onnx-ci {state}: {prose(text.headline(report))}"
 
 
 def _table(report: RunReport) -> Iterator[Piece]:
-    if not report.outcomes:
+    rows = [text.model_cells(outcome, BARS) for outcome in report.outcomes]
+    gone = [text.gone_cells(model) for model in report.gone]
+    columns = text.filled_columns(report, [*rows, *gone])
+    if not rows and not gone:
         return
-    yield Piece(f"| | model | size | {after_word(report)} | saved | outputs | verdict |\n")
-    yield Piece("|---|---|--:|--:|--:|---|---|\n")
-    for outcome in report.outcomes:
-        yield Piece(_row(outcome), ROWS if outcome.findings else PASSING)
+    head = f"| | {' | '.join(columns.values())} |\n|---|"
+    head += f"{'|'.join('--:' if key in text.NUMBERS else '---' for key in columns)}|\n"
+    yield Piece(head)
+    shown, folded = text.worth_a_row(report.outcomes)
+    by_outcome = dict(zip(map(id, report.outcomes), rows, strict=True))
+
+    def of(outcomes: Iterable[Outcome]) -> Iterator[Piece]:
+        for outcome in outcomes:
+            row = _row(TONE_MARKS[text.tone(outcome)], by_outcome[id(outcome)], columns)
+            yield Piece(row, PASSING if outcome.is_well else ROWS)
+
+    yield from of(shown)
+    yield from (Piece(_row("", row, columns), PASSING) for row in gone)
     yield Piece("\n")
+    if folded:
+        yield Piece(f"<details><summary>{prose(text.folded_words(folded))}</summary>\n\n{head}")
+        yield from of(folded)
+        yield Piece("\n</details>\n\n")
 
 
-def _row(outcome: Outcome) -> str:
-    path, *cells = model_row(outcome)
-    shown = [TONE_MARKS[text.tone(outcome)], name(path), *map(prose, cells)]
+def _row(mark: str, row: Mapping[str, str], columns: Iterable[str]) -> str:
+    _, *others = columns
+    shown = [mark, name(row["model"]), *(prose(row[key]) for key in others)]
     return f"| {' | '.join(shown)} |\n"
 
 

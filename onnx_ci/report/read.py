@@ -172,6 +172,9 @@ def merged(reports: Sequence[Named]) -> RunReport:
         policy=", ".join(_once(report.policy for report in everything if report.policy)),
         seconds=round(sum(report.seconds for report in everything), 3),
         notes=tuple(_once(note for report in everything for note in report.notes)),
+        base=next((report.base for report in everything if report.base), ""),
+        gone=tuple(_once(model for report in everything for model in report.gone)),
+        provenance=next((report.provenance for report in everything if report.provenance), None),
     )
 
 

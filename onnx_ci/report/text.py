@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from onnx_ci import results
 from onnx_ci.util.sizes import format_percent, format_size
@@ -23,36 +23,118 @@ OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
 TONES: dict[results.Verdict, str] = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
 COLOURS = {"good": "green", "warn": "yellow", "dim": "dim", "bad": "red"}
 SHOWN = 5  # tensors named of each model
+ROWS = 10  # models that are well, and commands, that a person at a terminal wants to see
+# The columns that show what an error is about.
+FAILING: dict[str, tuple[str, ...]] = {
+    "OCI001": ("now", "budget"),
+    "OCI002": ("change", "budget"),
+    "OCI003": ("saved",),
+    "OCI004": ("outputs",),
+    "OCI010": ("outputs",),
+    "OCI014": ("budget",),
+    "OCI016": ("outputs",),
+}
 MARKS: dict[results.Severity, str] = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
 def render_run(report: results.RunReport, style: Style) -> str:
-    lines = list(_table(report, style))
-    for outcome in report.outcomes:
+    shown, folded = worth_a_row(report.outcomes)
+    lines = list(_table(report, shown, style))
+    if folded:
+        lines.append(style.paint(folded_words(folded), "dim"))
+    for outcome in shown:
         lines += [style.paint(line, "dim") for line in _how(outcome)]
-    for finding in report.all_findings:
+    findings = [finding for outcome in shown for finding in outcome.findings]
+    for finding in [*findings, *report.findings]:
         lines += ["", *_finding(finding, style)] if finding.hint else _finding(finding, style)
     lines += ["", *_summary(report, style)]
+    if report.exit_code and len(findings) + len(report.findings) > 1:
+        lines += [*_to_do(report, style)]
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _table(report: results.RunReport, style: Style) -> Iterator[str]:
-    if not report.outcomes:
+def worth_a_row(
+    outcomes: Sequence[results.Outcome],
+) -> tuple[list[results.Outcome], list[results.Outcome]]:
+    """Models that are well have a row while there are few; the others always do."""
+    room = ROWS - sum(not outcome.is_well for outcome in outcomes)
+    shown: list[results.Outcome] = []
+    folded: list[results.Outcome] = []
+    for outcome in outcomes:
+        room -= outcome.is_well
+        (shown if not outcome.is_well or room >= 0 else folded).append(outcome)
+    return shown, folded
+
+
+def folded_words(outcomes: Sequence[results.Outcome]) -> str:
+    size = format_size(sum(outcome.now.size for outcome in outcomes if outcome.now))
+    notes = sum(len(outcome.findings) for outcome in outcomes)
+    told = f", with {counted(notes, 'note')}" if notes else ""
+    return f"and {counted(len(outcomes), 'more model')}, {size}: nothing is wrong with them{told}"
+
+
+def _to_do(report: results.RunReport, style: Style) -> Iterator[str]:
+    commands = report.commands
+    if commands:
+        yield style.paint("to do:", "bold")
+        yield from (f"  {one_line(command)}" for command in commands[:ROWS])
+    if len(commands) > ROWS:
+        yield f"  and {len(commands) - ROWS} more"
+
+
+def _table(report: results.RunReport, shown: Sequence[results.Outcome], style: Style) -> Iterator[str]:
+    outcomes: list[results.Outcome | None] = [*shown, *(None for _ in report.gone)]
+    rows = [*map(model_cells, shown), *map(gone_cells, report.gone)]
+    columns = filled_columns(report, rows)
+    if not rows:
         return
-    rows = [
-        ("model", "size", after_word(report), "saved", "outputs", "verdict"),
-        *map(model_row, report.outcomes),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
-    for number, row in enumerate(rows):
-        cells = [
-            row[0].ljust(widths[0]),
-            *(row[i].rjust(widths[i]) for i in (1, 2, 3)),
-            row[4].ljust(widths[4]),
-        ]
-        last = style.paint(row[5], COLOURS[tone(report.outcomes[number - 1])] if number else "")
-        line = "  ".join([*cells, last]).rstrip()
-        yield line if number else style.paint(line, "bold")
+    widths = {key: max(len(title), *(len(row[key]) for row in rows)) for key, title in columns.items()}
+    stacked = 0 < style.width < sum(widths.values()) + 2 * len(widths) - 2
+    if not stacked:
+        yield style.paint("  ".join(_padded(columns, widths)), "bold")
+    for outcome, row in zip(outcomes, rows, strict=True):
+        colours = _colours(outcome)
+        if stacked:
+            yield from _stacked(row, columns, colours, style)
+            continue
+        cells = zip(columns, _padded(row, widths), strict=False)
+        yield "  ".join(style.paint(cell, colours.get(key, "")) for key, cell in cells)
+
+
+def _padded(row: Mapping[str, str], widths: Mapping[str, int]) -> list[str]:
+    """The cells of a row, each as wide as its column; nothing after the last that is filled."""
+    cells = [row[key].rjust(wide) if key in NUMBERS else row[key].ljust(wide) for key, wide in widths.items()]
+    while not cells[-1].strip():
+        cells.pop()
+    return [*cells[:-1], cells[-1].rstrip()]
+
+
+def _stacked(
+    row: Mapping[str, str], columns: Mapping[str, str], colours: Mapping[str, str], style: Style
+) -> Iterator[str]:
+    """One model below the other, where a terminal has no room for the table."""
+    verdict = style.paint(row["verdict"], colours.get("verdict", ""))
+    yield f"{row['model']}  {verdict}".rstrip()
+    line, length = "", 0
+    for key, title in columns.items():
+        if not row[key] or key in ("model", "verdict"):
+            continue
+        taken = 2 + len(title) + 1 + len(row[key])
+        if line and length + taken > style.width:
+            yield line
+            line, length = "", 0
+        line += f"  {title} {style.paint(row[key], colours.get(key, ''))}"
+        length += taken
+    if line:
+        yield line
+
+
+def _colours(outcome: results.Outcome | None) -> dict[str, str]:
+    """The verdict in its colour, and what is wrong in red."""
+    if outcome is None:
+        return {}
+    failing = [column for code in outcome.errors for column in FAILING.get(code, ())]
+    return {"verdict": COLOURS[tone(outcome)], **dict.fromkeys(failing, "red")}
 
 
 def _finding(finding: results.Finding, style: Style) -> list[str]:
@@ -63,11 +145,22 @@ def _finding(finding: results.Finding, style: Style) -> list[str]:
 
 def _summary(report: results.RunReport, style: Style) -> Iterator[str]:
     yield from (style.paint(one_line(note), "dim") for note in remarks(report))
-    if not report.outcomes:
+    if not report.outcomes and not report.gone:
         return
-    gain = saved_words(report)
     state = style.paint("failed", "red") if report.exit_code else style.paint("passed", "green")
-    yield f"{counted(judged(report), 'model')} checked{gain and f', {gain}'}: {state}"
+    yield f"{headline(report)}: {state}"
+
+
+def headline(report: results.RunReport) -> str:
+    """The figures of a run: how many models, what changed, what is to be gained."""
+    words = [f"{counted(judged(report), 'model')} checked"]
+    if report.gone:
+        words.append(f"{len(report.gone)} gone")
+    if report.compared is not None:
+        was, now = report.compared
+        all_new = f"{format_size(now)} new"
+        words.append(f"{format_size(was)} -> {format_size(now)} ({difference(was, now)})" if was else all_new)
+    return ", ".join([*words, *filter(None, [saved_words(report)])])
 
 
 def render_outcome(outcome: results.Outcome, style: Style, *, title: str) -> str:
@@ -118,6 +211,9 @@ def _how(outcome: results.Outcome) -> Iterator[str]:
     """What was done to one model of many, and what else was tried; `explain` tells the rest."""
     if original := original_words(outcome):
         yield f"{one_line(outcome.path)}: {original}"
+    proof = outcome.verification
+    if proof.inputs == "samples" and proof.samples:
+        yield f"{one_line(outcome.path)}: verification {proof.status}{proof_reason(proof)}"
     if outcome.plan is None:
         return
     kept = [step for step in outcome.steps if step.kept]
@@ -185,18 +281,113 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def model_row(outcome: results.Outcome) -> tuple[str, str, str, str, str, str]:
-    before, after = outcome.before, outcome.after
+# The columns of a table of models, by what they hold; those for numbers are aligned at the right.
+COLUMNS = ("model", "was", "now", "change", "budget", "after", "saved", "outputs", "verdict")
+NUMBERS = ("was", "now", "after", "saved")
+BAR = 10  # characters
+
+
+def filled_columns(report: results.RunReport, rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The columns that have something in them, and what they are called."""
+    filled = [key for key in COLUMNS if key == "model" or any(row[key] for row in rows)]
+    titles = column_titles(report, compared=bool({"was", "change"} & {*filled}))
+    return {key: titles.get(key, key) for key in filled}
+
+
+def column_titles(report: results.RunReport, *, compared: bool) -> dict[str, str]:
+    """What columns are called that go by other names than their own."""
+    after = after_word(report)
+    now = "now" if after == "could be" else "before"
+    return {"after": after, "now": now if compared else "size"}
+
+
+def model_cells(outcome: results.Outcome, bars: str = "[#-]") -> dict[str, str]:
+    """What a table says of one model; `bars` are the four signs that a bar is made of."""
+    before, after, base = outcome.before, outcome.after, outcome.base
     name, old, new = results.gain(before, after) if before and after else ("size", 0, 0)
     saved = f"{change(old, new)}{'' if name == 'size' else f' {name}'}" if old else ""
-    return (
-        one_line(outcome.path),
-        format_size(before.size) if before else "",
-        format_size(after.size) if after else "",
-        saved,
-        proof_words(outcome.verification) + (f", {outcome.latency.words}" if outcome.latency else ""),
-        verdict_word(outcome),
-    )
+    changed = base.measure if base and base.state == "changed" else None
+    return {
+        "model": one_line(outcome.path),
+        "was": format_size(changed.size) if changed else "",
+        "now": format_size(before.size) if before else "",
+        "change": change_words(outcome),
+        "budget": budget_words(outcome, bars),
+        "after": format_size(after.size) if after else "",
+        "saved": saved,
+        "outputs": proof_words(outcome.verification)
+        + (f", {outcome.latency.words}" if outcome.latency else ""),
+        "verdict": verdict_word(outcome),
+    }
+
+
+def gone_cells(model: results.GoneModel) -> dict[str, str]:
+    cells = {"model": one_line(model.path), "was": format_size(model.size), "change": "gone"}
+    return {**dict.fromkeys(COLUMNS, ""), **cells}
+
+
+def change_words(outcome: results.Outcome) -> str:
+    """What became of a model since the base: nothing, if it is as it was."""
+    base, now, moved = outcome.base, outcome.now, outcome.moved
+    if base is None or now is None:
+        return ""
+    if base.state == "new":
+        return "new"
+    if base.state == "unchanged" or base.measure is None:
+        return f"was {one_line(base.path)}" if base.path else ""
+    parts = [
+        difference(old, new) + ("" if name == "size" else f" {name}")
+        for name, old, new in sizes_of(base.measure, now)
+        if new is not None and new != old
+    ]
+    if moved is not None:
+        parts.append(f"weights only, {moved_words(moved)}")
+    return "; ".join(parts) or "other content"
+
+
+def moved_words(moved: results.Moved) -> str:
+    if moved.odd:
+        return "NaN at other places"
+    return f"outputs cosine {moved.cosine:.5f}" if moved.output else "outputs the same"
+
+
+def difference(was: int, now: int) -> str:
+    """A change of size: "+225 kB, +150%"."""
+    sign = "+" if now >= was else "-"
+    share = f", {sign}{format_percent(abs(now / was - 1))}" if was and now != was else ""
+    return f"{sign}{format_size(abs(now - was))}{share}"
+
+
+Use = tuple[str, int, int]  # of a limit: what it is on, how much is used, and how much is allowed
+
+
+def budget_uses(outcome: results.Outcome) -> list[Use]:
+    """How much of each limit a model uses, the tightest first. Of growth that is what it grew by."""
+    base, now, uses = outcome.base, outcome.now, []
+    for limit in outcome.limits if now else ():
+        used, allowed = limit.used(now) if now else None, limit.limit
+        if limit.name == "growth":
+            was = base.measure.size if base and base.measure else None
+            used, allowed = (None, 0) if used is None or was is None else (max(0, used - was), allowed - was)
+        if used is not None and allowed > 0:
+            uses.append((limit.name, used, allowed))
+    return sorted(uses, key=lambda use: -use[1] / use[2])
+
+
+def budget_words(outcome: results.Outcome, bars: str) -> str:
+    """A bar of the tightest limit, and how much of each is used."""
+    uses = budget_uses(outcome)
+    if not uses:
+        return ""
+    _, used, allowed = uses[0]
+    filled = min(BAR, BAR * used // allowed)
+    bar = f"{bars[0]}{bars[1] * filled}{bars[2] * (BAR - filled)}{bars[3]}".strip()
+    return f"{bar} {', '.join(use_words(*use) for use in uses)}"
+
+
+def use_words(name: str, used: int, allowed: int) -> str:
+    of = f"{allowed:,}" if name == "params" else format_size(allowed)
+    return f"{format_percent(used / allowed)} of {of}{'' if name == 'size' else f' {name}'}"
 
 
 def sizes_of(before: results.Measure, after: results.Measure | None) -> Iterator[tuple[str, int, int | None]]:

@@ -85,18 +85,25 @@ COMMANDS = re.compile(r"^\s*:(?=:)|##(?=\w*\[)")
 
 
 class Style:
-    """Paints words, or leaves them as they are."""
+    """Paints words, or leaves them as they are; `width` is what a line may take, 0 where nobody minds."""
 
-    def __init__(self, colour: bool = False) -> None:
+    def __init__(self, colour: bool = False, width: int = 0) -> None:
         self.colour = colour
+        self.width = width
 
     @classmethod
     def of(cls, stream: IO[str]) -> Style:
         """As the stream bears it. `NO_COLOR` is stronger than `FORCE_COLOR`, as in Python itself."""
-        if os.environ.get("NO_COLOR"):
-            return cls()
+        there = stream.isatty()
         forced = os.environ.get("FORCE_COLOR", "0") not in ("", "0")
-        return cls(forced or (stream.isatty() and os.environ.get("TERM") != "dumb"))
+        colour = forced or (there and os.environ.get("TERM") != "dumb")
+        if os.environ.get("NO_COLOR"):
+            colour = False
+        if not there:
+            return cls(colour)
+        import shutil
+
+        return cls(colour, shutil.get_terminal_size().columns)
 
     def paint(self, text: str, colour: str) -> str:
         return f"\x1b[{CODES[colour]}m{text}\x1b[0m" if self.colour and colour else text
@@ -111,7 +118,9 @@ def complaint(message: str, hint: str = "") -> str:
 def one_line(text: str) -> str:
     """Names come from untrusted models: control characters would let them draw on the terminal, and what
     a CI service looks for in its logs would let them give it commands."""
-    printable = "".join(letter if letter.isprintable() else _escaped_letter(letter) for letter in text)
+    printable = text
+    if not text.isprintable():
+        printable = "".join(letter if letter.isprintable() else _escaped_letter(letter) for letter in text)
     return COMMANDS.sub(lambda found: f"{found[0][:-1]}\\x{ord(found[0][-1]):02x}", printable)
 
 

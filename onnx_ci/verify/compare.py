@@ -16,7 +16,7 @@ from onnx import ValueInfoProto
 
 from onnx_ci.methods.rounding import sum_of_products
 from onnx_ci.policy.schema import AT_LEAST, AT_MOST, Tolerance
-from onnx_ci.results import ENOUGH, PICKS, Breach, Comparison, OutputDelta, OutputKind
+from onnx_ci.results import PICKS, SPREAD, Breach, Comparison, OutputDelta, OutputKind, noise_share
 from onnx_ci.sandbox.exchange import Array, is_complex, is_float, is_integer, is_text, type_name
 from onnx_ci.util.advice import set_tolerance
 from onnx_ci.verify.observation import Observation, observation_of
@@ -36,8 +36,6 @@ FEW = 8  # elements below which a cosine is blind: of one positive number and an
 _FLOOR = 1e-6  # of the largest reference value: below it, a relative error means nothing
 SMALL = 0.01  # of the largest member of a batch
 MANY = 1000  # members that are looked at one by one; what is more than that is no batch
-GENERATED = 0.25  # of the noise that the tolerance allows, where inputs are made up: 6 dB
-SAMPLES = 0.5  # where there are enough of the user's own: 3 dB
 USUAL = 27.0  # dB; what a cosine of 0.999 stands for
 
 
@@ -224,6 +222,34 @@ def compare_outputs(
         _compare(name, pairs, views, tolerance, batched=name in batched)
         for name, (pairs, views) in outputs.items()
     )
+
+
+LOOKED_AT = 1 << 16  # values of an output that are counted in a histogram
+
+
+def with_histograms(
+    deltas: Sequence[OutputDelta], reference: Outputs, candidate: Outputs
+) -> tuple[OutputDelta, ...]:
+    """Return the same with how many values of each output are off by how much."""
+    paired = _paired(reference, candidate)
+    return tuple(replace(delta, histogram=_histogram(paired.get(delta.name, ()))) for delta in deltas)
+
+
+def _histogram(pairs: Sequence[Pair]) -> tuple[int, ...]:
+    """Nothing for what are no numbers, or other ones."""
+    counts = np.zeros(len(SPREAD) + 2, dtype=np.int64)
+    for before, after in pairs:
+        if before is None or after is None or before.shape != after.shape or not is_float(before.dtype):
+            return ()
+        step = max(1, before.size // LOOKED_AT)
+        old, new = (array.reshape(-1)[::step].astype(np.float64) for array in (before, after))
+        told = np.isfinite(old) & np.isfinite(new)
+        off, largest = np.abs(new[told] - old[told]), np.abs(old[told]).max(initial=0.0)
+        moved = off[off > 0]
+        counts[0] += off.size - moved.size
+        shares = moved / largest if largest else np.ones_like(moved)
+        counts[1:] += np.bincount(np.searchsorted(SPREAD, shares, side="right"), minlength=len(SPREAD) + 1)
+    return tuple(map(int, counts))
 
 
 def leaves(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> bool:
@@ -661,15 +687,10 @@ def least_sqnr(tolerance: Tolerance) -> float:
     return max(limits, default=USUAL)
 
 
-def trust(samples: int) -> float:
-    """Return how much so many samples of the user's own can vouch for, from 0 to 1."""
-    return min(1.0, samples / ENOUGH)
-
-
 def with_margin(tolerance: Tolerance, *, samples: int = 0) -> Tolerance:
     """Return the tolerance without the room that a search along its edge would use up: the more, the fewer
     samples of the user's own there are."""
-    return tightened(tolerance, GENERATED + (SAMPLES - GENERATED) * trust(samples))
+    return tightened(tolerance, noise_share(samples))
 
 
 def tightened(tolerance: Tolerance, share: float) -> Tolerance:

@@ -30,6 +30,7 @@ from onnx_ci.verify.compare import (
     compare_outputs,
     equality_hint,
     outside,
+    with_histograms,
     with_margin,
     worse_of,
 )
@@ -221,6 +222,7 @@ class Verifier:
         originals = reference.outputs()
         with reference.runner.meter.timing("comparing"):
             deltas = compare_outputs(originals, outputs, claim.tolerance, batched=reference.batched)
+            deltas = with_histograms(deltas, originals, outputs)
         if not certain and any(delta.problem for delta in deltas):
             return None
         apart = frozenset(delta.name for delta in deltas if not delta.exact)

@@ -34,7 +34,8 @@ def entries(cache: Path) -> list[Path]:
 
 def report(done: Any) -> Any:
     """All but what the run itself took."""
-    return {**done.json, "seconds": 0}
+    models = [{**model, "seconds": 0} for model in done.json["models"]]
+    return {**done.json, "models": models, "seconds": 0}
 
 
 def contents(folder: Path) -> dict[str, bytes]:

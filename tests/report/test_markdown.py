@@ -26,6 +26,7 @@ def test_a_run_has_its_verdict_sizes_findings_and_details() -> None:
         "⚠️",
         "models/encoder.onnx",
         "30.9 MB",
+        "██████████ 124% of 25 MB, 76.8% of 10,000,000 params",
         "6.87 MB",
         "-77.8%",
         "cosine 0.999531, 30 dB, 0.98x, 0.95 to 1.02",

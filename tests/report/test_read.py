@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,8 +24,10 @@ from onnx_ci.report.json import render_run
 from onnx_ci.report.read import LARGEST_FILE, parse_report, read_report
 from onnx_ci.results import GroupSize, OpCount, Optimized, RunReport, RuntimeRun, Shard, Verification
 from onnx_ci.util.text import Style
+from tests.support.cli import call
 from tests.support.hostile_names import HOSTILE
-from tests.support.reports import delta, outcome, run_report
+from tests.support.models import bloated
+from tests.support.reports import delta, outcome, pull_request, run_report
 
 
 def document() -> Any:
@@ -45,7 +49,7 @@ def test_a_report_is_the_same_again(name: str) -> None:
         method="seeded",
         runtimes=(RuntimeRun(version="1.20", optimizations="disabled", status="passed", cosine=1.0),),
         optimized=Optimized(nodes_before=3, nodes_after=4, lost=(OpCount(op=name, before=1, after=0),)),
-        noise=(replace(delta(name), source="threads"),),
+        noise=(replace(delta(name), source="threads", histogram=()),),
     )
     third = replace(outcome(f"other {name}"), verification=checked)
     full = replace(report, outcomes=(*report.outcomes, other, third), findings=(placed,))
@@ -53,6 +57,38 @@ def test_a_report_is_the_same_again(name: str) -> None:
     part = replace(full, shard=Shard(index=1, count=2, split="0a"), groups=(group,))
     assert parse_report(render_run(part).encode(), "r.json") == part
     assert parse_report(render_run(full).encode(), "r.json") == full
+
+
+def strict(schema: Any) -> Any:
+    """The schema without room for what it does not name."""
+    if isinstance(schema, list):
+        return [strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if isinstance(schema.get("properties"), dict) else {}
+    return {**{key: strict(value) for key, value in schema.items()}, **closed}
+
+
+def test_every_key_of_a_report_is_in_the_schema_that_is_published(tmp_path: Path) -> None:
+    schema = call("schema", "--report", cwd=tmp_path).json
+    jsonschema.Draft202012Validator.check_schema(schema)
+    onnx.save(bloated(), tmp_path / "m.onnx")
+    real = call("check", "--format", "json", cwd=tmp_path).json
+    part = replace(
+        pull_request(),
+        shard=Shard(index=1, count=2, split="0a"),
+        groups=(GroupSize(name="g", policy="p", limit=1, members=2, before=5, after=4),),
+    )
+    for found in (document(), real, json.loads(render_run(part))):
+        jsonschema.Draft202012Validator(strict(schema)).validate(found)
+
+
+def test_what_changed_is_the_same_again() -> None:
+    report = pull_request()
+    assert parse_report(render_run(report).encode(), "r.json") == report
+    value = json.loads(render_run(report))
+    assert value["totals"]["size_base"] == 32_001_000
+    assert value["models"][0]["base"]["measure"]["gzip"] == 18_000_000
 
 
 def test_a_command_is_one_again_and_old_reports_have_none() -> None:

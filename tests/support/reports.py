@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from onnx_ci.results import (
     Alternative,
+    Base,
     Finding,
+    GoneModel,
     KeptTensor,
     Latency,
+    Limit,
     Measure,
     ModelInfo,
+    Moved,
     OpCount,
     Optimized,
     Outcome,
     OutputDelta,
     Planned,
     Point,
+    Port,
+    Provenance,
     RunReport,
     RuntimeRun,
     Step,
+    TensorChange,
     TensorInfo,
     Verification,
+    Work,
 )
 from onnx_ci.util.advice import to_run
 
@@ -122,7 +132,30 @@ def outcome(path: str = "models/encoder.onnx", name: str = "layer.weight") -> Ou
             memory_before=90_000_000,
             memory_after=70_000_000,
         ),
+        limits=(Limit(name="size", limit=25_000_000), Limit(name="params", limit=10_000_000)),
+        tensors=tensors(name, 3),
+        inputs=(Port(name=name, type="float[batch,3]"),),
+        outputs=(Port(name=name, type=f"float[{name}]"),),
+        seconds=31.5,
+        work=Work(loads=3, runs=40, loading=1.5, running=20.0, comparing=2.5, planning=6.0),
     )
+
+
+def tensors(name: str, count: int) -> tuple[TensorChange, ...]:
+    """Some that were rounded, some that are gone, one that is new."""
+    encoded = tuple(
+        TensorChange(
+            name=f"{name}{number}",
+            dtype="float",
+            shape=(300, 250),
+            before=300_000,
+            after=0 if number % 3 == 2 else 75_300,
+            stored="" if number % 3 == 2 else "uint8",
+            done="stored as uint8 and float",
+        )
+        for number in range(count)
+    )
+    return (*encoded, TensorChange(name=name, dtype="int64", shape=(), before=0, after=8, done="new"))
 
 
 def delta(name: str, *, sensitive: bool = True) -> OutputDelta:
@@ -136,6 +169,7 @@ def delta(name: str, *, sensitive: bool = True) -> OutputDelta:
         top1=1.0,
         exact=False,
         sensitive=sensitive,
+        histogram=(10, 0, 200, 3_000, 40_000, 20_000, 3, 0),
     )
 
 
@@ -154,6 +188,37 @@ def run_report(path: str = "models/encoder.onnx", name: str = "layer.weight") ->
         policy=".onnx-ci.yaml",
         seconds=98.5,
         notes=("the policy changed, so every model is looked at",),
+    )
+
+
+def pull_request(path: str = "models/encoder.onnx", name: str = "layer.weight") -> RunReport:
+    """The same with what the change did: a model that grew, others that are new, retrained, renamed, gone."""
+    run = run_report(path, name)
+    first = replace(
+        run.outcomes[0],
+        limits=(*run.outcomes[0].limits, Limit(name="gzip", limit=30_000_000)),
+        base=Base(state="changed", measure=Measure(size=20_000_000, gzip=18_000_000)),
+    )
+    same = Base(state="unchanged", measure=Measure(size=1_000), path=f"old {path}")
+    retrained = Outcome(
+        path=f"retrained {path}",
+        verdict="ok",
+        before=Measure(size=5_000_000),
+        base=Base(state="changed", measure=Measure(size=5_000_000)),
+        moved=Moved(comparable=True, output=name, cosine=0.99871, max_abs=0.5, samples=4),
+    )
+    new = Outcome(path=f"new {path}", verdict="ok", before=Measure(size=400), base=Base(state="new"))
+    return replace(
+        run,
+        outcomes=(first, *run.outcomes[1:3], replace(run.outcomes[3], base=same), retrained, new),
+        base="0123456789abcdef" * 2,
+        gone=(GoneModel(path=f"gone {path}", size=7_000_000),),
+        provenance=Provenance(
+            repository=f"https example {name}",
+            commit="fedcba9876543210" * 2,
+            date="2026-01-02T03:04:05+00:00",
+            versions=("onnx-ci 1.2", "onnxruntime 1.31.1"),
+        ),
     )
 
 

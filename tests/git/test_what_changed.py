@@ -1,0 +1,99 @@
+"""A run that is compared with a commit says what became of each model since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tests.support.cli import call as onnx_ci
+from tests.support.git_repo import Repository
+from tests.support.models import lean
+
+POLICY = """\
+version: 1
+models:
+  - path: "**/*.onnx"
+    budget: {size: 100 kB, gzip: 100 kB, growth: 400%}
+    methods: []
+"""
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("changed")
+    made = Repository(folder)
+    (folder / ".onnx-ci.yaml").write_text(POLICY)
+    for seed, name in enumerate(["gone", "grown", "moved", "retrained", "same"]):
+        onnx.save(lean(seed=seed, layers=1), folder / f"{name}.onnx")
+    made.commit_all("base")
+    made.git("tag", "base")
+    made.git("remote", "add", "origin", "https://me:secret@example.com/team/models.git")
+    (folder / "gone.onnx").unlink()
+    (folder / "sub").mkdir()
+    (folder / "moved.onnx").rename(folder / "sub" / "new name.onnx")
+    onnx.save(lean(seed=1, layers=3), folder / "grown.onnx")
+    onnx.save(lean(seed=9, layers=1), folder / "retrained.onnx")
+    onnx.save(lean(seed=8, layers=1), folder / "added.onnx")
+    made.commit_all("change")
+    return folder
+
+
+def test_each_model_has_what_it_was(changed: Path) -> None:
+    report = onnx_ci("check", "--since", "base", "--format", "json", cwd=changed).json
+    models = {model["path"]: model for model in report["models"]}
+    states = {path: (model["base"]["state"], model["base"]["path"]) for path, model in models.items()}
+    assert states == {
+        "added.onnx": ("new", ""),
+        "grown.onnx": ("changed", ""),
+        "retrained.onnx": ("changed", ""),
+        "sub/new name.onnx": ("unchanged", "moved.onnx"),
+    }
+    was = models["grown.onnx"]["base"]["measure"]
+    assert was["gzip"] < was["size"] < models["grown.onnx"]["before"]["size"]
+    assert [limit["name"] for limit in models["grown.onnx"]["limits"]] == ["size", "gzip", "growth"]
+    assert models["retrained.onnx"]["moved"]["cosine"] < 0.9
+    assert "moved" not in models["grown.onnx"]
+    assert [model["path"] for model in report["gone"]] == ["gone.onnx"]
+    sizes = [model["before"]["size"] for model in models.values()]
+    assert report["totals"]["size_now"] == sum(sizes)
+    assert report["totals"]["size_base"] == report["gone"][0]["size"] + was["size"] + sum(
+        models[path]["base"]["measure"]["size"] for path in ("retrained.onnx", "sub/new name.onnx")
+    )
+    assert report["provenance"]["repository"] == "https://example.com/team/models.git"
+    assert models["grown.onnx"]["inputs"] == [{"name": "x", "type": "float[batch,64]"}]
+    assert [tensor["name"] for tensor in models["grown.onnx"]["tensors"]] == ["w0", "w1", "w2"]
+
+
+def test_all_models_of_a_pull_request_too(changed: Path) -> None:
+    made = Repository(changed)
+    made.git("update-ref", "refs/remotes/origin/main", "base")
+    report = onnx_ci("check", "--all", "--format", "json", cwd=changed, env={"GITHUB_BASE_REF": "main"}).json
+    states = {model["path"]: model["base"]["state"] for model in report["models"]}
+    assert (states["same.onnx"], states["added.onnx"]) == ("unchanged", "new")
+    assert [model["path"] for model in report["gone"]] == ["gone.onnx"]
+
+
+def test_a_fix_is_compared_with_what_was_there(tmp_path: Path) -> None:
+    made = Repository(tmp_path)
+    onnx.save(lean(layers=1), tmp_path / "m.onnx")
+    made.commit_all("base")
+    model = onnx.load(tmp_path / "m.onnx")
+    model.graph.initializer.add().CopyFrom(model.graph.initializer[0])
+    model.graph.initializer[1].name = "unused"
+    onnx.save(model, tmp_path / "m.onnx")
+    (fixed,) = onnx_ci("fix", "--format", "json", cwd=tmp_path).json["models"]
+    assert fixed["written"]
+    assert fixed["base"]["measure"]["size"] < fixed["before"]["size"]
+    assert {each["name"]: each["after"] for each in fixed["tensors"]}["unused"] == 0
+
+
+def test_a_change_that_only_removes_a_model_says_so(tmp_path: Path) -> None:
+    made = Repository(tmp_path)
+    onnx.save(lean(layers=1), tmp_path / "m.onnx")
+    made.commit_all("base")
+    (tmp_path / "m.onnx").unlink()
+    done = onnx_ci("check", cwd=tmp_path)
+    assert done.code == 0
+    assert "0 models checked, 1 gone, 16.5 kB -> 0 B (-16.5 kB, -100%): passed" in done.out
