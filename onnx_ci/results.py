@@ -418,7 +418,7 @@ class Moved:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TensorChange:
+class TensorBytes:
     """A stored tensor, its bytes before and after, and what was done to it."""
 
     name: str
@@ -578,7 +578,7 @@ class Outcome:
     limits: tuple[Limit, ...] = ()
     base: Base | None = None  # None where it is compared with nothing
     moved: Moved | None = None  # None where more than weights changed, or nothing
-    tensors: tuple[TensorChange, ...] = ()  # the largest first, and not all where there are very many
+    tensors: tuple[TensorBytes, ...] = ()  # the largest first, and not all where there are very many
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
 

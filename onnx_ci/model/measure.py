@@ -19,7 +19,7 @@ from onnx_ci.model.npy import recorded
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.receipt import read_receipt, same_content
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_chunks, file_sha256
-from onnx_ci.results import Measure, ModelInfo, TensorChange, TensorInfo
+from onnx_ci.results import Measure, ModelInfo, TensorBytes, TensorInfo
 from onnx_ci.util.advice import to_run
 
 SAMPLED = 8_000_000  # bytes; a model that is larger is estimated from pieces of it
@@ -60,7 +60,7 @@ def largest_tensors(model: Model, count: int = 3) -> tuple[tuple[str, int], ...]
 MOST_TENSORS = 5_000  # of one model in a report
 
 
-def tensor_changes(before: Model, after: Model | None) -> tuple[TensorChange, ...]:
+def tensor_changes(before: Model, after: Model | None) -> tuple[TensorBytes, ...]:
     """The largest tensors of a model, and what became of each. What a tensor was encoded as is called after
     it: `weight` is stored as `weight.codes` and `weight.scale`."""
     old, new = _stored(before), _stored(after) if after else {}
@@ -77,14 +77,14 @@ def tensor_changes(before: Model, after: Model | None) -> tuple[TensorChange, ..
     for name, was in old.items():
         became = sorted((new[part] for part in parts.get(name, ())), reverse=True)
         size, dtype, shape = was
-        change = TensorChange(name=name, dtype=dtype, shape=shape, before=size)
+        change = TensorBytes(name=name, dtype=dtype, shape=shape, before=size)
         if after is not None and became != [was]:
             stored = became[0][1] if became and became[0][1] != dtype else ""
             change = replace(change, stored=stored, done=_done(became))
         found.append(replace(change, after=sum(each[0] for each in became)) if after else change)
     for name in added:
         size, dtype, shape = new[name]
-        found.append(TensorChange(name=name, dtype=dtype, shape=shape, before=0, after=size, done="new"))
+        found.append(TensorBytes(name=name, dtype=dtype, shape=shape, before=0, after=size, done="new"))
     found.sort(key=lambda change: (-max(change.before, change.after or 0), change.name))
     return tuple(found[:MOST_TENSORS])
 

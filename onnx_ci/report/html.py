@@ -282,7 +282,7 @@ def _tensor_map(outcome: results.Outcome) -> Iterator[Markup]:
     yield element("details", element("summary", "the largest tensors in numbers"), numbers)
 
 
-def _tensor_box(tensor: results.TensorChange, size: int, *, after: bool = False) -> Box:
+def _tensor_box(tensor: results.TensorBytes, size: int, *, after: bool = False) -> Box:
     dtype = tensor.stored if after and tensor.stored else tensor.dtype
     sizes = [format_size(each) for each in (tensor.before, tensor.after) if each is not None]
     words = [tensor.name, f"{tensor.dtype} {shape_words(tensor.shape)}", " -> ".join(sizes), tensor.done]
@@ -296,7 +296,7 @@ def _in_layer(tensor: str, size: int, words: str, kind: str) -> Box:
     return Box(groups=tuple(layers), name=name, size=size, words=words, kind=kind)
 
 
-def _tensor_row(tensor: results.TensorChange) -> tuple[str, ...]:
+def _tensor_row(tensor: results.TensorBytes) -> tuple[str, ...]:
     sizes = sized(tensor.before), sized(tensor.after)
     return _name(tensor.name), tensor.dtype, shape_words(tensor.shape), *sizes, tensor.done
 

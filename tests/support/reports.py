@@ -26,7 +26,7 @@ from onnx_ci.results import (
     RunReport,
     RuntimeRun,
     Step,
-    TensorChange,
+    TensorBytes,
     TensorInfo,
     Verification,
     Work,
@@ -141,10 +141,10 @@ def outcome(path: str = "models/encoder.onnx", name: str = "layer.weight") -> Ou
     )
 
 
-def tensors(name: str, count: int) -> tuple[TensorChange, ...]:
+def tensors(name: str, count: int) -> tuple[TensorBytes, ...]:
     """Some that were rounded, some that are gone, one that is new."""
     encoded = tuple(
-        TensorChange(
+        TensorBytes(
             name=f"{name}{number}",
             dtype="float",
             shape=(300, 250),
@@ -155,7 +155,7 @@ def tensors(name: str, count: int) -> tuple[TensorChange, ...]:
         )
         for number in range(count)
     )
-    return (*encoded, TensorChange(name=name, dtype="int64", shape=(), before=0, after=8, done="new"))
+    return (*encoded, TensorBytes(name=name, dtype="int64", shape=(), before=0, after=8, done="new"))
 
 
 def delta(name: str, *, sensitive: bool = True) -> OutputDelta:
