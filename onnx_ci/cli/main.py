@@ -106,7 +106,15 @@ COMMANDS = {
 def run() -> NoReturn:
     # Modules and models are many objects and few cycles: looking for those takes a tenth of a start.
     gc.set_threshold(50_000)
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    if (
+        "atexit" not in sys.modules
+    ):  # nobody waits for the end, and taking all apart is an eighth of an idle run
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str]) -> int:
