@@ -107,9 +107,8 @@ def run() -> NoReturn:
     # Modules and models are many objects and few cycles: looking for those takes a tenth of a start.
     gc.set_threshold(50_000)
     code = main(sys.argv[1:])
-    if (
-        "atexit" not in sys.modules
-    ):  # nobody waits for the end, and taking all apart is an eighth of an idle run
+    # Nobody asked to be called at the end, and taking all modules apart is a sixth of an idle run.
+    if "atexit" not in sys.modules:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()

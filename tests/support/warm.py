@@ -98,7 +98,7 @@ class Templates:
             with template:  # closes its standard input
                 template.kill()
         shutil.rmtree(self.folder)
-        process.subprocess = subprocess
+        vars(process)["subprocess"] = subprocess
 
 
 templates: Templates | None = None  # of this session of tests
@@ -120,7 +120,7 @@ def install(folder: Path, fits: Any) -> None:
         forked.stdin, forked.stdout = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
         return forked
 
-    process.subprocess = SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE)  # type: ignore[assignment]
+    vars(process)["subprocess"] = SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE)
 
 
 class Forked:
@@ -188,7 +188,7 @@ def serve(folder: str, name: str) -> None:
         listener.bind(f"{place}.new")
         listener.listen(64)
         Path(f"{place}.new").rename(place)
-        while 0 not in select.select([listener, 0], [], [])[0]:
+        while 0 not in select.select([listener.fileno(), 0], [], [])[0]:
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
@@ -204,14 +204,9 @@ def _modules_of_a_command() -> Iterator[str]:
     import onnx_ci
 
     apart = (
-        "sandbox.worker",
-        "sandbox.inference",
-        "sandbox.optimizers",
-        "sandbox.quantizers",
-        "build.",
-        "cmake",
+        *("sandbox.worker", "sandbox.inference", "sandbox.optimizers", "sandbox.quantizers"),
+        *("build.", "cmake", "inputs.recorder", "__main__", "action."),
     )
-    apart += ("inputs.recorder", "__main__", "action.")
     for module in pkgutil.walk_packages(onnx_ci.__path__, "onnx_ci."):
         if not module.name.removeprefix("onnx_ci.").startswith(apart):
             yield module.name
@@ -230,7 +225,7 @@ def _keep(connection: socket.socket, name: str) -> NoReturn:
     for stream in streams:
         os.close(stream)
     ended = os.pidfd_open(pid)
-    if ended not in select.select([ended, connection], [], [])[0]:
+    if ended not in select.select([ended, connection.fileno()], [], [])[0]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
