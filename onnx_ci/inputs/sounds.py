@@ -17,12 +17,15 @@ _NOTES = 4.0  # in a second
 _FADED = 2.0  # seconds after which a note is not heard any more
 _WINDOW, _STEP = 400, 160  # samples of one spectrum, and from one to the next: 25 and 10 ms
 _FEWEST_BINS = 192  # more bands than this are the spectrum itself, fewer are of the mel scale
+_MOST_ROWS = 16  # that are drawn; further ones are the same, begun elsewhere
 _LONGEST = 1 << 22  # samples that are drawn; a longer sound repeats
 
 
 def sound(rng: np.random.Generator, shape: Shape, index: int) -> Array:
     """Draw sounds along the last axis, about in [-0.5, 0.5]: of another kind with each sample."""
-    rows = [_row(rng, shape[-1], index) for _ in range(int(np.prod(shape[:-1], dtype=np.int64)))]
+    count, length = int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]
+    rows = [_row(rng, length, index) for _ in range(min(count, _MOST_ROWS))]
+    rows += [np.roll(rows[n % _MOST_ROWS], n * length // count) for n in range(_MOST_ROWS, count)]
     return np.stack(rows).reshape(shape) if rows else np.zeros(shape)
 
 
