@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from onnx_ci.inputs.graph import Shape
@@ -89,15 +91,21 @@ def _music(rng: np.random.Generator, seconds: Array) -> Array:
     """Draw notes of a scale that are struck and die away, two at a time, and a beat."""
     music = np.zeros(len(seconds))
     scale = 220.0 * 2 ** (np.array([0, 2, 4, 5, 7, 9, 11, 12]) / 12)
+    since = seconds[: int(_FADED * _RATE)]
+    fading = np.exp(-4.0 * since)
+    beat = 0.3 * fading**8
+
+    @cache
+    def note(pitch: float) -> list[Array]:
+        return [fading / o * np.sin(2 * np.pi * o * pitch * since) for o in (1, 2, 3, 5)]
+
     for number in range(1 + int(len(seconds) / _RATE * _NOTES)):
         start = int(number * _RATE / _NOTES)
         heard = music[start : start + int(_FADED * _RATE)]
-        since = seconds[: len(heard)]
-        fading = np.exp(-4.0 * since)
         for pitch in rng.choice(scale, 2, replace=False):
-            for overtone in (1, 2, 3, 5):
-                heard += fading / overtone * np.sin(2 * np.pi * overtone * pitch * since)
+            for overtone in note(pitch):
+                heard += overtone[: len(heard)]
         if number % 2 == 0:
-            heard += 0.3 * fading**8 * rng.standard_normal(len(heard))
+            heard += beat[: len(heard)] * rng.standard_normal(len(heard))
     # No recording is without some noise: what is exactly nothing between notes, a logarithm tears apart.
     return 0.1 * music + _FLOOR * rng.standard_normal(len(seconds))
