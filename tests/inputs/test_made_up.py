@@ -203,6 +203,7 @@ def test_caches_are_empty_first_then_one_long() -> None:
     assert (1, 2) in shapes
 
 
+@pytest.mark.sampled(0)
 def test_attempts_differ_and_end() -> None:
     proto = model("g (float[N,T] audio) => (float[N,T] y) { y = Relu(audio) }")
     shapes = [tuple(s["audio"].shape for s in attempt) for attempt in attempts(proto)]
