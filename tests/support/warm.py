@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -176,7 +177,9 @@ def _connected(template: Path) -> socket.socket:
 def serve(folder: str, name: str) -> None:
     """The template: it ends when its standard input does."""
     for library in LIBRARIES.get(name) or _modules_of_a_command():
-        importlib.import_module(library)
+        with contextlib.suppress(ImportError):  # an extra that is not installed
+            importlib.import_module(library)
+    warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # numpy's threads are made for this
     if name == COMMAND:
         settings = _at_start(process.environment(os.environ))
         path = set(sys.path)
