@@ -106,6 +106,8 @@ COMMANDS = {
 def run() -> NoReturn:
     # Modules and models are many objects and few cycles: looking for those takes a tenth of a start.
     gc.set_threshold(50_000)
+    if sys.argv[1:2] != ["record"]:  # which runs a program of the user's
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # models are judged side by side, not within one
     code = main(sys.argv[1:])
     # Nobody asked to be called at the end, and taking all modules apart is a sixth of an idle run.
     if "atexit" not in sys.modules:

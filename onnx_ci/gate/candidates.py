@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -137,11 +137,19 @@ def candidates(made: Draft, planned: Collection[str] = ()) -> Iterator[Candidate
     yield replace(base, gained=bool(base.runs))
     apart = [run for run in made.lossy if run.method.name not in planned]
     combinations = [[run] for run in apart] + ([list(made.lossy)] if apart and len(made.lossy) > 1 else [])
+    combinations += [[replace(run, options=more)] for run in apart for more in _further(run)]
     seen = [base.runs]
     for combination in combinations:
         candidate = made.with_runs(combination)
         yield replace(candidate, gained=candidate.runs not in seen)
         seen.append(candidate.runs)
+
+
+def _further(run: Run) -> Iterator[Mapping[str, object]]:
+    """What a method can do beyond what it does by itself, where the rule leaves that open. Embeddings that
+    are rounded make a model much smaller, and some do not bear it."""
+    if run.method.name == "dynamic-int8" and not run.options.get("ops"):
+        yield {**run.options, "ops": ["MatMul", "Gemm", "LSTM", "Attention", "Gather"]}
 
 
 def _stage(run: Run) -> int:

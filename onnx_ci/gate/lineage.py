@@ -120,9 +120,10 @@ def lineage(model: Model, rule: Rule) -> Lineage:
 
 
 def _entry(run: Run) -> dict[str, Any]:
-    """A method as the receipt tells of it; of a mix, how many tensors there are of each kind."""
+    """A method as the receipt tells of it; of a mix, how many tensors there are of each kind, and by which
+    second moments they were rounded."""
     mix = {part.label: len(part.tensors) for part in run.parts}
-    told = {"options": dict(run.options), "mix": mix}
+    told = {"options": dict(run.options), "mix": mix, "moments": run.moments_digest}
     return {"name": run.method.name, **{key: value for key, value in told.items() if value}}
 
 

@@ -7,33 +7,50 @@ import math
 import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, groupby, islice, product, repeat
+from itertools import accumulate, groupby, islice, product
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.candidates import Candidate, Draft
-from onnx_ci.gate.planner_trials import FAR_OFF, Ended, Form, Mix, Shelf, Tensor, Trials, Tried, forms_of
+from onnx_ci.gate.planner_trials import (
+    FAR_OFF,
+    Ended,
+    Form,
+    Mix,
+    Shelf,
+    Tensor,
+    Trials,
+    Tried,
+    forms_of,
+    second_moments,
+)
 from onnx_ci.gate.subject import Ledger, Subject
 from onnx_ci.methods.chain import RunPart
+from onnx_ci.methods.compensation import Moments
 from onnx_ci.methods.edit import probe
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point
+from onnx_ci.sandbox.runner import Feeds, RunFailed
 from onnx_ci.verify.compare import least_sqnr, trust, with_margin
 from onnx_ci.verify.observation import observed
+from onnx_ci.verify.verifier import Refuting
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 SHOWN = 20  # tensors that a report names
 FEW = 6  # mixes that are written and proven, should what held in trials be refused
 MOST = 40  # trials to find out what single tensors do, of which so many measure
 ALONE = 30  # one by itself, the largest first; the others are measured with their neighbours
+SPLITS = 10  # groups that are looked at more closely, each in two trials,
+WORST = 0.05  # where they do so much of all harm
 GLANCES = 64  # runs for that: on more than one input where there are few tensors
 REFINEMENTS = 10  # trials beyond the first that did not hold
 FINE = 0.003  # of the bytes: what is not worth another trial
 DAMAGE = 2  # the error of values in another order, over their power
+CALIBRATION = 8  # inputs on which is found out what tensors are multiplied with
 STEPS_BACK = (0.85, 0.7, 0.5, 0.3)  # of the way, where what held in trials is refused in earnest
 
 
@@ -109,8 +126,9 @@ class Search:
     """One model's tensors in all their forms, and trials to find out what they do; where time runs out, what
     is known so far stays."""
 
-    def __init__(self, trials: Trials) -> None:
+    def __init__(self, trials: Trials, refuting: Callable[[], Refuting | None] = lambda: None) -> None:
         self.trials = trials
+        self.refuting = refuting  # where the last mix that was taken for good failed
         self.shelf = trials.shelf
         self.tensors = trials.shelf.tensors
         self.alone: dict[str, Tried] = {}  # a tensor, or its group, in its smallest form
@@ -144,21 +162,27 @@ class Search:
                 yield mix
 
     def smallest(self) -> Iterator[Mix]:
-        """The mixes that held in trials with room to spare, the smallest first."""
-        last = math.inf
-        for search in chain((self._along, self._back), repeat(None)):
+        """The mixes that held in trials with room to spare, the smallest first. The next is asked for when
+        one was refused: then on the inputs that refuted it too, or much milder."""
+        last, search = math.inf, self._along
+        taken: list[Mix] = []
+        while True:
             try:
-                if search is not None:
-                    search()
+                search()
             except Ended:
                 self._note("the search had not ended")
-            # What comes next is asked for when this one was refused: it has to be much milder.
-            held = [one for one in self._held() if one.noise <= last]
+            held = [one for one in self._held() if one.noise <= last and one.mix not in taken]
             if not held:
                 return
             smallest = max(held, key=lambda one: self.saved(one.mix))
-            last = smallest.noise / 2
+            last, search = smallest.noise / 2, self._back
+            taken.append(smallest.mix)
             yield smallest.mix
+            try:
+                if self.trials.learn(self.refuting()):
+                    last, search = math.inf, self._along
+            except Ended:
+                self._note("the search had not ended")
 
     def _held(self) -> list[Tried]:
         # Not what was tried only to find out that nobody would notice.
@@ -207,12 +231,23 @@ class Search:
         return [name for name in self.tensors if name not in self.unseen]
 
     def _explore(self) -> None:
-        for group in _groups(self.tensors, MOST):
-            tried = self.trials.glance({name: self._probed_form(name) for name in group})
-            self.alone.update(dict.fromkeys(group, tried))
-            if not tried.moved and self._error(tried):
-                self.unseen += [name for name in group if not self.trials.shows(name)]
+        groups = {tuple(group): self._measure(group) for group in _groups(self.tensors, MOST)}
+        for _ in range(SPLITS):
+            worst = max((group for group in groups if len(group) > 1), key=groups.__getitem__, default=())
+            if not worst or groups[worst] < WORST * sum(groups.values()):
+                break
+            del groups[worst]
+            middle = len(worst) // 2
+            groups.update({half: self._measure(half) for half in (worst[:middle], worst[middle:])})
         self.path = moves(self._choices)
+
+    def _measure(self, group: Sequence[str]) -> float:
+        """Try tensors in their smallest form, and return the noise that makes."""
+        tried = self.trials.glance({name: self._probed_form(name) for name in group})
+        self.alone.update(dict.fromkeys(group, tried))
+        if not tried.moved and self._error(tried):
+            self.unseen += [name for name in group if not self.trials.shows(name)]
+        return tried.noise
 
     @property
     def _choices(self) -> dict[str, tuple[float, list[Option]]]:
@@ -329,15 +364,15 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     room = 4 * len(forms) * sum(tensor.elements for tensor in shelf.tensors.values())
     if not shelf.tensors or room > ROOM or model.beside:
         return None
+    shelf.moments = _moments(subject, shelf, reference.others(CALIBRATION))
     made, inputs = probe(model, shelf.tensors)
     write_model(observed(made), folder / "probe.onnx")
-    path, feeds = folder / "probe.onnx", reference.feeds()
-    count = max(1, GLANCES // len(shelf.tensors))
     trials = Trials(
         shelf=shelf,
         reference=reference,
-        first=stack.enter_context(reference.session(path, feeds[:count])),
-        rest=stack.enter_context(reference.session(path, feeds[count:])),
+        open_session=lambda feeds: stack.enter_context(reference.session(folder / "probe.onnx", feeds)),
+        glances=max(1, GLANCES // len(shelf.tensors)),
+        own=Refuting(subject.prover.reference, tuple(range(len(subject.prover.reference.feeds())))),
         inputs=inputs,
         tolerance=rule.tolerance,
         margin=with_margin(rule.tolerance, samples=samples),
@@ -347,10 +382,22 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     )
     if not trials.run({}).holds:
         return None  # not even before anything is rounded
-    search = Search(trials)
+    search = Search(trials, lambda: subject.prover.verifier.refuting)
     subject.prover.sensitivity.note(model, set(search.noticed()))
     # Where nothing can be vouched for, it is verification that has to say so.
     return search if search.rounded else None
+
+
+def _moments(subject: Subject, shelf: Shelf, feeds: Sequence[Feeds]) -> dict[str, Moments]:
+    """What the tensors are multiplied with, on inputs that no trial and no proof has; none where those do not
+    run."""
+    alone = {name: tensor.places[0] for name, tensor in shelf.tensors.items() if len(tensor.places) == 1}
+    shapes = {name: tuple(site.tensor.dims) for name, site in alone.items()}
+    runner, spare, limits = subject.prover.runner, subject.prover.planning.stored, subject.rule.limits
+    try:
+        return second_moments(runner, shelf.model, shapes, feeds, shelf.folder, limits=limits, spare=spare)
+    except RunFailed:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -403,7 +450,8 @@ class Planner:
         for index, form in enumerate(self.forms):
             names = tuple(name for name in mix if mix[name] == index)
             if names:
-                parts[form.run.method.name].append(RunPart(form.label, form.run.options, names))
+                moments = self.search.shelf.moments if form.variant else None
+                parts[form.run.method.name].append(RunPart(form.label, form.run.options, names, moments))
         lossy = [run for run in self.draft.lossy if run.method.name in parts]
         runs = [replace(run, parts=tuple(parts[run.method.name])) for run in lossy]
         return replace(self.draft.with_runs(runs), planned=self.report(mix))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -14,17 +15,20 @@ import numpy as np
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
+from onnx_ci.methods.compensation import Moments
 from onnx_ci.methods.compressible import compressed_share
 from onnx_ci.methods.evaluator import evaluate
 from onnx_ci.methods.options import Int4Weights, Int8Weights, WeightOptions
+from onnx_ci.methods.products import observing, products
 from onnx_ci.methods.rounding import Array, sum_of_products
 from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.methods.weights import Encode, Encoder, is_chosen
 from onnx_ci.model.graph import Scope, Site, fixed_names, opset, sites
 from onnx_ci.model.model import Model
-from onnx_ci.policy.schema import MethodChoice, Tolerance
+from onnx_ci.model.save import write_model
+from onnx_ci.policy.schema import Limits, MethodChoice, Tolerance
 from onnx_ci.results import OutputDelta
-from onnx_ci.sandbox.runner import RunFailed
+from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner
 from onnx_ci.verify.compare import (
     NOTHING_IN_COMMON,
     SQNR_CAP,
@@ -32,8 +36,10 @@ from onnx_ci.verify.compare import (
     least_sqnr,
     outside,
     same_outputs,
+    worse_of,
 )
 from onnx_ci.verify.reference import ArrayOutputs, Reference, WeightSwapSession
+from onnx_ci.verify.verifier import Refuting
 
 
 class Sketch(Encoder):
@@ -57,9 +63,12 @@ class Sketch(Encoder):
         return name
 
 
-def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketch | None:
+def sketched(
+    model: Model, site: Site, encode: Encode, values: Array, moments: Moments | None = None
+) -> Sketch | None:
     """None where the form is not for such values."""
     sketch = Sketch(model, site)
+    sketch.moments = moments
     nodes = encode(sketch, values)
     if nodes is None:
         return None
@@ -69,12 +78,19 @@ def sketched(model: Model, site: Site, encode: Encode, values: Array) -> Sketch 
     return sketch
 
 
-# Methods whose tensors can be chosen one by one: what their form is called, an option that the planner may
-# choose itself where the policy does not say, and what the form is called by the value of that.
-FORMS: dict[str, tuple[str, str, dict[object, str]]] = {
-    "fp16-weights": ("fp16", "", {}),
-    "int8-weights": ("int8", "granularity", {"channel": "int8 by channel", "block": "int8 by block"}),
-    "int4-weights": ("int4", "bits", {bits: f"int{bits}" for bits in (4, 3, 5, 6, 7)}),
+# Methods whose tensors can be chosen one by one: what their form is called, and options that the planner may
+# choose itself where the policy names none of them, with what the form is called then.
+_ALL = (16, 32, 64, 128)
+_BLOCKS = {2: _ALL[:1], 3: _ALL[:2], 4: _ALL, 5: _ALL, 6: _ALL[1:], 7: _ALL[1:]}
+_BY_BITS: dict[str, dict[str, object]] = {
+    f"int{bits} by {block}": {"bits": bits, "block_size": block, "scales": "int8"}
+    for bits, blocks in _BLOCKS.items()
+    for block in blocks
+}
+FORMS: dict[str, tuple[str, dict[str, dict[str, object]]]] = {
+    "fp16-weights": ("fp16", {}),
+    "int8-weights": ("int8", {"int8 by channel": {}, "int8 by block": {"granularity": "block"}}),
+    "int4-weights": ("int4", {"int4": {}, **_BY_BITS}),
 }
 
 
@@ -85,7 +101,13 @@ class Form:
     label: str
     run: Run
     options: WeightOptions
-    variant: bool = False  # not what the method does by itself
+    variant: bool = False  # not what the method does by itself: with errors that make up for each other
+
+    @property
+    def at_best(self) -> float:
+        """dB that it leaves of any tensor at most, as far as that is known beforehand."""
+        by_bits = self.variant and isinstance(self.options, Int4Weights)
+        return BIT * self.options.bits if by_bits else math.inf  # type: ignore[attr-defined]
 
     def nbytes(self, elements: int, shape: tuple[int, ...]) -> float:
         """What a tensor takes in this form, without what surrounds it."""
@@ -94,7 +116,8 @@ class Form:
             by_block = options.granularity == "block"
             return elements * (1 + 2 / options.block_size) if by_block else elements + 4 * max(shape)
         if isinstance(options, Int4Weights):
-            return elements * (options.bits / 8 + 2 / options.block_size)
+            scale = 2 if options.scales == "fp16" else 1
+            return elements * (options.bits / 8 + scale / options.block_size)
         return 2 * elements
 
 
@@ -105,17 +128,19 @@ def forms_of(choices: Sequence[MethodChoice]) -> list[Form]:
 
 def _variants(choice: MethodChoice) -> Iterator[Form]:
     chosen = method(choice.name)
-    label, option, labels = FORMS[choice.name]
-    if not labels or option in choice.options or choice.options.get("encoding") == "dq":
-        labels = {None: label}
-    for position, (value, label) in enumerate(labels.items()):
-        # The first is the method's own default: naming it would make another receipt of the same thing.
-        options = {**choice.options, option: value} if position else choice.options
-        yield Form(label, Run(chosen, options), chosen.read_options(options), variant=position > 0)
+    label, variants = FORMS[choice.name]
+    named = {option for options in variants.values() for option in options}
+    if not variants or named & choice.options.keys() or choice.options.get("encoding") == "dq":
+        variants = {label: {}}
+    for label, more in variants.items():
+        options = {**choice.options, **more}
+        yield Form(label, Run(chosen, options), chosen.read_options(options), variant=bool(more))
 
 
 ENOUGH = 1 << 16  # elements of a tensor that tell what rounding does to all of it
+ENOUGH_BLOCKS = 1 << 13  # where the scale of a block is that of its own elements
 THREADS = 4
+BIT = 6.5  # dB, of codes
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
@@ -159,6 +184,7 @@ class Shelf:
         self.nbytes = sum(tensor.nbytes for tensor in self.tensors.values())
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
         self.ready: dict[tuple[str, int], list[Path]] = {}
+        self.moments: dict[str, Moments] = {}  # of what tensors are multiplied with, as far as it is known
 
     def files(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Path]]:
         """The values of tensors in forms, as files: all forms together may be more than memory holds."""
@@ -187,14 +213,18 @@ class Shelf:
         return list(found.values())
 
     def _estimated(self, tensor: Tensor) -> Tensor:
-        arrays = [_sample(self.model.array(site.tensor)) for site in tensor.places]
+        arrays = [_sample(self.model.array(site.tensor), ENOUGH) for site in tensor.places]
+        blocks = [(_sample(part, ENOUGH_BLOCKS)[0], elements) for part, elements in arrays]
         tensor.elements = sum(elements for _, elements in arrays)
         tensor.power = sum(_energy(part) * elements / part.size for part, elements in arrays)
         tensor.nbytes = sum(part.itemsize * elements * self._share([part]) for part, elements in arrays)
         for index, (form, encode) in enumerate(zip(self.forms, self.encodings, strict=True)):
             if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
                 continue
-            estimate = self._in_form(index, encode, tensor, arrays)
+            if form.at_best < self.least:
+                continue
+            parts = blocks if isinstance(form.options, Int4Weights) else arrays
+            estimate = self._in_form(index, encode, tensor, parts)
             if estimate is None or estimate.nbytes >= tensor.nbytes:
                 continue
             if estimate.error * 10 ** (self.least / 10) <= tensor.power:
@@ -225,12 +255,43 @@ class Shelf:
         for place, site in enumerate(self.tensors[name].places):
             file = self.folder / f"{self.numbers[name]}-{form}-{place}.npy"
             values = self.model.array(site.tensor)
-            found = sketched(self.model, site, encode, values) if encode else None
+            moments = self.moments.get(name) if self.forms[form].variant else None
+            found = sketched(self.model, site, encode, values, moments) if encode else None
             if found is not None:
                 values = found.values.astype(values.dtype, copy=False)
             np.save(file, values, allow_pickle=False)
             made.append(file)
         return made
+
+
+def second_moments(
+    runner: Runner,
+    model: Model,
+    shapes: Mapping[str, tuple[int, ...]],
+    feeds: Sequence[Feeds],
+    folder: Path,
+    *,
+    limits: Limits,
+    spare: Collection[str] = (),
+) -> dict[str, Moments]:
+    """Of what each weight is multiplied with, as far as that can be seen: one run a sample."""
+    met = products(model, shapes)
+    found = {one.weight: one for one in met}
+    met = [one for one in met if one.layout == found[one.weight].layout]
+    if not met or not feeds:
+        return {}
+    numbers = {name: number for number, name in enumerate(found)}
+    watched, names = observing(model, met)
+    write_model(watched, folder / "watched.onnx")
+    asked = [one.asked(numbers[one.weight], names[one.value]) for one in met]
+    target = folder / "moments"
+    known = runner.moments(folder / "watched.onnx", feeds, asked, target, limits=limits, spare=spare)
+    made: dict[str, Moments] = {}
+    for name, number in numbers.items():
+        if number in known:
+            fit, held_out = np.load(target / f"{number}.npy", mmap_mode="r", allow_pickle=False)
+            made[name] = Moments(found[name].shape, found[name].turned, fit, held_out)
+    return made
 
 
 def _side_by_side(work: Callable[[Given], Made], items: Iterable[Given]) -> list[Made]:
@@ -245,13 +306,13 @@ def _energy(values: Array) -> float:
     return sum_of_products(flat, flat)
 
 
-def _sample(values: Array) -> tuple[Array, int]:
+def _sample(values: Array, enough: int) -> tuple[Array, int]:
     """A part of a large tensor, evenly spread along its longest axis, and how many elements there are."""
-    if values.size <= ENOUGH:
+    if values.size <= enough:
         return values, values.size
     axis = int(np.argmax(values.shape))
     length = values.shape[axis]
-    count = max(1, length * ENOUGH // values.size)
+    count = max(1, length * enough // values.size)
     chosen = np.linspace(0, length - 1, count).astype(np.int64)
     return np.ascontiguousarray(values.take(chosen, axis=axis)), values.size
 
@@ -301,8 +362,9 @@ class Trials:
 
     shelf: Shelf
     reference: Reference
-    first: WeightSwapSession  # of the first inputs
-    rest: WeightSwapSession  # of the others
+    open_session: Callable[[Sequence[Feeds]], WeightSwapSession]
+    glances: int  # inputs on which tensors are tried alone
+    own: Refuting  # the inputs that a proof begins with
     inputs: Mapping[str, list[str]]  # of the session, by the tensors they stand for
     tolerance: Tolerance
     margin: Tolerance  # what a search that goes to the edge has to hold
@@ -315,6 +377,10 @@ class Trials:
         self.alone: dict[tuple[tuple[str, int], ...], Tried] = {}  # with the first inputs only
         self.runs = 0
         self.late = False  # whether the clock ended it
+        self.learned: list[Refuting] = []
+        self.feeds, self.originals = list(self.reference.feeds()), self.reference.outputs()
+        self.first = self.open_session(self.feeds[: self.glances])
+        self.rest = self.open_session(self.feeds[self.glances :])
         self.unchanged = [*self._outputs({}, self.first), *self._outputs({}, self.rest)]
 
     @property
@@ -335,6 +401,32 @@ class Trials:
             if self.rest.feeds and tried.noise <= FAR_OFF * self.limit:
                 self.made[key], _ = self._tried(mix, outputs)
         return self.made[key]
+
+    def learn(self, refuting: Refuting | None) -> bool:
+        """Try mixes on more inputs from now on, first on these: where what held in trials was refused. What
+        did not hold before is not tried again. False where they are known already."""
+        if refuting is None or refuting in self.learned:
+            return False
+        feeds, outputs = refuting.reference.feeds(), refuting.reference.outputs()
+        more = [number for number in refuting.numbers if not any(feeds[number] is one for one in self.feeds)]
+        if more:
+            self.first = self.open_session([feeds[number] for number in more])
+            self.rest = self.open_session(self.feeds)
+            self.feeds = [*self.first.feeds, *self.feeds]
+            self.originals = [*(outputs[number] for number in more), *self.originals]
+            self.unchanged = [*self._outputs({}, self.first), *self.unchanged]
+        self.made = {key: tried for key, tried in self.made.items() if not tried.holds}
+        self.learned.append(refuting)
+        return True
+
+    def _as_proven(self, one: Refuting, outputs: ArrayOutputs) -> Sequence[OutputDelta]:
+        """Compare as a proof does, against what all of its inputs give: as if others had no error at all."""
+        feeds, originals = one.reference.feeds(), one.reference.outputs()
+        found = list(originals)
+        for number in one.numbers:
+            place = next(at for at, fed in enumerate(self.feeds) if fed is feeds[number])
+            found[number] = outputs[place]
+        return compare_outputs(originals, found, self.tolerance, batched=one.reference.batched)
 
     def glance(self, mix: Mix) -> Tried:
         """Try a mix on the first inputs."""
@@ -375,10 +467,16 @@ class Trials:
             return Tried(mix, (failed,), moved=True), []
         outputs = [*(known or []), *more]
         reference, unchanged = self.reference, self.unchanged[: len(outputs)]
-        originals, batched = reference.outputs()[: len(outputs)], reference.batched
+        originals, batched = self.originals[: len(outputs)], reference.batched
         with reference.runner.meter.timing("comparing"):
             deltas = compare_outputs(originals, outputs, self.tolerance, batched=batched)
-            safe = not any(delta.problem or any(outside(delta, self.margin)) for delta in deltas)
+            complete = len(outputs) == len(self.originals)
+            for one in self.learned if complete else ():
+                deltas = worse_of(deltas, self._as_proven(one, outputs))
+            safe = not any(any(outside(delta, self.margin)) for delta in deltas)
+            if complete:  # what a proof begins with has to hold too, but needs no room to spare
+                deltas = worse_of(deltas, self._as_proven(self.own, outputs))
+            safe = safe and not any(delta.problem for delta in deltas)
             return Tried(mix, deltas, moved=not same_outputs(unchanged, outputs), safe=safe), outputs
 
     def _outputs(self, weights: Mapping[str, Path], session: WeightSwapSession) -> ArrayOutputs:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from glob import escape
 from typing import TYPE_CHECKING, Any
+
+import xxhash
 
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import Applied, Method
@@ -19,6 +21,7 @@ from onnx_ci.util.advice import GIVE_SAMPLES
 
 if TYPE_CHECKING:
     from onnx_ci.methods.catalogue import Feeds
+    from onnx_ci.methods.compensation import Moments
     from onnx_ci.methods.weights import Encode
 
 
@@ -35,6 +38,7 @@ class RunPart:
     label: str
     options: Mapping[str, object]
     tensors: tuple[str, ...]
+    moments: Mapping[str, Moments] | None = field(default=None, compare=False, repr=False)  # by tensor
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,24 @@ class Run:
         from onnx_ci.methods.weights import encode_named
 
         encodings: dict[str, Encode] = {}
+        moments: dict[str, Moments] = {}
         for part in self.parts:
             encode = self.method.encoding(model, part.options)
             if encode is not None:
                 encodings.update(dict.fromkeys(part.tensors, encode))
-        done = encode_named(model, encodings)
+                known = part.moments or {}
+                moments.update({name: known[name] for name in part.tensors if name in known})
+        done = encode_named(model, encodings, moments)
         counts = [f"{part.label}: {len(done.intersection(part.tensors))}" for part in self.parts]
         return Applied(len(done), ", ".join(counts))
+
+    @property
+    def moments_digest(self) -> str:
+        """What tells the second moments that tensors were rounded by from others; empty where there are
+        none."""
+        used = [(part.moments or {}).get(name) for part in self.parts for name in part.tensors]
+        digest = xxhash.xxh3_64("".join(one.digest for one in used if one).encode())
+        return f"xxh3:{digest.hexdigest()}" if any(used) else ""
 
     def sparing(self, names: Collection[str]) -> Run | None:
         """The same without touching these tensors, as far as the method can be told so; None where

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from onnx_ci.methods import rounding, weights
 from onnx_ci.methods.catalogue import Applied
+from onnx_ci.methods.compensation import Moments, Steps, compensated
 from onnx_ci.methods.options import Int4Weights
 from onnx_ci.methods.rounding import Array
 from onnx_ci.methods.weights import Encode, Encoder
@@ -42,7 +44,7 @@ def encoding(model: Model, options: Int4Weights) -> Encode | None:
         values = values.astype(np.float32, copy=False)
         if options.encoding == "dq":
             return _as_dq(encoder, values, options.block_size)
-        return _as_fold(encoder, values, options.block_size, options.bits)
+        return _as_fold(encoder, values, options)
 
     return encode
 
@@ -64,32 +66,49 @@ def _not_possible(model: Model, options: Int4Weights) -> str:
     return reason
 
 
-def _as_fold(encoder: Encoder, values: Array, block: int, bits: int) -> list[NodeProto]:
-    axis = rounding.block_axis(values, block)
-    grid = rounding.by_block(np.moveaxis(values, axis, -1).reshape(-1), block)
-    value = _in_pairs(encoder, grid, block) if bits == PAIRS else _in_planes(encoder, grid, block, bits)
+def _as_fold(encoder: Encoder, values: Array, options: Int4Weights) -> list[NodeProto]:
+    bits, axis = options.bits, rounding.block_axis(values, options.block_size)
+    grid = rounding.in_blocks(values, axis, options.block_size)
+    unit = rounding.unit_of(grid) if options.scales == "int8" else None
+    levels, scale = rounding.nearest_levels(grid, bits, unit)
+    if encoder.moments is not None:
+        levels = _better(values, levels, scale, axis, bits, encoder.moments)
+    value = _in_pairs(encoder, levels) if bits == PAIRS else _in_planes(encoder, levels, bits)
+    scale = scale.reshape(-1, *[1] * (2 if bits == PAIRS else 1))  # pairs have an axis of their own
+    if unit is None:
+        value = encoder.scaled(value, scale.astype(np.float16))
+    else:
+        value = encoder.scaled(value, rounding.in_units(scale, unit), unit)
     encoder.from_blocks(value, values.shape, axis, stored=grid.size)
     return encoder.done()
 
 
-def _in_pairs(encoder: Encoder, grid: Array, block: int) -> str:
+def _better(values: Array, levels: Array, scale: Array, axis: int, bits: int, moments: Moments) -> Array:
+    """Codes that make up for each other's errors."""
+    scales = np.broadcast_to(scale[:, None], levels.shape)
+    placed = rounding.out_of_blocks(rounding.levels_of(bits)[levels], values.shape, axis)
+    steps = Steps(
+        rounding.out_of_blocks(scales, values.shape, axis), None, partial(rounding.nearest_values, bits=bits)
+    )
+    found = compensated(values, placed, steps, moments)
+    return rounding.look_up(rounding.in_blocks(found, axis, levels.shape[-1]), bits)
+
+
+def _in_pairs(encoder: Encoder, levels: Array) -> str:
     """Two codes a byte, looked up as a pair: a table of 256 pairs serves all weights."""
-    levels, scale = rounding.nearest_levels(grid)
-    stored = encoder.store("q", weights.packed(levels).reshape(-1, block // 2))
+    stored = encoder.store("q", weights.packed(levels).reshape(-1, levels.shape[-1] // 2))
     index = encoder.cast(stored, "index", TensorProto.INT32)
     pairs = encoder.table("int4_pairs", rounding.SIXTEEN[_plane_table(PAIRS, 0)])
-    value = encoder.node("Gather", [pairs, index])
-    return encoder.scaled(value, scale.reshape(-1, 1, 1))
+    return encoder.node("Gather", [pairs, index])
 
 
-def _in_planes(encoder: Encoder, grid: Array, block: int, bits: int) -> str:
+def _in_planes(encoder: Encoder, levels: Array, bits: int) -> str:
     """Codes of 2 to 7 bits without a bit wasted: in planes of 4, 2 and 1 bits that tables put together.
 
     A byte holds bits of two codes in the plane of 4 bits, of four in that of 2, of eight in that of 1. A
     table with 256 rows gives for each byte what its bits are worth; the planes' values add up to the codes.
     """
-    levels, scale = rounding.nearest_levels(grid, bits)
-    shape = encoder.store("blocks", np.array([-1, block], np.int64))
+    shape = encoder.store("blocks", np.array([-1, levels.shape[-1]], np.int64))
     total = ""
     for width, shift in planes(bits):
         stored = encoder.store(f"q{width}", weights.packed(levels, width, shift))
@@ -97,8 +116,7 @@ def _in_planes(encoder: Encoder, grid: Array, block: int, bits: int) -> str:
         table = encoder.table(f"bits{width}_{shift}", _plane_table(width, shift))
         part = encoder.node("Reshape", [encoder.node("Gather", [table, index]), shape])
         total = encoder.node("Add", [total, part]) if total else part
-    value = encoder.node("Gather", [encoder.table(f"int{bits}_levels", rounding.levels_of(bits)), total])
-    return encoder.scaled(value, scale.reshape(-1, 1))
+    return encoder.node("Gather", [encoder.table(f"int{bits}_levels", rounding.levels_of(bits)), total])
 
 
 def _as_dq(encoder: Encoder, values: Array, block: int) -> list[NodeProto]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from onnx_ci.methods import rounding, weights
 from onnx_ci.methods.catalogue import Applied
+from onnx_ci.methods.compensation import Moments, Steps, compensated
 from onnx_ci.methods.options import Int8Weights
 from onnx_ci.methods.rounding import Array, Levels
 from onnx_ci.methods.weights import Encode, Encoder
@@ -89,13 +91,32 @@ def _as_fold(encoder: Encoder, values: Array, granularity: str, block: int) -> l
         choices += _axis_choices(values, per_channel=granularity == "channel")
     choice = best_scaling(choices)
     if choice.axis == RUNS:
-        parts = weights.rounded(choice.grid, choice.levels, (-1, 1), (-1, block))
+        better = partial(_better, values, choice, axis, encoder.moments) if encoder.moments else None
+        parts = weights.rounded(choice.grid, choice.levels, (-1, 1), (-1, block), better)
         value = weights.decoded(encoder, parts)
         encoder.from_blocks(value, values.shape, axis, stored=parts.codes.size)
     else:
         along = _along(choice.axis, values.ndim)
         weights.decoded(encoder, weights.rounded(choice.grid, choice.levels, along, values.shape))
     return encoder.done()
+
+
+def _better(values: Array, choice: Scaling, axis: int, moments: Moments, codes: Array) -> Array:
+    """Codes whose errors make up for each other, of blocks along an axis."""
+    levels, grid = choice.levels, choice.grid
+
+    def placed(part: Array) -> Array:
+        return rounding.out_of_blocks(np.broadcast_to(part, grid.shape), values.shape, axis)
+
+    zero = None if levels.zero is None else placed(levels.zero.astype(np.float32)[:, None])
+    snap = partial(_snapped, low=levels.low, high=levels.high)
+    steps = Steps(placed(levels.scale.astype(np.float32)[:, None]), zero, snap)
+    found = compensated(values, placed(codes), steps, moments)
+    return rounding.in_blocks(found, axis, grid.shape[-1])
+
+
+def _snapped(over: Array, *, low: int, high: int) -> Array:
+    return np.clip(np.rint(over), low, high)
 
 
 def _along(axis: int | None, ndim: int) -> tuple[int, ...]:

@@ -194,13 +194,15 @@ class RoundMantissa(WeightOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Int4Weights(WeightOptions):
-    """Codes of `bits`; each run of `block_size` has a scale. `fold` is decoded when a session starts, `dq` by
-    DequantizeLinear, for which an older opset is raised to 21 if `raise_opset` allows it."""
+    """Codes of `bits`; each run of `block_size` has a scale, as fp16 or in 8 bits of the largest. `fold` is
+    decoded when a session starts, `dq` by DequantizeLinear, for which an older opset is raised to 21 if
+    `raise_opset` allows it."""
 
     element_types = (FLOAT, FLOAT16)
     min_elements: int = option(4096, whole(1))
     bits: int = option(4, whole(2, 7))
     block_size: int = option(32, whole(16, 256))
+    scales: Literal["fp16", "int8"] = choice("fp16", "int8")
     encoding: Literal["fold", "dq"] = choice("fold", "dq")
     raise_opset: bool = option(False, FLAG)
 
@@ -208,6 +210,9 @@ class Int4Weights(WeightOptions):
         if self.encoding == "dq" and self.bits != 4:
             message = f"int4-weights: bits: {self.bits} needs encoding: fold, DequantizeLinear has 4"
             raise OptionError("bits", message)
+        if self.encoding == "dq" and self.scales != "fp16":
+            message = "int4-weights: scales: int8 needs encoding: fold, DequantizeLinear has no such scales"
+            raise OptionError("scales", message)
 
 
 @dataclass(frozen=True, kw_only=True)

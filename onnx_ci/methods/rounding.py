@@ -30,6 +30,7 @@ SIXTEEN = np.array(
     np.float32,
 )
 TABLE_RATIOS = (1.0, 0.95, 0.9, 1.05)  # of the largest value: where the last level is put
+MOST_UNITS = 127  # in 8 bits, of either sign
 LINEAR = 0.6  # of the curve; the rest is a power
 FINE = {4: 1024}  # steps between 0 and 1 in which the nearest level is looked up
 FINEST = 4096
@@ -50,6 +51,18 @@ def by_block(values: Array, length: int) -> Array:
     if missing:
         values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, missing)])
     return values.reshape(1, -1, length)
+
+
+def in_blocks(values: Array, axis: int, length: int) -> Array:
+    """Runs of `length` elements along an axis, as slices."""
+    return by_block(np.moveaxis(values, axis, -1).reshape(-1), length)
+
+
+def out_of_blocks(grid: Array, shape: tuple[int, ...], axis: int) -> Array:
+    """A tensor back from what `in_blocks` made of it."""
+    moved = (*shape[:axis], *shape[axis + 1 :], *shape[axis : axis + 1])
+    whole = grid.reshape(-1)[: math.prod(shape)].reshape(moved)
+    return np.ascontiguousarray(np.moveaxis(whole, -1, axis))
 
 
 def tiles(grid: Array) -> Iterator[Tile]:
@@ -202,22 +215,42 @@ def levels_of(bits: int) -> Array:
     return found
 
 
-def nearest_levels(grid: Array, bits: int = 4) -> tuple[Array, Array]:
-    """For a grid of blocks the number of each element's level, and each block's scale, as fp16."""
+def nearest_levels(grid: Array, bits: int = 4, unit: np.float32 | None = None) -> tuple[Array, Array]:
+    """For a grid of blocks the number of each element's level, and each block's scale: what fp16 holds, or
+    as many units as 8 bits can count."""
     found = np.empty(grid.shape, np.uint8)
-    scales = np.empty(grid.shape[1], np.float16)
+    scales = np.empty(grid.shape[1], np.float32)
     for tile in tiles(grid):
-        found[tile], scales[tile[1]] = _nearest(grid[tile][0], bits)
+        found[tile], scales[tile[1]] = _nearest(grid[tile][0], bits, unit)
     return found, scales
 
 
-def _nearest(blocks: Array, bits: int) -> tuple[Array, Array]:
+def unit_of(grid: Array) -> np.float32:
+    """The unit in which 8 bits count every block's scale."""
+    reach = max(float(grid.max()), -float(grid.min()), float(SMALLEST))
+    unit: np.float32 = np.float32(reach * max(TABLE_RATIOS) / MOST_UNITS)
+    return unit
+
+
+def in_units(scale: Array, unit: np.float32) -> Array:
+    """Scales as numbers of units, none of them 0."""
+    counted = np.clip(np.rint(scale / unit), -MOST_UNITS, MOST_UNITS)
+    return np.where(counted == 0, 1, counted).astype(np.int8)
+
+
+def nearest_values(values: Array, bits: int) -> Array:
+    """The levels that values between -1 and 1 are nearest to."""
+    return levels_of(bits)[look_up(values, bits)]
+
+
+def _nearest(blocks: Array, bits: int, unit: np.float32 | None) -> tuple[Array, Array]:
     largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=1, keepdims=True), axis=1)
     best = np.full(len(blocks), np.inf)
-    codes, scales = np.zeros(blocks.shape, np.uint8), np.zeros(len(blocks), np.float16)
+    codes, scales = np.zeros(blocks.shape, np.uint8), np.zeros(len(blocks), np.float32)
     for ratio in TABLE_RATIOS:
-        scale = _as_half(largest * np.float32(ratio))
-        tried = _look_up(blocks / scale, bits)
+        wanted = largest * np.float32(ratio)
+        scale = _as_half(wanted) if unit is None else in_units(wanted, unit) * unit
+        tried = look_up(blocks / scale, bits)
         part = levels_of(bits)[tried]
         part *= scale
         part -= blocks
@@ -233,7 +266,8 @@ def _as_half(scale: Array) -> Array:
     return np.where(np.abs(half) < SMALLEST, SMALLEST, half)
 
 
-def _look_up(values: Array, bits: int) -> Array:
+def look_up(values: Array, bits: int) -> Array:
+    """The numbers of the levels that values are nearest to; what is beyond the ends is at the ends."""
     fine = FINE.get(bits, FINEST)
     values = np.clip(values, -1, 1)
     values *= fine

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnx_ci.methods.catalogue import Applied
+from onnx_ci.methods.compensation import Moments
 from onnx_ci.methods.edit import Attribute, Edits, constant_node, make_node
 from onnx_ci.methods.options import WeightOptions
 from onnx_ci.methods.rounding import BLOCK, Array, Levels, codes
@@ -44,6 +45,7 @@ class Encoder:
         self.taken = taken
         self.tables = tables
         self.output = fresh_name(site.name, taken) if rename else site.name
+        self.moments: Moments | None = None  # of what the weight is multiplied with
         self.parts: list[TensorProto] = []
         self.nodes: list[NodeProto] = []
 
@@ -82,11 +84,13 @@ class Encoder:
         self.nodes[-1].name = name
         return output or name
 
-    def scaled(self, value: str, scale: Array) -> str:
-        """Times the scales, which are stored as what they come as: float32 or fp16."""
+    def scaled(self, value: str, scale: Array, unit: np.float32 | None = None) -> str:
+        """Times the scales, which are stored as what they come as: float32, fp16, or as numbers of a unit."""
         factor = self.store("scale", scale)
-        if scale.dtype == np.float16:
+        if scale.dtype != np.float32:
             factor = self.cast(factor, "scale_cast")
+        if unit is not None:
+            factor = self.node("Mul", [factor, self.store("unit", np.array(unit))], suffix="scale_mul")
         return self.node("Mul", [value, factor])
 
     def from_blocks(self, value: str, shape: Shape, axis: int, *, stored: int) -> None:
@@ -132,10 +136,13 @@ def encode_weights(
     return Applied(len(encoded), "; ".join(filter(None, [note, kept_note(left, kept)])))
 
 
-def encode_named(model: Model, encodings: Mapping[str, Encode]) -> set[str]:
+def encode_named(
+    model: Model, encodings: Mapping[str, Encode], moments: Mapping[str, Moments] | None = None
+) -> set[str]:
     """Encode the weights of these names, each in its own way; the names of those that were."""
 
     def encode(encoder: Encoder, values: Array) -> list[NodeProto] | None:
+        encoder.moments = (moments or {}).get(encoder.site.name)
         return encodings[encoder.site.name](encoder, values)
 
     fixed = fixed_names(model.proto)
@@ -218,9 +225,12 @@ class Rounded:
     zero: Array | None
 
 
-def rounded(grid: Array, levels: Levels, shape: Shape, stored: Shape) -> Rounded:
-    """`stored` is the shape of the codes, `shape` that of the scales."""
+def rounded(
+    grid: Array, levels: Levels, shape: Shape, stored: Shape, better: Callable[[Array], Array] | None = None
+) -> Rounded:
+    """`stored` is the shape of the codes, `shape` that of the scales; `better` may find other codes."""
     found = codes(grid, levels)
+    found = better(found) if better else found
     zero = None if levels.zero is None else levels.zero.astype(found.dtype).reshape(shape)
     return Rounded(found.reshape(stored), levels.scale.reshape(shape), zero)
 

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from onnx_ci.sandbox.exchange import EXOTIC, Array, Raw, is_float, is_text, read_samples, write_samples
+from onnx_ci.sandbox.moments import Moments
 from onnx_ci.sandbox.server import runtime_errors
 from onnx_ci.sandbox.timing import take_turns
 
 Handler = Callable[[Any, list[Any], dict[str, Any]], dict[str, Any]]
+_JUDGING = 4
 TRACKED = 256  # elements of an output whose every draw is kept
 
 
@@ -56,7 +58,18 @@ def _draw(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, A
     return {"left_out": left_out, "runs": len(results) * request["runs"]}
 
 
-JOBS: dict[str, Handler] = {"run": _run_once, "time": _time, "draw": _draw}
+def _moments(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Run each sample and keep nothing but second moments of its outputs; every fourth sample is for judging
+    what is made of the others."""
+    samples = read_samples(Path(request["feeds"]), raw=True)
+    moments = Moments(request["weights"])
+    for number, sample in enumerate(samples):
+        values = run(ort, sessions[0], sample, request["spare"])
+        moments.add(values, held_out=number % _JUDGING == _JUDGING - 1)
+    return {"numbers": moments.write(Path(request["outputs"])), "runs": len(samples)}
+
+
+JOBS: dict[str, Handler] = {"run": _run_once, "time": _time, "draw": _draw, "moments": _moments}
 
 
 def run(

@@ -184,6 +184,21 @@ class Runner:
             answer = self.ask("draw", [model], limits, runs=runs, seed=seed, **given)
             return read_samples(Path(given["outputs"])), answer["left_out"]
 
+    def moments(
+        self,
+        model: Path,
+        feeds: Sequence[Feeds],
+        weights: Sequence[Mapping[str, Any]],
+        target: Path,
+        *,
+        limits: Limits,
+        spare: Collection[str] = (),
+    ) -> list[int]:
+        """Write second moments of outputs as files to `target`; which of the weights there are some for."""
+        with self._feeding(feeds, spare) as given:
+            request = {**given, "weights": list(weights), "outputs": str(target)}
+            return list(self.ask("moments", [model], limits, **request)["numbers"])
+
     def time(
         self,
         a: Path,

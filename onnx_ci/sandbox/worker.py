@@ -133,7 +133,7 @@ def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:
 def _options(ort: Any, request: dict[str, Any]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = _threads(request)
+    options.intra_op_num_threads = 1 if request["job"] == "moments" else _threads(request)
     options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

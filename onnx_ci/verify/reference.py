@@ -45,6 +45,7 @@ GIVE = "give inputs that run: " + GIVE_SAMPLES + ", or sizes: " + SET_DIMS
 _CRASHES = 2  # before the search for inputs is given up
 _PATIENCE = 3  # one run may take such a part of the time that is left, as long as sizes can shrink
 _LEAST_SECONDS = 1.0
+_OTHERS = 7919  # what is added to a seed for inputs that no verdict is based on
 _MANY = 8  # samples that are asked for where some are to be of other sizes, and how many of them
 _SIZES = 2
 _NUMBERS = 64  # of each output that tell one answer from another
@@ -107,7 +108,7 @@ class Reference:
             if len(feeds) < count:
                 feeds, outputs = [*feeds, sample], [*outputs, answer]
         more = replace(self, like=self, given=feeds)
-        more._outputs = outputs
+        more._outputs, more._found = outputs, self._found
         return more
 
     def with_made_up(self, count: int) -> Reference:
@@ -116,9 +117,18 @@ class Reference:
             made_up = self.on(count=count, seed=self.spec.seed)
             both = replace(self, like=self, given=[*self.feeds(), *made_up.feeds()])
             both._outputs = [*self.outputs(), *made_up.outputs()]
+            both._found = made_up._found
         except Unrunnable:
             return self
         return both
+
+    def others(self, count: int) -> Sequence[Feeds]:
+        """Return inputs made up like those that ran, from a seed of their own; nobody has run them yet."""
+        if self._found is None:
+            return []
+        deriver, attempt = self._found
+        spec = replace(deriver.spec, count=count, seed=self.spec.seed + _OTHERS)
+        return [{**sample, **self.stored} for sample in replace(deriver, spec=spec).feeds(attempt)]
 
     def outputs(self) -> ArrayOutputs:
         """Return the original's outputs. The first failure is final: a second search would find the same."""

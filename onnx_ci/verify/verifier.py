@@ -59,12 +59,28 @@ class Claim:
     extra: Feeds = field(default_factory=dict)  # inputs that the candidate has and the original has not
 
 
+@dataclass(frozen=True)
+class Refuting:
+    """Inputs of a reference, by their numbers, on which a candidate failed."""
+
+    reference: Reference
+    numbers: tuple[int, ...]
+
+
 class Verifier:
     """Check candidates against one reference."""
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
         self._distributions: dict[Tolerance, Distribution | Unclear] = {}
+        self._refuting: list[int] = []
+
+    @property
+    def refuting(self) -> Refuting | None:
+        """Where the last candidate failed, here or on further inputs."""
+        asked = [self, *(self.__dict__[name] for name in ("some", "many") if name in self.__dict__)]
+        failed = next((one for one in asked if one._refuting), None)
+        return failed and Refuting(failed.reference, tuple(failed._refuting))
 
     def check(self, claim: Claim) -> Verification:
         """Compare interface and outputs. Never raises for what a model does."""
@@ -248,6 +264,8 @@ class Verifier:
 
     def _judged(self, compared: ComparedOutputs, tolerance: Tolerance) -> Verification:
         deltas, noise = tuple(compared.deltas), self.reference.noise
+        failed = {delta.worst_input for delta in deltas if delta.problem}
+        self._refuting = [number for number in range(self.reference.sample_count) if number in failed]
         problems = [_problem(delta, len(self.reference.feeds())) for delta in deltas if delta.problem]
         verification = self._found("failed" if problems else "passed", _listed(problems))
         if problems and compared.method != "distribution":

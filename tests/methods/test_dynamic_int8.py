@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run, run_chain
@@ -147,3 +148,22 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     )
     assert wrong.code == 2
     assert "expected one of uint8, int8" in wrong.err
+
+
+@pytest.mark.parametrize(("cosine", "kind"), [(0.99, TensorProto.UINT8), (0.99999, TensorProto.FLOAT)])
+def test_embeddings_are_rounded_too_where_the_tolerance_allows_it(
+    cosine: float, kind: int, tmp_path: Path
+) -> None:
+    text = """g (int64[1,8] ids) => (float[1,8,32] y)
+        { e = Gather(table, ids) m = MatMul(e, W) y = Add(e, m) }"""
+    small = 0.001 * weight(32, 32)  # so that what is done to the product hardly shows
+    path = write(lambda: model(text, {"table": weight(256, 32), "W": small}), tmp_path)
+    done = onnx_ci(
+        *("shrink", path, tmp_path / "small.onnx", "--methods", "dynamic-int8"),
+        *("--tolerance", f"cosine={cosine}"),
+        cwd=tmp_path,
+    )
+    assert done.code == 0, done.err
+    made = onnx.load(tmp_path / "small.onnx")
+    stored = {tensor.name.split("_quant")[0]: tensor.data_type for tensor in tensors(made)}
+    assert (stored["table"], stored["W"]) == (kind, TensorProto.UINT8)

@@ -58,7 +58,10 @@ class Templates:
         home = str(Path(__file__).resolve().parents[2])
         self._path = list(dict.fromkeys([*process.module_path(sys.path, Path.cwd()), home]))
         self._environments = {
-            COMMAND: {k: v for k, v in os.environ.items() if not k.startswith("ONNX_CI_")},
+            COMMAND: {
+                **{k: v for k, v in os.environ.items() if not k.startswith("ONNX_CI_")},
+                "OPENBLAS_NUM_THREADS": "1",  # as `run` sets it
+            },
             WORKER: process.environment(os.environ),
             TOOLS: process.environment(os.environ),
         }

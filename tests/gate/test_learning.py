@@ -1,0 +1,86 @@
+"""A mix that is refused teaches: the inputs that refuted it are in all trials after it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onnx_ci.gate.planner_trials import Trials
+from onnx_ci.policy.schema import Tolerance
+from onnx_ci.verify.verifier import Refuting
+
+Feeds = dict[str, Any]
+
+
+class Session:
+    """Outputs of a model whose weight `w` shows where the input has a second number only."""
+
+    ran: ClassVar[list[float]] = []
+
+    def __init__(self, feeds: list[Feeds]) -> None:
+        self.feeds = feeds
+
+    def run(self, weights: dict[str, float]) -> list[dict[str, Any]]:
+        self.ran += [float(feed["x"][1]) for feed in self.feeds]
+        return [answer(feed, weights.get("w", 0.0)) for feed in self.feeds]
+
+
+def answer(feed: Feeds, error: float) -> dict[str, Any]:
+    return {"y": (feed["x"] * np.array([1, 1 + error, 1 - error])).astype(np.float32)}
+
+
+def reference(*second: float) -> Any:
+    feeds = [{"x": np.array([1.0, number, number], np.float32)} for number in second]
+    outputs = [answer(feed, 0.0) for feed in feeds]
+    meter = SimpleNamespace(timing=lambda _: nullcontext())
+    return SimpleNamespace(
+        feeds=lambda: feeds,
+        outputs=lambda: outputs,
+        batched=frozenset(),
+        runner=SimpleNamespace(meter=meter),
+    )
+
+
+def trials_on(known: Any) -> Trials:
+    shelf: Any = SimpleNamespace(files=lambda mix: {(name, form): [Path(str(form))] for name, form in mix})
+    limits = Tolerance(cosine=0.999)
+    made = Trials(
+        shelf=shelf,
+        reference=known,
+        open_session=lambda feeds: Session(list(feeds)),  # type: ignore[arg-type, return-value]
+        glances=1,
+        own=Refuting(known, (0, 1)),
+        inputs={"w": ["w"]},
+        tolerance=limits,
+        margin=limits,
+        most=1000,
+        until=float("inf"),
+        say=lambda _: None,
+    )
+    shelf.files = lambda mix: {(name, form): [form / 10] for name, form in mix}
+    return made
+
+
+def test_what_held_is_tried_on_the_input_that_refuted_it() -> None:
+    trials = trials_on(reference(0.0, 0.01))
+    assert trials.run({"w": 5}).holds
+    assert trials.learn(Refuting(reference(0.0, 3.0), (1,)))
+    Session.ran.clear()
+    assert not trials.run({"w": 5}).holds
+    assert Session.ran[0] == 3.0
+    assert trials.run({"w": 0}).holds
+
+
+def test_nothing_is_learned_twice_and_what_failed_is_not_tried_again() -> None:
+    trials, other = trials_on(reference(1.0, 2.0)), reference(0.0, 3.0)
+    assert not trials.run({"w": 9}).holds
+    assert trials.learn(Refuting(other, (1,)))
+    Session.ran.clear()
+    assert not trials.run({"w": 9}).holds
+    assert Session.ran == []
+    assert not trials.learn(Refuting(other, (1,)))
+    assert not trials.learn(None)
