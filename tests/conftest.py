@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
+
+from tests.support import warm
 
 REQUIRE_ALL = os.environ.get("ONNX_CI_REQUIRE_ALL") == "1"
 
@@ -25,14 +28,42 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             seen[item.path] += 1
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("caches")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_cache(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test finds what another has proven, nor what the user has."""
-    folder = tmp_path_factory.mktemp("cache")
+    folder = next(caches)
+    folder.mkdir()
     monkeypatch.setenv("ONNX_CI_CACHE", str(folder))
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     monkeypatch.delenv("ONNX_CI_CACHE_KEY", raising=False)
     return folder
+
+
+@pytest.fixture(scope="session")
+def templates() -> Iterator[warm.Templates | None]:
+    """Processes with libraries loaded, to fork from; for all tests of this session."""
+    if not hasattr(os, "pidfd_open"):  # not on Linux
+        yield None
+        return
+    warm.templates = made = warm.Templates()
+    for name in warm.LIBRARIES:
+        made.start(name)
+    warm.install(made.folder, made.fits)
+    yield made
+    warm.templates = None
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def cold_or_warm(request: pytest.FixtureRequest, templates: warm.Templates | None) -> None:
+    if templates is not None:
+        templates.on = request.node.get_closest_marker("cold") is None
 
 
 @pytest.fixture

@@ -118,8 +118,8 @@ def run_compare(options: argparse.Namespace) -> int:
     first, *others = (existing_path(name, "compare A B [C …]") for name in names)
     rule = rule_without_policy(**read_proof_options(options))
     score = _score(options)
-    names = {Path(name).absolute(): name for name in options.samples}
-    with called(names), ProgressLine(options.verbosity) as progress:
+    samples = {Path(name).absolute(): name for name in options.samples}
+    with called(samples), ProgressLine(options.verbosity) as progress:
         if len(others) == 1 and not (options.table or options.layers or score):
             say = progress.of_one(options.others[0])
             outcome = compare_files(first, others[0], rule, say).told_to("flags")

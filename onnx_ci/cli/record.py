@@ -125,10 +125,10 @@ def _advice(kept: list[RecordedModel], how: Recorded) -> Iterator[str]:
 def _nothing(recording: Recording) -> EnvironmentFault:
     """The command went well, and yet there is no sample."""
     if recording.models:
-        return EnvironmentFault(
-            "nothing was recorded: see above for each model that was run",
-            hint="run it in the repository that holds the models, with their content there",
-        )
+        hint = "run it in the repository that holds the models, with their content there"
+        if largest := max(model.too_large for model in recording.models):
+            hint = f"allow inputs of that size: --limit {largest}"
+        return EnvironmentFault("nothing was recorded: see above for each model that was run", hint=hint)
     if recording.failed:
         return EnvironmentFault(
             _unseen(recording), hint="what fails is no sample: mend the inputs, or run it where it works"

@@ -89,6 +89,8 @@ def about_lineage(subject: Subject, choice: Choice, *, over: bool) -> tuple[Find
     if choice.notes is not None:
         return choice.notes
     receipt, rule = subject.lineage.outdated, subject.rule
+    if receipt and over and not subject.task.search and not choice.missing:
+        return ()  # its original was not looked for: `fix` does, and the budget's finding asks for that
     # Where no loss is allowed at all, a rounded model must not pass for want of its original.
     exact_only = rule.mode == "exact-only" or all(method(one.name).exact for one in rule.methods)
     forbidden = _forbidden(rule, receipt) if receipt and choice.missing and exact_only else ""

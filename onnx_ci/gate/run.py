@@ -30,7 +30,14 @@ from onnx_ci.repo.select import models_below
 from onnx_ci.repo.tree import Tree
 from onnx_ci.results import BUG, Base, Command, Finding, Measure, Outcome, RunReport
 from onnx_ci.sandbox.forks import Bound, Heard, Stopped, can_fork, run_tasks
-from onnx_ci.sandbox.process import ended_children, free_memory, memory_for, processors, usual_memory
+from onnx_ci.sandbox.process import (
+    ended_children,
+    free_memory,
+    memory_for,
+    processors,
+    stored_bytes,
+    usual_memory,
+)
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import scratch_folder, sweep_files
 from onnx_ci.util.sizes import format_size
@@ -189,7 +196,7 @@ class Asked:
         rule, likely = self.rule, float(usual_memory(self.path))
         if rule.budget.timed or rule.evaluate is not None:
             likely = math.inf
-        return Bound(rule.total_seconds, memory_for([self.path], rule.limits.memory), likely)
+        return Bound(rule.total_seconds, memory_for(stored_bytes(self.path), rule.limits.memory), likely)
 
     def unverified(self, finding: Finding, *, written: bool = False) -> Outcome:
         """What is left to say of a model that could not be judged."""

@@ -3,6 +3,8 @@ measurements over time, several at once: heartbeats, movements, hum."""
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from onnx_ci.inputs.graph import Shape
@@ -18,12 +20,16 @@ _NOTES = 4.0  # in a second
 _FADED = 2.0  # seconds after which a note is not heard any more
 _WINDOW, _STEP = 400, 160  # samples of one spectrum, and from one to the next: 25 and 10 ms
 _FEWEST_BINS = 192  # more bands than this are the spectrum itself, fewer are of the mel scale
+_MOST_ROWS = 16  # that are drawn; further ones are the same, begun elsewhere
+_BLOCK = 8192  # samples of a voice that are computed at a time: they stay in the processor's cache
 _LONGEST = 1 << 22  # samples that are drawn; a longer sound repeats
 
 
 def sound(rng: np.random.Generator, shape: Shape, index: int) -> Array:
     """Draw sounds along the last axis, about in [-0.5, 0.5]: of another kind with each sample."""
-    rows = [_row(rng, shape[-1], index) for _ in range(int(np.prod(shape[:-1], dtype=np.int64)))]
+    count, length = int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]
+    rows = [_row(rng, length, index) for _ in range(min(count, _MOST_ROWS))]
+    rows += [np.roll(rows[n % _MOST_ROWS], n * length // count) for n in range(_MOST_ROWS, count)]
     return np.stack(rows).reshape(shape) if rows else np.zeros(shape)
 
 
@@ -67,10 +73,12 @@ def _speech(rng: np.random.Generator, seconds: Array) -> Array:
     phase = 2 * np.pi * np.cumsum(pitch) / _RATE
     low, high = _glide(rng, seconds, 300.0, 750.0), _glide(rng, seconds, 900.0, 2300.0)
     voice = np.zeros(len(seconds))
-    for overtone in range(1, _OVERTONES):
-        at = overtone * pitch
-        formants = 1 / (1 + ((at - low) / 90) ** 2) + 0.5 / (1 + ((at - high) / 140) ** 2)
-        voice += formants * np.sin(overtone * phase)
+    for start in range(0, len(seconds), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        for overtone in range(1, _OVERTONES):
+            at = overtone * pitch[part]
+            formants = 1 / (1 + ((at - low[part]) / 90) ** 2) + 0.5 / (1 + ((at - high[part]) / 140) ** 2)
+            voice[part] += formants * np.sin(overtone * phase[part])
     loudness = np.clip(_glide(rng, seconds, -0.2, 1.1), 0.0, 1.0)
     consonants = np.clip(_glide(rng, seconds, -1.0, 0.4), 0.0, 1.0) * rng.standard_normal(len(seconds))
     speech: Array = 0.15 * voice * loudness + 0.1 * consonants + 0.005 * rng.standard_normal(len(seconds))
@@ -90,15 +98,21 @@ def _music(rng: np.random.Generator, seconds: Array) -> Array:
     for number in range(1 + int(len(seconds) / _RATE * _NOTES)):
         start = int(number * _RATE / _NOTES)
         heard = music[start : start + int(_FADED * _RATE)]
-        since = seconds[: len(heard)]
-        fading = np.exp(-4.0 * since)
         for pitch in rng.choice(scale, 2, replace=False):
-            for overtone in (1, 2, 3, 5):
-                heard += fading / overtone * np.sin(2 * np.pi * overtone * pitch * since)
+            for overtone in _note(pitch)[1:]:
+                heard += overtone[: len(heard)]
         if number % 2 == 0:
-            heard += 0.3 * fading**8 * rng.standard_normal(len(heard))
+            heard += 0.3 * _note(220.0)[0][: len(heard)] ** 8 * rng.standard_normal(len(heard))
     # No recording is without some noise: what is exactly nothing between notes, a logarithm tears apart.
     return 0.1 * music + _FLOOR * rng.standard_normal(len(seconds))
+
+
+@cache
+def _note(pitch: float) -> list[Array]:
+    """Return how a note dies away, and its overtones."""
+    since = np.arange(int(_FADED * _RATE)) / _RATE
+    fading = np.exp(-4.0 * since)
+    return [fading, *(fading / o * np.sin(2 * np.pi * o * pitch * since) for o in (1, 2, 3, 5))]
 
 
 _READINGS = 250.0  # readings in a second

@@ -27,7 +27,7 @@ from onnx_ci.model.load import adopt_model, weight_files
 from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.proto import HANDED_LIMIT, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.save import embed, lay_out, write_model
-from onnx_ci.sandbox.process import Died, Pool, memory_for
+from onnx_ci.sandbox.process import Died, Pool, memory_for, stored_bytes
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.text import clean
 
@@ -78,7 +78,7 @@ def _run(whole: Model, tool: str, options: Mapping[str, object], folder: Path) -
     write_model(whole, folder / IN, all_to="" if size <= HANDED_LIMIT else f"{IN}.data")
     request = {"tool": tool, "source": str(folder / IN), "target": str(folder / OUT), "options": options}
     try:
-        memory = memory_for([folder / IN])
+        memory = memory_for(stored_bytes(folder / IN))
         answer = TOOLS.ask(request, memory=memory, seconds=SECONDS, last=size > SMALL)
     except Died as death:
         raise ModelError(death.said("it")) from None

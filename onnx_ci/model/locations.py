@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 DATA_ENDINGS = (".data", "_data", ".bin", ".weights", ".weight", ".dat", ".raw", ".pb")
 LFS_HEADER = "version https://git-lfs.github.com/spec/v1"
 LARGEST = 1024  # git-lfs itself takes nothing longer for a pointer
-_OID = re.compile(r"^oid sha256:([0-9a-f]{64})$", re.MULTILINE)
-_SIZE = re.compile(r"^size ([0-9]{1,18})$", re.MULTILINE)
+_OID = r"(?m)^oid sha256:([0-9a-f]{64})$"
+_SIZE = r"(?m)^size ([0-9]{1,18})$"
 
 
 def is_inside(name: str) -> bool:
@@ -41,5 +41,5 @@ def read_pointer(text: str) -> Pointer | None:
     """The pointer of Git LFS in a text, or None: then it is the content itself, or broken."""
     if not text.startswith(LFS_HEADER) or len(text) > LARGEST:
         return None
-    digest, size = _OID.search(text), _SIZE.search(text)
+    digest, size = re.search(_OID, text), re.search(_SIZE, text)
     return Pointer("Git LFS", digest[1], int(size[1])) if digest and size else None

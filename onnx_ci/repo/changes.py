@@ -14,7 +14,7 @@ from onnx_ci.repo import git
 from onnx_ci.repo.git import commit_of, file_names, has_commits, run_git, split
 from onnx_ci.util.text import first_of
 
-_NAME = re.compile(r"[\w./-]+")  # of a branch or commit; never a refspec, which could write elsewhere
+_NAME = r"[\w./-]+"  # of a branch or commit; never a refspec, which could write elsewhere
 # Where a pull request is to go, in GitHub, Azure Pipelines, Jenkins, Buildkite and Bitbucket.
 _TARGETS = (
     "GITHUB_BASE_REF",
@@ -66,7 +66,7 @@ def _fetched(root: Path, ref: str) -> str:
             f"git does not know the revision {ref!r}, and there is no remote to fetch it from",
             hint="git branch --all lists what it knows; or: git remote add origin URL, and fetch",
         )
-    if not (is_shallow(root) and _NAME.fullmatch(branch)):
+    if not (is_shallow(root) and re.fullmatch(_NAME, branch)):
         raise UsageError(f"git does not know the revision {ref!r}", hint=f"fetch it first: {command}")
     wanted = branch if ref == branch else f"+refs/heads/{branch}:refs/remotes/{remote}/{branch}"
     complaint = git.complaint_of(root, "fetch", "--quiet", "--no-tags", "--depth=1", remote, wanted)

@@ -95,12 +95,12 @@ def users_environment(current: Mapping[str, str], also: Iterable[str] = ()) -> d
     return {name: value for name, value in current.items() if _is_needed(name.upper()) or name in wanted}
 
 
-def memory_for(models: Iterable[Path], limit: int | None = None) -> int:
-    """Bytes a child may use: the limit, or enough for these models but not all there is.
+def memory_for(size: int, limit: int | None = None) -> int:
+    """Bytes a child may use: the limit, or enough for models of this size but not all there is.
     With less than the floor onnxruntime itself would not start."""
     if limit is not None:
         return max(_FLOOR, limit)
-    wanted = max(_LEAST, _PER_BYTE * sum(map(stored_bytes, models)))
+    wanted = max(_LEAST, _PER_BYTE * size)
     total = _physical()
     return wanted if total is None else min(wanted, int(total * _SHARE))
 

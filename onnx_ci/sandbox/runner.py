@@ -16,7 +16,7 @@ from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.policy.schema import Limits
 from onnx_ci.results import Latency, Work
 from onnx_ci.sandbox.exchange import Array, Value, read_samples, write_samples
-from onnx_ci.sandbox.process import Child, Died, memory_for, stored_bytes
+from onnx_ci.sandbox.process import Child, Died, memory_for, processors, stored_bytes
 from onnx_ci.sandbox.timing import latency_of
 from onnx_ci.sandbox.versions import NO_LIBRARIES, Libraries, is_installed, packages_of, version_in
 from onnx_ci.util.advice import to_run
@@ -98,6 +98,7 @@ class Runner:
         self.host = Child(WORKER, packages=packages)
         self.optimize = optimize
         self.libraries = libraries
+        self.threads = processors()
         self.meter = Meter()
         self._others: dict[str, Runner] = {}
 
@@ -234,11 +235,11 @@ class Runner:
             libraries = [str(path) for path in self.libraries.found()]
         except ValueError as error:
             raise RunFailed("error", str(error), stage="library") from None
-        settings = {"optimize": self.optimize, "libraries": libraries}
+        settings = {"optimize": self.optimize, "libraries": libraries, "threads": self.threads}
         size = sum(map(stored_bytes, models))
         request = {"job": job, "models": paths, "bytes": size, **settings, **more}
         try:
-            answer = self.host.ask(request, memory=memory_for(models, limits.memory), seconds=limits.seconds)
+            answer = self.host.ask(request, memory=memory_for(size, limits.memory), seconds=limits.seconds)
         except Died as death:
             raise RunFailed(cast(FailureKind, death.kind), death.said("onnxruntime")) from None
         if answer["kind"] != "ok":

@@ -133,8 +133,7 @@ def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:
 def _options(ort: Any, request: dict[str, Any]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    other = request.get("other_threads", False)
-    options.intra_op_num_threads = 1 if request["job"] == "moments" else _threads(other=other)
+    options.intra_op_num_threads = 1 if request["job"] == "moments" else _threads(request)
     options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -145,11 +144,10 @@ def _options(ort: Any, request: dict[str, Any]) -> Any:
     return options
 
 
-def _threads(*, other: bool) -> int:
+def _threads(request: dict[str, Any]) -> int:
     """As many as there are processors for us; or another number, to see whether that shows."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    usual = min(_THREADS, processors)
-    if other:
+    usual: int = min(_THREADS, request["threads"])
+    if request.get("other_threads"):
         return 1 if usual > 1 else 2
     return usual
 

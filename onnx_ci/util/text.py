@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 TEMPORARY_SUFFIX = ".onnx-ci-tmp"  # of files on their way to their name
 _LONGEST = 300
 _READ = 2000  # patterns are not let loose on a hostile model's longest names
-_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
-_FOLDER = re.compile(r"(?<![\w./])/(?:[^\s/:'\"]+/)+")
-_SIGNATURE = re.compile(r"[\w.]+\.(?:h|cc|cpp|hpp):\d+ [^\n]*?\)(?: const)? (?:\[[^\]]*\] )?")
+# Compiled when there is something to clean: seldom.
+_PREFIX = r"^\[ONNXRuntimeError\] : \d+ : \w+ : "
+_FOLDER = r"(?<![\w./])/(?:[^\s/:'\"]+/)+"
+_SIGNATURE = r"[\w.]+\.(?:h|cc|cpp|hpp):\d+ [^\n]*?\)(?: const)? (?:\[[^\]]*\] )?"
 
 
 def clean(message: str) -> str:
@@ -24,7 +25,7 @@ def clean(message: str) -> str:
     nothing that a terminal or a CI log would act on stays."""
     line = next((line for line in message.splitlines() if line.strip()), "")
     line = "".join(c if c.isprintable() else "?" for c in line[:_READ].replace("\t", " "))
-    line = _SIGNATURE.sub("", _FOLDER.sub("", _PREFIX.sub("", line))).strip()
+    line = re.sub(_SIGNATURE, "", re.sub(_FOLDER, "", re.sub(_PREFIX, "", line))).strip()
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 

@@ -35,6 +35,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.cold
 def test_check_fails_and_changes_nothing_fix_shrinks_check_passes(tmp_path: Path) -> None:
     write(tmp_path, model=bloated())
     before = snapshot(tmp_path)

@@ -297,6 +297,9 @@ def test_large_inputs_are_left_out(repository: Repository) -> None:
     many = "s = ort.InferenceSession('models/a.onnx')\nfor n in range(9): s.run(None, {'x': x(n, 100)})\n"
     assert record(repository, many, "--limit", "100kB").code == 0
     assert len(samples(repository, "models/a")) == 3
+    nothing = record(repository, ONE_RUN, "--limit", "1")
+    assert nothing.code == 3
+    assert "allow inputs of that size: --limit " in nothing.err
 
 
 def test_pytest_in_parallel(repository: Repository) -> None:

@@ -137,6 +137,10 @@ def test_a_rounded_model_whose_rule_forbids_it_fails(tmp_path: Path) -> None:
     assert only(done)["findings"][0]["command"] == "onnx-ci fix model.onnx"
     write_policy(tmp_path, "    methods: [fp16-weights, int8-weights]\n")
     assert check(tmp_path).code == 0, "it keeps this rule as it is"
+    write_policy(tmp_path, "    methods: [fp16-weights]\n    budget: {size: 3 kB}\n")
+    over = check(tmp_path)
+    assert (over.code, codes(over)) == (1, ["OCI001"]), "one thing to do, said once"
+    assert only(over)["findings"][0]["command"] == "onnx-ci fix model.onnx"
 
 
 def test_a_group_over_its_budget_fails(tmp_path: Path) -> None:

@@ -203,6 +203,7 @@ def test_caches_are_empty_first_then_one_long() -> None:
     assert (1, 2) in shapes
 
 
+@pytest.mark.sampled(0)
 def test_attempts_differ_and_end() -> None:
     proto = model("g (float[N,T] audio) => (float[N,T] y) { y = Relu(audio) }")
     shapes = [tuple(s["audio"].shape for s in attempt) for attempt in attempts(proto)]
@@ -229,10 +230,10 @@ def test_types_that_can_not_be_fed_ask_for_samples() -> None:
 def test_hostile_sizes_are_refused_at_once(dims: list[int]) -> None:
     value = helper.make_tensor_value_info("huge", TensorProto.FLOAT, dims)
     proto = helper.make_model(helper.make_graph([], "g", [value], []))
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(ModelError, match="'huge'") as caught:
         first(proto)
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
     assert caught.value.code == "OCI005"
     assert "dims" in caught.value.hint
 
@@ -261,9 +262,9 @@ def test_a_graph_that_leads_in_circles_does_not_hang() -> None:
     nodes.append(helper.make_node("Add", ["v2999", "one"], ["v0"]))
     value = helper.make_tensor_value_info("x", TensorProto.INT64, [2])
     one = helper.make_tensor("one", TensorProto.INT64, [], [1])
-    began = time.monotonic()
+    began = time.process_time()
     first(helper.make_model(helper.make_graph(nodes, "g", [value], [], [one])))
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,11 @@ def test_scenes_have_detail_at_every_scale() -> None:
     assert bands[-1] > 1e-7 * bands[0]
 
 
+def test_rows_of_many_sounds_differ() -> None:
+    rows = sounds.sound(np.random.default_rng(0), (3, 20, 500), 0)
+    assert len(np.unique(rows.reshape(60, 500), axis=0)) == 60
+
+
 @pytest.mark.parametrize("shape", [(16000,), (2, 512), (1, 1, 8000), (3, 1)])
 @pytest.mark.parametrize("index", range(8))
 def test_sounds_are_the_same_each_time_and_bounded(shape: tuple[int, ...], index: int) -> None:

@@ -41,6 +41,7 @@ def test_an_axis_that_is_taken_for_a_batch_grows_until_there_is_an_output(tmp_pa
     assert made_for(text, tmp_path).samples[0]["x"].shape[0] > 3000
 
 
+@pytest.mark.sampled(0)
 def test_a_size_that_an_error_names_is_tried(tmp_path: Path) -> None:
     text = (
         "(float[B,T] x) => (float y) <float[441] v = {" + ",".join("1" * 441) + "}>"
@@ -49,6 +50,7 @@ def test_a_size_that_an_error_names_is_tried(tmp_path: Path) -> None:
     assert made_for(text, tmp_path).samples[0]["x"].shape[1] % 441 == 0
 
 
+@pytest.mark.sampled(0)
 def test_a_size_that_only_fits_with_another_part_is_found(tmp_path: Path) -> None:
     """A watermark that is joined with a picture's channels: the convolution behind says how long it is."""
     kernel = ",".join("1" * 35)

@@ -158,10 +158,10 @@ def test_an_escaped_path_matches_itself_alone(path: str, other: str) -> None:
 )
 def test_hostile_patterns_take_no_time(pattern: str) -> None:
     check_pattern(pattern)
-    start = time.perf_counter()
+    start = time.process_time()
     for path in ("a" * 2000, "a/" * 1000 + "c", "aaaa/" * 400 + "c"):
         matches(pattern, path)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(

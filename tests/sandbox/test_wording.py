@@ -33,7 +33,7 @@ def test_signatures_go_and_the_point_stays() -> None:
 
 
 def test_long_and_hostile_messages_are_cut_quickly() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     for text in ("a" * 100_000, "a.h:1 " * 20_000, "/a" * 50_000, "." * 100_000):
         assert len(clean(text)) <= 300
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1

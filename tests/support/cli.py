@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from onnx_ci.cli.main import main
+from tests.support import warm
 from tests.support.git_repo import FOREIGN
 
 
@@ -57,17 +58,23 @@ def call(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -
 
 
 def onnx_ci(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> Done:
-    done = subprocess.run(
-        [sys.executable, "-m", "onnx_ci", *map(str, arguments)],
-        cwd=cwd,
-        env={**plain_environment(), **(env or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return Done(done.returncode, done.stdout, done.stderr)
+    words = list(map(str, arguments))
+    environment = {**plain_environment(), **(env or {})}
+    if warm.templates is not None and warm.templates.fits(warm.COMMAND, environment):
+        ended = Done(*warm.templates.run(words, cwd, environment))
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "onnx_ci", *words],
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        ended = Done(done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in ended.err, ended.err
+    return ended
 
 
 def as_from_a_terminal(ignores: int = 0) -> Callable[[], None]:

@@ -17,7 +17,9 @@ Feed = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
 
 def outputs(path: Path, feeds: Iterable[Feed]) -> list[list[Any]]:
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # starting and ending a second one takes longer than these models do
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     return [session.run(None, feed) for feed in feeds]
 
 

@@ -21,6 +21,8 @@ from onnx_ci.sandbox.runner import RunFailed, Runner
 from tests.support.known import known
 from tests.support.text_models import LINEAR, model, save
 
+pytestmark = pytest.mark.cold
+
 LIMITS = Limits(seconds=30)
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 

@@ -18,6 +18,8 @@ from onnx_ci.sandbox.runner import RunFailed, Runner
 from tests.support.known import known
 from tests.support.text_models import LINEAR, LOOP, model, save
 
+pytestmark = pytest.mark.cold
+
 X = {"x": np.ones(2, np.float32)}
 GIB = 1 << 30
 
