@@ -15,11 +15,10 @@ from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
 from onnx_ci.inputs.sample_paths import recorded_from
-from onnx_ci.policy.fields import PLACES
 from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Operators, Rule, Span
 from onnx_ci.repo.select import Wanted
-from onnx_ci.util.sizes import format_percent, format_size
+from onnx_ci.util.sizes import PLACES, format_percent, format_size
 from onnx_ci.util.text import Style, one_line
 
 if TYPE_CHECKING:
