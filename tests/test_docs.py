@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from onnx_ci.methods.catalogue import METHODS, Catalogue, option_schemas
-from onnx_ci.policy.fields import PLACES, PLACES_AS_OF, RUNTIMES, SCHEMA_URL, json_schema
+from onnx_ci.policy.fields import RUNTIMES, SCHEMA_URL, json_schema
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.report.json import dumps
 from onnx_ci.results import CODES
-from onnx_ci.util.sizes import format_size
+from onnx_ci.util.sizes import PLACES, PLACES_AS_OF, format_size
 
 PROJECT = Path(__file__).resolve().parent.parent
 SCHEMA = PROJECT / "docs" / "policy.schema.json"

@@ -17,14 +17,13 @@ from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
 from onnx_ci.inputs.sample_paths import recorded_from
-from onnx_ci.policy.fields import PLACES
 from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Operators, Rule, Span
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import commit_of, find_root
 from onnx_ci.repo.select import Wanted, all_models
 from onnx_ci.repo.tree import Tree
-from onnx_ci.util.sizes import format_count, format_percent, format_size
+from onnx_ci.util.sizes import PLACES, format_count, format_percent, format_size
 from onnx_ci.util.text import Style, bar, clipped_start, layers_of, one_line
 
 if TYPE_CHECKING:

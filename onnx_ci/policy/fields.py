@@ -13,7 +13,7 @@ from onnx_ci.errors import OptionError, PolicyError
 from onnx_ci.policy.glob import check_pattern
 from onnx_ci.policy.reader import Place
 from onnx_ci.util import scalars
-from onnx_ci.util.sizes import LEAST_PLAIN, NUMBER, parse_count, parse_fraction, stated_size
+from onnx_ci.util.sizes import LEAST_PLAIN, NUMBER, PLACES, parse_count, parse_fraction, stated_size
 from onnx_ci.util.text import did_you_mean, nearest
 
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
@@ -28,24 +28,7 @@ _LARGEST = 2**63 - 1
 _RELEASE = r"[0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?"
 _ROOTS = ("etc", "home", "mnt", "opt", "root", "tmp", "usr", "var", "Users")
 _ELSEWHERE = ("//", "\\\\", "~/", *(f"/{root}/" for root in _ROOTS))
-
-
 SCHEMA_URL = "https://raw.githubusercontent.com/onnx-ci/onnx-ci/main/docs/policy.schema.json"
-
-
-PLACES_AS_OF = "2026-11-18"  # when these figures were looked up
-# Of a place: what it limits, the size on disk or that in a compressed package; how many bytes; and of what.
-PLACES = {
-    "pypi": ("gzip", 100 * 2**20, "a wheel or source archive, unless PyPI allowed more"),
-    "npm": ("gzip", 200 * 10**6, "a package; npm names no limit, larger ones were refused"),
-    "crates-io": ("gzip", 10 * 2**20, "a crate, unless crates.io allowed more"),
-    "github": ("size", 100 * 2**20, "a file in git without Git LFS"),
-    "github-lfs": ("size", 2 * 10**9, "a file in Git LFS, under the plans Free and Pro"),
-    "github-release": ("size", 2**31, "a file of a release"),
-    "cloudflare-pages": ("size", 25 * 2**20, "a file of a site, Workers' static assets too"),
-    "aws-lambda": ("size", 250 * 2**20, "a function with its layers, unpacked"),
-}
-
 # IR version, opset and opset of ai.onnx.ml that each onnxruntime takes at most: tried out with each.
 _RELEASES = {
     "1.15": (9, 18, 3),

@@ -1,4 +1,4 @@
-"""Sizes, counts and percentages: read from what people write, shown as people read them."""
+"""Sizes, counts and percentages: read from what people write, shown as people read them; limits of places."""
 
 from __future__ import annotations
 
@@ -22,6 +22,18 @@ SIZE_UNITS = {
 COUNT_UNITS = {"k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 NUMBER = r"[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?"
 
+PLACES_AS_OF = "2026-11-18"  # when these figures were looked up
+# Of a place: what it limits, the size on disk or that in a compressed package; how many bytes; and of what.
+PLACES = {
+    "pypi": ("gzip", 100 * 2**20, "a wheel or source archive, unless PyPI allowed more"),
+    "npm": ("gzip", 200 * 10**6, "a package; npm names no limit, larger ones were refused"),
+    "crates-io": ("gzip", 10 * 2**20, "a crate, unless crates.io allowed more"),
+    "github": ("size", 100 * 2**20, "a file in git without Git LFS"),
+    "github-lfs": ("size", 2 * 10**9, "a file in Git LFS, under the plans Free and Pro"),
+    "github-release": ("size", 2**31, "a file of a release"),
+    "cloudflare-pages": ("size", 25 * 2**20, "a file of a site, Workers' static assets too"),
+    "aws-lambda": ("size", 250 * 2**20, "a function with its layers, unpacked"),
+}
 LEAST_PLAIN = 1_000  # bytes that may be written without a unit
 _QUANTITY = re.compile(rf"({NUMBER})\s*([^\W\d_]*|%)")
 _LARGEST = 2**63 - 1

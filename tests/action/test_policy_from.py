@@ -41,7 +41,7 @@ def check(
 def test_what_is_loosened_is_in_the_comment(hosted: tuple[Hosted, dict[str, Any]], tmp_path: Path) -> None:
     done = check(hosted, tmp_path)
     assert (done.code, done.outputs["verdict"]) == ("0", "0"), done.log
-    assert "::warning file=.onnx-ci.yaml,line=3,title=OCI044" in done.log
+    assert "::warning file=.onnx-ci.yaml,line=4,title=OCI044" in done.log
     for words in ("OCI044", "20 kB before", "60 GB now", "OCI045", "is over its size budget of 20 kB"):
         assert words in done.outputs["comment-body"]
     assert check(hosted, tmp_path, fail_on="warning").outputs["verdict"] == "1"
