@@ -560,6 +560,34 @@ class RunReport:
         return sum(measure.size for measure in last if measure)
 
 
+Level = Literal["exact", "fp16", "int8", "smallest"]  # what a survey shows
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurveyedForm:
+    """One form that a model could have: what it would weigh, and what running it showed."""
+
+    level: Level
+    methods: tuple[str, ...]  # those that were of use
+    size: int
+    verification: Verification
+
+    @property
+    def proven(self) -> bool:
+        return self.verification.status == "passed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surveyed:
+    """What could be had of one model."""
+
+    path: str
+    matched: str  # its name relative to its policy, for patterns
+    size: int
+    forms: tuple[SurveyedForm, ...] = ()  # those that are smaller than the model
+    problem: str = ""  # why there are none, or not all
+
+
 @dataclass(frozen=True, kw_only=True)
 class TensorInfo:
     """One stored tensor: `copies` counts the tensors with the same content, itself included."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from onnx_ci.policy.fields import EXACT
 from onnx_ci.policy.schema import Override
 from onnx_ci.results import Alternative, Finding, Measure, Severity, Verdict, Verification, gain
 from onnx_ci.util.advice import (
@@ -157,7 +158,7 @@ def _budget_hint(model: Measured, choice: Choice) -> str:
         return RAISE_BUDGET + OR_OVERRIDE
     quantizes = any(one.name in QUANTIZES for one in model.task.rule.methods)
     if not quantizes and choice.verification.status != "failed":
-        stronger = allow_stronger("dedupe", "drop-unused", "freeze-inputs", "int8-weights")
+        stronger = allow_stronger(EXACT, "int8-weights")
         return stronger + ", " + RAISE_BUDGET + OR_OVERRIDE
     failed = choice.verification.status == "failed" and choice.verification.inputs == "generated"
     more = RECORD + "; then " + LOOSEN_TOLERANCE if failed else LOOSEN_TOLERANCE

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST_SHARDS = 256  # jobs of a matrix
 NO_POLICY = (
-    "no .onnx-ci.yaml found: models are checked by built-in rules (dedupe, drop-unused, freeze-inputs);"
+    "no .onnx-ci.yaml found: models are checked by built-in rules (all exact methods);"
     " `onnx-ci init` writes one"
 )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import Applied, Method
-from onnx_ci.methods.freeze_inputs import freeze_inputs, inputs_too
+from onnx_ci.methods.drop_unused import freeze_inputs, inputs_too
 from onnx_ci.methods.options import FreezeInputs
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import lay_out

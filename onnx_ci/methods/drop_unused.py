@@ -1,16 +1,18 @@
-"""Removes what no output needs: nodes, weights, functions, notes on values, opset imports.
+"""Removes what no output needs: nodes, weights, functions, notes on values, opset imports, and inputs that
+only shadow stored weights.
 
 Bytes of external data that no tensor points at are dropped by any rewrite, this one included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import drop_named, replace_nodes
-from onnx_ci.methods.options import NoOptions
+from onnx_ci.methods.options import FreezeInputs, NoOptions
+from onnx_ci.methods.selection import matches
 from onnx_ci.model import graph as graphs
 from onnx_ci.model.graph import Body
 from onnx_ci.model.model import Model
@@ -112,3 +114,34 @@ def _documented(model: ModelProto) -> Iterator[Any]:
         for node in body.node:
             yield node
             yield from node.attribute
+
+
+OLDEST_IR = 3  # before it a model does not even say which opset it uses
+
+
+def freeze_inputs(model: Model, options: FreezeInputs) -> Applied:
+    """Take the inputs that have a value off the list; whoever never feeds them sees no difference."""
+    proto = model.proto
+    if proto.ir_version < OLDEST_IR:
+        return Applied(0, f"IR version {proto.ir_version} can't be raised to {graphs.CONSTANTS_IR}")
+    fixed = graphs.fixed_names(proto)
+    named = [name for name in graphs.default_inputs(proto.graph) if not matches(name, options.skip)]
+    frozen = {name for name in named if name not in fixed}
+    if not frozen:
+        return Applied(0, f"{_inputs(named)} kept: training or quantization notes name them" if named else "")
+    graphs.keep_items(proto.graph, "input", lambda value: value.name not in frozen)
+    note = f"{_inputs(frozen)} frozen"
+    if proto.ir_version < graphs.CONSTANTS_IR:
+        note += f"; IR version {proto.ir_version} raised to {graphs.CONSTANTS_IR}"
+        proto.ir_version = graphs.CONSTANTS_IR
+    return Applied(len(frozen), note)
+
+
+def inputs_too(count: int) -> str:
+    """Why a method leaves weights alone that it could store smaller."""
+    weights = "1 weight is a graph input" if count == 1 else f"{count} weights are graph inputs"
+    return f"{weights} too: add freeze-inputs"
+
+
+def _inputs(names: Collection[str]) -> str:
+    return f"{len(names)} input{'s'[: len(names) != 1]}"

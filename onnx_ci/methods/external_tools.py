@@ -10,7 +10,7 @@ from typing import Any
 
 from onnx_ci.errors import EnvironmentFault, ModelError
 from onnx_ci.methods.catalogue import Applied
-from onnx_ci.methods.freeze_inputs import inputs_too
+from onnx_ci.methods.drop_unused import inputs_too
 from onnx_ci.model.dtypes import BITS
 from onnx_ci.model.graph import (
     CONSTANTS_IR,

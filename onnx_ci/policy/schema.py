@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
+from onnx_ci.policy.fields import EXACT_METHODS
 from onnx_ci.util.codec import build
 
 TOTAL = 20  # times `limits.seconds`, which one run may take: all work on one model, with every run it needs
@@ -67,6 +68,9 @@ class MethodChoice:
     options: Mapping[str, Scalar] = field(default_factory=dict)
 
 
+DEFAULT_METHODS = tuple(MethodChoice(name=name) for name in EXACT_METHODS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
     """Where the inputs for verification come from; without samples they are derived from the graph."""
@@ -106,9 +110,7 @@ class Rule:
     line: int = 0
     ignore: bool = False
     budget: Budget = Budget()
-    methods: tuple[MethodChoice, ...] = tuple(
-        MethodChoice(name=name) for name in ("dedupe", "drop-unused", "freeze-inputs")
-    )
+    methods: tuple[MethodChoice, ...] = DEFAULT_METHODS
     shrink: Mode | None = None  # None: what is usual for its budget
     tolerance: Tolerance = DEFAULT_TOLERANCE
     inputs: InputSpec = InputSpec()

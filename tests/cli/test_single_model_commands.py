@@ -165,14 +165,14 @@ def test_methods_and_schema(tmp_path: Path) -> None:
 def test_init_writes_a_policy_that_holds(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     save(lean(), tmp_path / "models" / "m.onnx")
-    assert onnx_ci("init", cwd=tmp_path).code == 0
+    assert onnx_ci("init", "--no-survey", cwd=tmp_path).code == 0
     policy = yaml.safe_load((tmp_path / ".onnx-ci.yaml").read_text())
     assert [rule["path"] for rule in policy["models"]] == ["**/*.onnx", "models/m.onnx"]
     assert onnx_ci("check", "--all", cwd=tmp_path).code == 0
     refused = onnx_ci("init", cwd=tmp_path)
     assert refused.code == 2
     assert "--force" in refused.err
-    assert onnx_ci("init", "--force", cwd=tmp_path).code == 0
+    assert onnx_ci("init", "--force", "--no-survey", cwd=tmp_path).code == 0
 
 
 def test_explain_names_the_rule_and_what_would_be_done(tmp_path: Path) -> None:
