@@ -20,7 +20,7 @@ from onnx_ci.policy.load import matching_rules
 from onnx_ci.policy.schema import Rule
 from onnx_ci.repo.select import Wanted
 from onnx_ci.util.sizes import format_percent, format_size
-from onnx_ci.util.text import Style, one_line
+from onnx_ci.util.text import Style, counted, one_line
 
 if TYPE_CHECKING:
     from onnx_ci.results import ModelInfo, Surveyed, SurveyedForm, TensorInfo
@@ -73,18 +73,29 @@ def _text(info: ModelInfo, style: Style) -> Iterator[str]:
     gzip = f", {about}{format_size(info.measure.gzip)} as gzip" if info.measure.gzip is not None else ""
     yield f"  {format_size(info.measure.size)} on disk{gzip}, {info.measure.params or 0:,} parameters"
     producer = one_line(info.producer) or "an unnamed exporter"
-    yield f"  opset {info.opset}, IR {info.ir_version}, {info.nodes:,} nodes, by {producer}"
+    opsets = "".join(f", {one_line(domain)} {version}" for domain, version in info.opsets.items())
+    yield f"  opset {info.opset}{opsets}, IR {info.ir_version}, {counted(info.nodes, 'node')}, by {producer}"
     ops = (f"{one_line(op)} {count}" for op, count in list(info.ops.items())[:8])
     yield f"  most used ops: {', '.join(ops)}"
     if info.shrunk_by:
         yield f"  shrunk by onnx-ci with {', '.join(map(one_line, info.shrunk_by))}"
+    for title, values in (("inputs", info.inputs), ("outputs", info.outputs)):
+        yield ""
+        yield style.paint(f"  {title}", "bold")
+        yield from (f"    {one_line(value.name)}: {one_line(value.type)}" for value in values[:TOP])
+        if len(values) > TOP:
+            yield f"    and {len(values) - TOP} more (--format json lists all)"
     yield ""
     yield style.paint("  bytes by type", "bold")
-    for name, size in [*info.types.items(), ("graph, names", info.other_bytes)]:
-        yield f"    {name:<12} {format_size(size):>9}  {size / info.measure.size:6.1%}"
+    types = [*info.types.items(), *info.attribute_rows, ("graph, names", info.other_bytes)]
+    width = max(len(one_line(name)) for name, _ in types)
+    for name, size in types:
+        yield f"    {one_line(name):<{width}} {format_size(size):>9}  {size / info.measure.size:6.1%}"
     if info.duplicate_bytes:
         share = format_percent(info.duplicate_bytes / info.measure.size)
         yield f"  {format_size(info.duplicate_bytes)} ({share}) are copies that dedupe would drop"
+    if not info.tensors:
+        return
     yield ""
     yield style.paint("  largest tensors", "bold")
     yield from map(_tensor_line, info.tensors[:TOP])

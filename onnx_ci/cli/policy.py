@@ -28,7 +28,7 @@ from onnx_ci.repo.select import all_models
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size, parse_fraction
-from onnx_ci.util.text import Style, one_line
+from onnx_ci.util.text import Style, counted, one_line
 
 HEADROOM = 0.05  # of budgets that `init` writes: a model that is trained again is never as large to the byte
 SURVEY_SECONDS = 20.0  # after which `init` begins no other model
@@ -81,9 +81,8 @@ def run_init(options: argparse.Namespace) -> int:
         text = starter_policy(named, exact=options.ratchet, headroom=headroom)
         target.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise EnvironmentFault(f"{target.name} could not be written: {error.strerror}") from None
-    from onnx_ci.report.text import counted
-
+        message = f"{target.name} could not be written: {error.strerror}"
+        raise EnvironmentFault(message, hint=f"check who may write in {target.parent}") from None
     sys.stdout.write(f"wrote {target.name} for {counted(len(models), 'model')}\n")
     for reason in unreadable:
         sys.stdout.write(f"no rule for {one_line(reason)}\n")
@@ -112,8 +111,6 @@ def _survey(models: Sequence[Path]) -> None:
     style = Style.of(sys.stdout)
     sys.stdout.write("\n" + "".join(f"{line}\n" for line in survey_table(found, style)))
     left = found.count(None)
-    from onnx_ci.report.text import counted
-
     more = f"{counted(left, 'model')} not looked at yet; " if left else ""
     sys.stdout.write(f"{more}`onnx-ci survey` says what each takes in the policy\n\n")
 

@@ -195,8 +195,10 @@ def _left_out(model: Measured, choice: Choice, severity: Severity) -> Iterator[F
         hint = found.hint or REFUSED_HINTS.get(found.code) or refused_hint(found)
         yield model.task.finding(found.code or "OCI004", severity, found.reason, hint)
         return
+    taken = set(choice.staged.candidate.names) if choice.staged else set()
     for one in choice.alternatives:
-        if severity == "warning" and one.state == "refused":
+        # What was taken for some tensors was only refused for all of them.
+        if severity == "warning" and one.state == "refused" and not taken.issuperset(one.methods):
             message = f"{', '.join(one.methods)} left out: {one.verdict}"
             yield model.task.finding("OCI004", "note", message)
 

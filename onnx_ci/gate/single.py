@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -203,6 +204,14 @@ def check_target(source: Path, target: Path) -> None:
     if not target.parent.is_dir():
         message = f"the folder {str(target.parent)!r} does not exist"
         raise EnvironmentFault(message, hint=to_run(f"mkdir -p '{target.parent}'"))
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        message = f"nothing can be written in {str(target.parent)!r}: {error.strerror}"
+        raise EnvironmentFault(
+            message, hint="name OUT in another folder, or change who may write there"
+        ) from None
 
 
 def check_dims(model: Path, dims: Mapping[str, int]) -> None:

@@ -9,6 +9,7 @@ from onnx_ci import results
 from onnx_ci.report import text
 from onnx_ci.report.html_page import Markup, badge, curve, element, figures, page, share_bar, size_bar, table
 from onnx_ci.util.sizes import format_percent, format_size
+from onnx_ci.util.text import counted
 
 SHOWN = 12  # tensors that are seen at once; the others are folded away
 TENSORS = 200  # rows that a person may still read; JSON lists all
@@ -213,7 +214,10 @@ def _plan(plan: results.Planned) -> Iterator[Markup]:
     forms = ", ".join(f"{count:,} as {label}" for label, count in plan.forms)
     left = plan.tensors - sum(count for _, count in plan.forms)
     forms += f", {left:,} as they were" if left else ""
-    yield element("p", f"{plan.tensors:,} tensors: {forms}; {plan.trials} trials in {plan.seconds:.1f} s.")
+    yield element(
+        "p",
+        f"{counted(plan.tensors, 'tensor')}: {forms}; {counted(plan.trials, 'trial')}, {plan.seconds:.1f} s.",
+    )
     if plan.untried:
         yield element("p", f"Not all was tried: {plan.untried}.")
     if plan.kept:
@@ -233,6 +237,7 @@ def render_info(info: results.ModelInfo) -> str:
         info.path,
         element("h1", _name(info.path)),
         *_head(info),
+        element("section", *_values(info)),
         element("section", *_types(info)),
         element("section", *_tensors(info)),
         element("section", *_ops(info)),
@@ -254,9 +259,16 @@ def _head(info: results.ModelInfo) -> Iterator[Markup]:
         yield element("p", f"shrunk by onnx-ci with {', '.join(info.shrunk_by)}", class_="soft")
 
 
+def _values(info: results.ModelInfo) -> Iterator[Markup]:
+    yield element("h2", "Inputs and outputs")
+    rows = [("input", value.name, value.type) for value in info.inputs]
+    rows += [("output", value.name, value.type) for value in info.outputs]
+    yield table("", ("", "name", "type"), rows)
+
+
 def _types(info: results.ModelInfo) -> Iterator[Markup]:
     yield element("h2", "Bytes by type")
-    parts = [*info.types.items(), ("graph, names", info.other_bytes)]
+    parts = [*info.types.items(), *info.attribute_rows, ("graph, names", info.other_bytes)]
     rows = [(name, format_size(size), *_share(size / info.measure.size)) for name, size in parts]
     yield table("", ("type", "size", "share", "of the file"), rows, numbers="size,share")
     if info.duplicate_bytes:
@@ -291,6 +303,6 @@ def _row(tensor: results.TensorInfo) -> tuple[str, ...]:
 
 
 def _ops(info: results.ModelInfo) -> Iterator[Markup]:
-    yield element("h2", f"{info.nodes:,} nodes")
+    yield element("h2", counted(info.nodes, "node"))
     rows = [(op, f"{count:,}") for op, count in list(info.ops.items())[:OPS]]
     yield table("The most used operators", ("operator", "nodes"), rows, numbers="nodes")
