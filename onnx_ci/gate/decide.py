@@ -161,8 +161,8 @@ def _budget_hint(model: Measured, choice: Choice) -> str:
         stronger = allow_stronger(EXACT, "int8-weights")
         return stronger + ", " + RAISE_BUDGET + OR_OVERRIDE
     failed = choice.verification.status == "failed" and choice.verification.inputs == "generated"
-    more = RECORD + "; then " + LOOSEN_TOLERANCE if failed else LOOSEN_TOLERANCE
-    return RAISE_BUDGET + ", " + more + OR_OVERRIDE
+    other = RAISE_BUDGET + ", " + LOOSEN_TOLERANCE + OR_OVERRIDE
+    return RECORD + "; then " + other if failed else other
 
 
 def _to_search(model: Measured) -> Hint:

@@ -12,7 +12,7 @@ import onnx
 import pytest
 import yaml
 
-from tests.support.cli import onnx_ci
+from tests.support.cli import call, onnx_ci
 from tests.support.models import bloated, lean
 
 pytestmark = pytest.mark.sampled(10)
@@ -130,6 +130,28 @@ def test_info(tmp_path: Path) -> None:
     assert found["duplicate_bytes"] == 3 * 64 * 64 * 4
     assert found["types"] == {"float": 4 * 64 * 64 * 4}
     assert found["tensors"][0]["copies"] == 4
+
+
+def test_info_tells_what_goes_in_and_what_trees_weigh(tmp_path: Path) -> None:
+    count = 1000
+    values = [float(number) for number in range(count)]
+    trees = onnx.helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", nodes_values=values, n_targets=1
+    )
+    infos = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n_samples", 4]) for name in "xy"
+    ]
+    graph = onnx.helper.make_graph([trees], "g", infos[:1], infos[1:])
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), tmp_path / "m.onnx")
+    text = call("info", "m.onnx", cwd=tmp_path).out
+    assert "x: float[n_samples,4]" in text
+    assert "opset 18, ai.onnx.ml 3" in text
+    assert ", 1 node, " in text
+    found = call("info", "m.onnx", "--format", "json", cwd=tmp_path).json
+    assert found["inputs"] == [{"name": "x", "type": "float[n_samples,4]", "shape": ["n_samples", 4]}]
+    assert found["attributes"]["TreeEnsembleRegressor"] > 4 * count
+    assert "in TreeEnsembleRegressor" in call("info", "m.onnx", "--format", "html", cwd=tmp_path).out
 
 
 def test_info_of_a_large_model_is_an_estimate_unless_asked(tmp_path: Path) -> None:
