@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from onnx_ci.util.advice import KEEP_IN_FLOAT32, RECORD, Audience, command_of, hint_for
 from onnx_ci.util.sizes import format_size
-from onnx_ci.util.text import first_of
+from onnx_ci.util.text import counted, first_of
 
 CODES = {
     "OCI001": "over its size budget",
@@ -266,7 +266,7 @@ class Float16Range:
             parts.append(
                 f"{len(self.over)} of {self.values} values would be infinite on hardware that does, since its"
                 f" largest number is 65504 (the CPU computed them in float32, which does not show it here)."
-                f" On {self.samples} inputs {_peaks(self.over)}"
+                f" On {counted(self.samples, 'input')} {_peaks(self.over)}"
             )
         if self.near:
             parts.append(f"less than a factor of two from 65504, where it ends: {_peaks(self.near)}")
@@ -539,8 +539,9 @@ class Work:
 
     @property
     def words(self) -> str:
-        counts = f"{self.runs} runs {self.running:.1f} s, {self.loads} loads {self.loading:.1f} s"
-        return f"{counts}, comparing {self.comparing:.1f} s, other planning {self.planning:.1f} s"
+        runs = f"{counted(self.runs, 'run')} {self.running:.1f} s"
+        loads = f"{counted(self.loads, 'load')} {self.loading:.1f} s"
+        return f"{runs}, {loads}, comparing {self.comparing:.1f} s, other planning {self.planning:.1f} s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -628,15 +629,20 @@ class GroupSize:
     before: int
     after: int
 
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self, *, fixed: bool = False) -> tuple[Finding, ...]:
+        """What is wrong with it; once all was `fixed`, only other rules help."""
         if self.after <= self.limit:
             return ()
+        hint = "shrink its largest models: onnx-ci fix --all, or raise the group's budget"
+        if fixed:
+            hint = "allow stronger methods (onnx-ci survey shows what they give), or raise the group's budget"
+        takes = "takes" if self.members == 1 else "take"
         over = Finding(
             code="OCI008",
             severity="error",
-            message=f"group {self.name!r}: {self.members} models take {format_size(self.after)}"
+            message=f"group {self.name!r}: {counted(self.members, 'model')} {takes} {format_size(self.after)}"
             f" ({self.measure}), over the budget of {format_size(self.limit)} ({self.policy}:{self.line})",
-            hint="shrink its largest models: onnx-ci fix --all, or raise the group's budget",
+            hint=hint,
             file=self.file or self.policy,
             line=self.line,
         )
@@ -714,6 +720,34 @@ class RunReport:
         return sum(measure.size for measure in last if measure)
 
 
+Level = Literal["exact", "fp16", "int8", "smallest"]  # what a survey shows
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurveyedForm:
+    """One form that a model could have: what it would weigh, and what running it showed."""
+
+    level: Level
+    methods: tuple[str, ...]  # those that were of use
+    size: int
+    verification: Verification
+
+    @property
+    def proven(self) -> bool:
+        return self.verification.status == "passed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surveyed:
+    """What could be had of one model."""
+
+    path: str
+    matched: str  # its name relative to its policy, for patterns
+    size: int
+    forms: tuple[SurveyedForm, ...] = ()  # those that are smaller than the model
+    problem: str = ""  # why there are none, or not all
+
+
 @dataclass(frozen=True, kw_only=True)
 class TensorInfo:
     """One stored tensor: `copies` counts the tensors with the same content, itself included."""
@@ -724,6 +758,15 @@ class TensorInfo:
     size: int
     share: float
     copies: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueInfo:
+    """An input or output; a size that is open is a name, or "?"."""
+
+    name: str
+    type: str
+    shape: tuple[int | str, ...] | None  # None: the model does not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -743,7 +786,16 @@ class ModelInfo:
     duplicate_bytes: int
     tensors: tuple[TensorInfo, ...]
     shrunk_by: tuple[str, ...]
+    inputs: tuple[ValueInfo, ...] = ()  # without those that have a stored value
+    outputs: tuple[ValueInfo, ...] = ()
+    opsets: dict[str, int] = field(default_factory=dict)  # of domains beside the standard one
+    attributes: dict[str, int] = field(default_factory=dict)  # bytes, by kind of node
     estimated: bool = False  # the compressed size is from samples of the bytes, and nothing was hashed
+
+    @property
+    def attribute_rows(self) -> list[tuple[str, int]]:
+        """The kinds of nodes whose attributes weigh something, as rows among the types of tensors."""
+        return [(f"in {op}", size) for op, size in self.attributes.items()]
 
 
 @dataclass(frozen=True, kw_only=True)

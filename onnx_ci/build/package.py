@@ -169,7 +169,7 @@ def packed_for(options: Options, root: Path, files: Mapping[str, Path], staging:
     )
     text = render_run(report, Style())
     if report.exit_code:
-        raise BuildStopped(text)
+        raise BuildStopped(f"the models of the package break their rules\n{text}")
     if not any(outcome.rule_pattern for outcome in report.outcomes):
         message = f"{options.where}: no model of the package has a rule, so nothing was checked\n{text}"
         raise BuildStopped(message)

@@ -11,7 +11,7 @@ from typing import Any
 from onnx_ci.errors import PolicyError, UsageError
 from onnx_ci.methods.catalogue import METHODS, Catalogue, method
 from onnx_ci.methods.options import kinds
-from onnx_ci.policy.fields import is_release
+from onnx_ci.policy.fields import EXACT, EXACT_METHODS, is_release
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Scalar, Tolerance
 from onnx_ci.util.scalars import FILE_NAME, NAMES, from_text
@@ -34,7 +34,11 @@ def _wrong(option: str, message: str) -> UsageError:
 
 def read_methods(text: str) -> tuple[MethodChoice, ...]:
     """`dedupe,int8-weights:min_elements=4096` as the policy would have it."""
-    return tuple(map(_method, _parts(text)))
+    parts = _parts(text)
+    if EXACT in parts:
+        named, at = [part.partition(":")[0] for part in parts], parts.index(EXACT)
+        parts[at : at + 1] = [name for name in EXACT_METHODS if name not in named]
+    return tuple(map(_method, parts))
 
 
 def _method(text: str) -> MethodChoice:

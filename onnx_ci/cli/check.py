@@ -9,13 +9,16 @@ from pathlib import Path
 from onnx_ci.cli import output
 from onnx_ci.cli.output import REPORT, flag, format_arguments, value, whole_number, write_run
 from onnx_ci.errors import UsageError
-from onnx_ci.util.text import one_line, relative_name
+from onnx_ci.util.text import one_line, relative_name, shell_path
 
 TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from onnx_ci.gate.cluster import Cluster
     from onnx_ci.gate.project import Context
     from onnx_ci.repo.select import Selection
+    from onnx_ci.results import RunReport
+
+NAMED = 8  # files of one `git add`; more are named by what git knows
 
 
 def _ref(text: str) -> str:
@@ -149,11 +152,29 @@ def run_gate(options: argparse.Namespace) -> int:
             progress=progress,
         )
         report = judge_selection(options.command, context, selection, judging)
+    if options.command == "fix" and context.repository and context.tree is None:
+        report = _with_next_step(report, context.root)
     write_run(report, options)
     return report.exit_code
 
 
 run_check = run_fix = run_gate
+
+
+def _with_next_step(report: RunReport, root: Path) -> RunReport:
+    """A fix of the work tree is not in git yet: say how to get it there."""
+    from dataclasses import replace
+
+    from onnx_ci.gate.single import data_paths
+
+    told = {"OCI024", "OCI029"}  # findings that have said it
+    fixed = [outcome for outcome in report.outcomes if outcome.written]
+    models = [root / one.file for one in fixed if told.isdisjoint(found.code for found in one.findings)]
+    files = [file for model in models for file in (model, *data_paths(model)) if file.is_file()]
+    if not files:
+        return report
+    named = " ".join(map(shell_path, files)) if len(files) <= NAMED else "-u"
+    return replace(report, notes=(*report.notes, f"fixed in the work tree; next: git add {named}"))
 
 
 def select_asked(context: Context, options: argparse.Namespace) -> Selection:

@@ -12,7 +12,7 @@ from onnx_ci.cli.output import existing_path, flag, value
 from onnx_ci.errors import UsageError
 from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size
-from onnx_ci.util.text import one_line
+from onnx_ci.util.text import counted, one_line
 
 ARGUMENTS = {
     "restore": (
@@ -55,7 +55,7 @@ def run_restore(options: argparse.Namespace) -> int:
 
     count = restore_file(source, target)
     size = format_size(target.stat().st_size)
-    sys.stdout.write(f"{one_line(options.target)}: {size} in one file, {count} tensors put back\n")
+    sys.stdout.write(f"{one_line(options.target)}: {size} in one file, {counted(count, 'tensor')} put back\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Commands that only look: `onnx-ci info`, `diff`, `log`, `badge`, `files` and `explain`."""
+"""Commands that only look: `onnx-ci info`, `diff`, `log`, `badge`, `files`, `explain` and `survey`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each, write_to
+from onnx_ci.cli.arguments import read_tolerance
+from onnx_ci.cli.output import (
+    ProgressLine,
+    existing_path,
+    flag,
+    format_arguments,
+    value,
+    write_each,
+    write_to,
+)
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
@@ -24,10 +33,10 @@ from onnx_ci.repo.git import commit_of, find_root
 from onnx_ci.repo.select import Wanted, all_models
 from onnx_ci.repo.tree import Tree
 from onnx_ci.util.sizes import PLACES, format_count, format_percent, format_size
-from onnx_ci.util.text import Style, bar, clipped_start, layers_of, one_line
+from onnx_ci.util.text import Style, bar, clipped_start, counted, layers_of, one_line
 
 if TYPE_CHECKING:
-    from onnx_ci.results import ModelInfo, TensorInfo
+    from onnx_ci.results import ModelInfo, Surveyed, SurveyedForm, TensorInfo
 
 
 ARGUMENTS = {
@@ -71,6 +80,7 @@ ARGUMENTS = {
         flag("--null", "end each name with a NUL, for tar and xargs"),
         "--policy",
     ),
+    "survey": ("paths", "--policy", "--tolerance", *format_arguments("text", "json")),
     "explain": (value("path", "PATH", "a model"), "--policy", "--no-cache"),
 }
 EXAMPLES = {
@@ -84,6 +94,7 @@ onnx-ci explain models/encoder.onnx""",
 }
 TOP = 20
 LONGEST_LAYER = 24  # characters, so that a line has at most 60 columns with its bar
+SURVEYED = 10  # models whose rules are shown
 
 
 def run_info(options: argparse.Namespace) -> int:
@@ -113,16 +124,25 @@ def _text(info: ModelInfo, style: Style) -> Iterator[str]:
     gzip = f", {about}{format_size(info.measure.gzip)} as gzip" if info.measure.gzip is not None else ""
     yield f"  {format_size(info.measure.size)} on disk{gzip}, {info.measure.params or 0:,} parameters"
     producer = one_line(info.producer) or "an unnamed exporter"
-    yield f"  opset {info.opset}, IR {info.ir_version}, {info.nodes:,} nodes, by {producer}"
+    opsets = "".join(f", {one_line(domain)} {version}" for domain, version in info.opsets.items())
+    yield f"  opset {info.opset}{opsets}, IR {info.ir_version}, {counted(info.nodes, 'node')}, by {producer}"
     ops = (f"{one_line(op)} {count}" for op, count in list(info.ops.items())[:8])
     yield f"  most used ops: {', '.join(ops)}"
     if info.shrunk_by:
         yield f"  shrunk by onnx-ci with {', '.join(map(one_line, info.shrunk_by))}"
+    for title, values in (("inputs", info.inputs), ("outputs", info.outputs)):
+        yield ""
+        yield style.paint(f"  {title}", "bold")
+        yield from (f"    {one_line(value.name)}: {one_line(value.type)}" for value in values[:TOP])
+        if len(values) > TOP:
+            yield f"    and {len(values) - TOP} more (--format json lists all)"
     yield ""
     yield from _bars(info, style)
     if info.duplicate_bytes:
         share = format_percent(info.duplicate_bytes / info.measure.size)
         yield f"  {format_size(info.duplicate_bytes)} ({share}) are copies that dedupe would drop"
+    if not info.tensors:
+        return
     yield ""
     yield style.paint("  largest tensors", "bold")
     yield from map(_tensor_line, info.tensors[:TOP])
@@ -138,7 +158,7 @@ def _bars(info: ModelInfo, style: Style) -> Iterator[str]:
     layers: Counter[str] = Counter()
     for name, layer in layers_of(sizes).items():
         layers[layer] += sizes[name]
-    types = [*info.types.items(), ("graph, names", info.other_bytes)]
+    types = [*info.types.items(), *info.attribute_rows, ("graph, names", info.other_bytes)]
     for title, parts in (("type", types), ("layer", layers.most_common())):
         if title == "layer" and len(parts) < 2:
             continue
@@ -341,6 +361,121 @@ def _files(context: Context, model: Path) -> list[Path]:
                 hint="restore it: git checkout; git lfs pull; or dvc pull",
             )
     return [model, *(model.parent / name for name in names)]
+
+
+def run_survey(options: argparse.Namespace) -> int:
+    tolerance = read_tolerance(options.tolerance) if options.tolerance else None
+    context = project.open_context(options.policy)
+    wanted = Wanted(paths=options.paths, everything=not options.paths)
+    selection = project.select_models(context, wanted)
+    if options.paths and selection.note:
+        raise UsageError(selection.note)
+    rules = [(model, project.ruling_context(context, model).rule_of(model)) for model in selection.models]
+    models = [model for model, rule in rules if rule is None or not rule.ignore or options.paths]
+    found = survey(context, models, tolerance=tolerance)
+
+    def rendered(name: str, style: Style) -> str:
+        if name == "json":
+            from onnx_ci.report.json import dumps
+
+            return dumps({"version": 1, "models": [_surveyed_json(one) for one in found if one]})
+        lines = [*survey_table(found, style), *_survey_lines(found, style)]
+        return "\n".join(lines or ["there is no model to look at"]) + "\n"
+
+    write_each(options.formats, rendered)
+    return int(any(one is None or (one.problem and not one.forms) for one in found))
+
+
+def survey(context: Context, models: Sequence[Path], **settings: Any) -> list[Surveyed | None]:
+    from onnx_ci.gate.survey import survey_models
+
+    with ProgressLine() as progress:
+        return survey_models(context, models, progress=progress, **settings) if models else []
+
+
+def survey_table(found: Sequence[Surveyed | None], style: Style) -> Iterator[str]:
+    """A row a model: what it weighs, and what it would weigh in each form; then what could not be told."""
+    from onnx_ci.gate.attempts import LEVELS
+
+    models = [one for one in found if one is not None]
+    if not models:
+        return
+    rows = [("model", "now", *LEVELS)]
+    for one in models:
+        forms = {form.level: form for form in one.forms}
+        cells = (_form_cell(one, forms.get(level)) for level in LEVELS)
+        rows.append((one_line(one.path), format_size(one.size), *cells))
+    if len(models) > 1:
+        sizes = [(one, {form.level: form.size for form in one.forms if form.proven}) for one in models]
+        totals = [sum(held.get(level, one.size) for one, held in sizes) for level in LEVELS]
+        now = sum(one.size for one in models)
+        rows.append(("together", *map(format_size, (now, *totals))))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for number, row in enumerate(rows):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield line if number else style.paint(line, "bold")
+    for one in models:
+        if one.problem:
+            yield one_line(one.problem)
+        for form in one.forms:
+            if not form.proven:
+                state = "refused" if form.verification.status == "failed" else "not verified"
+                yield f"{one_line(one.path)}: {form.level} {state}: {one_line(form.verification.reason)}"
+
+
+def _form_cell(model: Surveyed, form: SurveyedForm | None) -> str:
+    if form is None:
+        return "-"
+    if form.verification.status == "not_run":
+        return f"{format_size(form.size)} not verified"
+    saved, worst = format_percent(1 - form.size / model.size), _worst_cosine(form)
+    held = "" if form.proven else "refused "
+    error = f" {worst:.5f}" if worst is not None and form.level != "exact" else ""
+    return f"{format_size(form.size)} {held or f'-{saved}'}{error}"
+
+
+def _worst_cosine(form: SurveyedForm) -> float | None:
+    return min((output.cosine for output in form.verification.outputs), default=None)
+
+
+def _survey_lines(found: Sequence[Surveyed | None], style: Style) -> Iterator[str]:
+    """The rule for each form; of many models, those of the first show what they look like."""
+    models = [one for one in found if one is not None and one.forms]
+    if not models:
+        return
+    yield ""
+    yield style.paint("what each takes, as a rule under `models:` of the policy, after the others", "bold")
+    for one in models[:SURVEYED]:
+        forms = [form for form in one.forms if form.verification.status != "not_run"]
+        yield from (f"  {form.level:<8}  {_survey_rule(one, form)}" for form in forms)
+    if len(models) > SURVEYED:
+        yield f"  and so on for {len(models) - SURVEYED} more models (--format json has all)"
+    if any(form.verification.inputs == "generated" for one in models for form in one.forms):
+        yield "inputs were made up where a rule has no samples: `onnx-ci record -- PROGRAM` keeps real ones"
+    yield "a number after a size is the cosine of the worst output; `fix` searches longer, and may find more"
+    yield "not looked at: latency, other runtimes, your own score (evaluate); `fix` does where a rule asks"
+
+
+def _survey_rule(model: Surveyed, form: SurveyedForm) -> str:
+    from onnx_ci.gate.attempts import LEVELS
+    from onnx_ci.policy.edit import survey_rule
+
+    return survey_rule(model.matched, LEVELS[form.level])
+
+
+def _surveyed_json(model: Surveyed) -> dict[str, Any]:
+    forms = []
+    for form in model.forms:
+        proof = form.verification
+        worst = {
+            "cosine": _worst_cosine(form),
+            "sqnr": min((output.sqnr for output in proof.outputs), default=None),
+            "max_abs": max((output.max_abs for output in proof.outputs), default=None),
+        }
+        about = {"level": form.level, "size": form.size, "methods": form.methods, "status": proof.status}
+        reason = {"reason": proof.reason, "inputs": proof.inputs, "samples": proof.samples}
+        forms.append({**about, **reason, **worst, "rule": _survey_rule(model, form)})
+    return {"path": model.path, "size": model.size, "problem": model.problem, "forms": forms}
 
 
 def run_explain(options: argparse.Namespace) -> int:

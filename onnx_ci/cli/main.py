@@ -95,6 +95,10 @@ COMMANDS = {
     "badge": ("inspect", "a badge with the size of a model, or of all"),
     "files": ("inspect", "list every file that belongs to models: themselves and all their data"),
     "init": ("policy", "write a policy from the models found"),
+    "survey": (
+        "inspect",
+        "what could be saved of each model: exact, fp16, int8, smallest; changes nothing",
+    ),
     "ratchet": ("policy", "lower budgets to what the models weigh now; never raise one"),
     "plan": ("check", "spread a run over several CI jobs"),
     "merge": ("check", "make one report and one verdict of several JSON reports"),

@@ -9,27 +9,46 @@ from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
 
-from onnx_ci.cli.output import flag
+from onnx_ci.cli.inspect import survey, survey_table
+from onnx_ci.cli.output import flag, value
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.groups import parts_of, stored_size
+from onnx_ci.gate.judge import how_to_get
 from onnx_ci.gate.project import Context, open_context, policy_for
 from onnx_ci.methods.catalogue import METHODS, Catalogue
-from onnx_ci.model.load import read_skeleton
+from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import parameters
+from onnx_ci.model.model import display_path
 from onnx_ci.policy.edit import Holder, Lowered, lower, starter_policy, with_rules
 from onnx_ci.policy.load import FILE_NAMES, group_members, rule_for, rule_naming
 from onnx_ci.policy.schema import Policy
-from onnx_ci.repo.content import Sources
+from onnx_ci.repo.content import Source, Sources
 from onnx_ci.repo.git import ask_in_parts, find_root
 from onnx_ci.repo.select import all_models
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write
-from onnx_ci.util.sizes import format_size
-from onnx_ci.util.text import one_line
+from onnx_ci.util.sizes import format_size, parse_fraction
+from onnx_ci.util.text import Style, counted, one_line
+
+HEADROOM = 0.05  # of budgets that `init` writes: a model that is trained again is never as large to the byte
+SURVEY_SECONDS = 20.0  # after which `init` begins no other model
+
+
+def _share(text: str) -> float:
+    try:
+        share = parse_fraction(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if share > 1 and not text.endswith("%"):
+        raise argparse.ArgumentTypeError(f"{text!r} is {share:.0%}: write {text}% if that is meant")
+    return share
+
 
 ARGUMENTS = {
     "init": (
         flag("--ratchet", "a rule a model, at its size to the byte; then: onnx-ci ratchet"),
+        value("--headroom", "P", "room that budgets leave above present sizes (default: 5%%)", type=_share),
+        flag("--no-survey", "don't look at what could be saved"),
         flag("--force", "replace a policy file that is already there"),
     ),
     "ratchet": ("--policy",),
@@ -53,21 +72,33 @@ def run_init(options: argparse.Namespace) -> int:
     if existing and not options.force:
         instead = "onnx-ci ratchet" if options.ratchet else "onnx-ci init --force"
         raise UsageError(f"{existing[0].name} is already there", hint=f"edit it, or run: {instead}")
+    if options.ratchet and options.headroom is not None:
+        raise UsageError("--ratchet and --headroom can't be given together", hint="leave one of them out")
     target = existing[0] if existing else folder / FILE_NAMES[0]
-    with Sources(folder) as sources:  # of what is not here, the size that its pointer names
-        models = [
-            (path.relative_to(folder).as_posix(), sources.of(path).size)
-            for path in all_models(folder, repository)
-        ]
+    models: dict[Path, int] = {}
+    unreadable: list[str] = []
+    with Sources(folder) as sources:
+        for path in all_models(folder, repository):
+            source = sources.of(path)
+            try:
+                models[path] = _readable_size(source)
+            except ModelError as error:
+                unreadable.append(f"{error.message}; {error.hint}")
+    named = [(path.relative_to(folder).as_posix(), size) for path, size in models.items()]
+    headroom = HEADROOM if options.headroom is None else options.headroom
     try:
-        target.write_text(starter_policy(models, exact=options.ratchet), encoding="utf-8")
+        text = starter_policy(named, exact=options.ratchet, headroom=headroom)
+        target.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise EnvironmentFault(f"{target.name} could not be written: {error.strerror}") from None
-    from onnx_ci.report.text import counted
-
+        message = f"{target.name} could not be written: {error.strerror}"
+        raise EnvironmentFault(message, hint=f"check who may write in {target.parent}") from None
     sys.stdout.write(f"wrote {target.name} for {counted(len(models), 'model')}\n")
+    for reason in unreadable:
+        sys.stdout.write(f"no rule for {one_line(reason)}\n")
     if repository is not None:
-        _tell_git_to_diff(repository, [folder / name for name, _ in models])
+        _tell_git_to_diff(repository, list(models))
+    if models and not options.no_survey:
+        _survey(sorted(models, key=lambda path: models[path]))
     sys.stdout.write("next: read it, then run: onnx-ci check --all\n")
     return 0
 
@@ -89,6 +120,29 @@ def _tell_git_to_diff(repository: Path, models: Sequence[Path]) -> None:
             sys.stdout.write(f"added to .gitattributes: {line}")
         command = 'git config diff.onnx.textconv "onnx-ci diff --textconv"'
         sys.stdout.write(f"to see models in git diff, each clone once: {command}\n")
+
+
+def _readable_size(source: Source) -> int:
+    """What a model takes; what can't be read says why, and gets no rule."""
+    for part in source.absent:
+        keeper = part.pointer.keeper if part.pointer else "Git LFS"
+        hint = how_to_get(part.path, keeper, fetching=False)
+        raise ModelError(
+            f"{display_path(part.path)}: its content has not been downloaded from {keeper}", hint=hint
+        )
+    with open_model(source.path, root=source.root):
+        return source.size
+
+
+def _survey(models: Sequence[Path]) -> None:
+    """Briefly what could be saved, the smallest models first."""
+    sys.stdout.flush()
+    found = survey(open_context(None), models, seconds=SURVEY_SECONDS)
+    style = Style.of(sys.stdout)
+    sys.stdout.write("\n" + "".join(f"{line}\n" for line in survey_table(found, style)))
+    left = found.count(None)
+    more = f"{counted(left, 'model')} not looked at yet; " if left else ""
+    sys.stdout.write(f"{more}`onnx-ci survey` says what each takes in the policy\n\n")
 
 
 def run_ratchet(options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -103,6 +104,9 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
     if options.no_verify and options.runtime:
         message = "--no-verify and --runtime can't be given together: nothing would be run in them"
         raise UsageError(message, hint="leave one of them out")
+    if options.plan_seconds:
+        hint = "--plan-runs bounds the search"
+        sys.stderr.write(f"onnx-ci: --plan-seconds has no meaning but for 0; {hint}\n")
     rule = rule_without_policy(
         methods=read_methods(options.methods),
         budget=read_budget(options.budget) if options.budget else None,

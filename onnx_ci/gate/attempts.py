@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,16 @@ from onnx_ci.model.measure import measure, parameters
 from onnx_ci.model.save import lay_out, write_model
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import MethodChoice
-from onnx_ci.results import NOT_RUN, Alternative, AlternativeState, Measure, Proof, Verification
+from onnx_ci.results import (
+    NOT_RUN,
+    Alternative,
+    AlternativeState,
+    Level,
+    Measure,
+    Proof,
+    SurveyedForm,
+    Verification,
+)
 
 if TYPE_CHECKING:
     from onnx_ci.gate.planner import Planner
@@ -130,6 +140,28 @@ def first_proven(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledg
         if ledger.by_rule is not None:
             return _by_rule(ledger.by_rule, failed, ledger)
     return Choice(None, failed or idle, tuple(ledger.tried), failed_exact, misled, plan=ledger.plan)
+
+
+LEVELS: dict[Level, tuple[str, ...]] = {
+    "exact": (),
+    "fp16": ("fp16-weights",),
+    "int8": ("int8-weights",),
+    "smallest": ("fp16-weights", "int8-weights", "int4-weights"),
+}
+PLANS = 2  # mixes that are proven for a survey
+
+
+def each_level(subject: Subject) -> Iterator[SurveyedForm]:
+    """All that a survey shows, each with its proof, instead of the first that holds. The planner goes first:
+    what it finds out about tensors need not be found out again."""
+    ledger, own = Ledger(), [one for one in subject.methods if not method(one.name).presumes]
+    for methods in (subject.methods, own):
+        with ExitStack() as stack:
+            attempts = Attempts(subject, methods, _draft(subject, methods), ledger, stack)
+            forms = list(attempts.levels())
+        if all(form.proven for form in forms if form.level == "exact"):
+            break
+    yield from forms
 
 
 def _by_rule(known: Choice, failed: Verification | None, ledger: Ledger) -> Choice:
@@ -307,6 +339,35 @@ class Attempts:
         """What exact methods make of the model, if they gain anything."""
         lossy = {run.method.name for run in self.draft.lossy}
         return next(self._gaining(candidates(self.draft, planned=lossy)), None)
+
+    def levels(self) -> Iterator[SurveyedForm]:
+        """Each method as a whole, then the smallest mix: those that are smaller than what held before."""
+        runs, planner = {run.method.name: run for run in self.draft.lossy}, self.planner
+        best: SurveyedForm | None = None
+        stuck: Verification | None = None  # why nothing can be verified
+        for level, names in LEVELS.items():
+            made: Iterable[Candidate] = ()
+            if planner and level == "smallest":
+                made = islice(planner.smallest(), PLANS)
+            elif all(name in runs for name in names):
+                made = [self.draft.with_runs([runs[name] for name in names])]
+            for staged in (stage(self.subject, candidate) for candidate in made if candidate.runs):
+                if not worth_it(self.subject, staged) or (best and staged.measure.size >= best.size):
+                    break
+                found = stuck
+                if found is None:
+                    staged, proof = _proven(self.subject, staged, self.ledger)
+                    found = proof.verification
+                    stuck = found if found.status == "not_run" and not _unseen(proof) else None
+                size, used = staged.measure.size, staged.candidate.names
+                form = SurveyedForm(level=level, methods=used, size=size, verification=found)
+                if form.proven or level != "smallest":
+                    yield form
+                if form.proven:
+                    best = form
+                    break
+        if best is not None and best.level != "smallest":
+            yield replace(best, level="smallest")
 
     def to_budget(self) -> Iterator[Staged]:
         """First for what a group leaves the model, if it is in one; where that can't be had, for itself."""

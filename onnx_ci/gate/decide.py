@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from onnx_ci.policy.fields import EXACT
 from onnx_ci.policy.schema import Override
 from onnx_ci.results import Alternative, Finding, Measure, Severity, Verdict, Verification, gain
 from onnx_ci.util.advice import (
@@ -163,11 +164,11 @@ def _budget_hint(model: Measured, choice: Choice) -> str:
         return RAISE_BUDGET + OR_OVERRIDE
     quantizes = any(one.name in QUANTIZES for one in model.task.rule.methods)
     if not quantizes and choice.verification.status != "failed":
-        stronger = allow_stronger("dedupe", "drop-unused", "freeze-inputs", "int8-weights")
+        stronger = allow_stronger(EXACT, "int8-weights")
         return stronger + ", " + RAISE_BUDGET + OR_OVERRIDE
     failed = choice.verification.status == "failed" and choice.verification.inputs == "generated"
-    more = RECORD + "; then " + LOOSEN_TOLERANCE if failed else LOOSEN_TOLERANCE
-    return RAISE_BUDGET + ", " + more + OR_OVERRIDE
+    other = RAISE_BUDGET + ", " + LOOSEN_TOLERANCE + OR_OVERRIDE
+    return RECORD + "; then " + other if failed else other
 
 
 def _to_search(model: Measured) -> Hint:
@@ -201,8 +202,10 @@ def _left_out(model: Measured, choice: Choice, severity: Severity) -> Iterator[F
         hint = found.hint or REFUSED_HINTS.get(found.code) or refused_hint(found)
         yield model.task.finding(found.code or "OCI004", severity, found.reason, hint)
         return
+    taken = set(choice.staged.candidate.names) if choice.staged else set()
     for one in choice.alternatives:
-        if severity == "warning" and one.state == "refused":
+        # What was taken for some tensors was only refused for all of them.
+        if severity == "warning" and one.state == "refused" and not taken.issuperset(one.methods):
             message = f"{', '.join(one.methods)} left out: {one.verdict}"
             yield model.task.finding("OCI004", "note", message)
 

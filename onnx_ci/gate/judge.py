@@ -26,6 +26,7 @@ from onnx_ci.model.replace import is_unfinished, left_behind, other_users
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_sha256
 from onnx_ci.policy.schema import Require, Rule
 from onnx_ci.repo.content import ENDING, Part, Source
+from onnx_ci.repo.git import find_root
 from onnx_ci.repo.original import keep_original
 from onnx_ci.results import (
     NOT_RUN,
@@ -42,7 +43,7 @@ from onnx_ci.results import (
 )
 from onnx_ci.util.advice import GIVE_SAMPLES, fetch_from_lfs, to_run
 from onnx_ci.util.files import scratch_folder
-from onnx_ci.util.text import shell_path, shell_word
+from onnx_ci.util.text import relative_name, shell_path, shell_word
 
 if TYPE_CHECKING:
     from onnx_ci.sandbox.runner import Runner
@@ -345,7 +346,9 @@ def _finding(task: Task, part: Part) -> Finding:
 def how_to_get(path: Path, keeper: str, *, fetching: bool) -> str:
     if keeper == "DVC":
         return to_run(f"dvc pull {shell_path(path.with_name(path.name + ENDING))}")
-    call = f"git lfs pull --include {shell_path(path)}"
+    root = find_root(path.parent)  # which patterns of Git LFS are relative to, wherever one is
+    name = shell_word(relative_name(path, root)) if root else shell_path(path)
+    call = f"git lfs pull --include {name}"
     if fetching:
         return fetch_from_lfs(f"it could not be fetched; try: {call}")
     return fetch_from_lfs(

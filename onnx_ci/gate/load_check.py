@@ -21,6 +21,7 @@ from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import Finding, Float16Range, Moved, Severity, Verdict, Verification
 from onnx_ci.util.advice import GIVE_SAMPLES
+from onnx_ci.util.text import counted
 
 if TYPE_CHECKING:
     from onnx_ci.sandbox.runner import RunFailed
@@ -234,7 +235,7 @@ def _about_move(subject: Subject, moved: Moved | None) -> Iterator[Finding]:
         told = f"{moved.output!r} has NaN or infinity at other places than before"
     elif moved.output:
         told = f"{moved.output!r} moved most, to a cosine of {moved.cosine:.5f} (max_abs {moved.max_abs:.3g})"
-    message = f"only weights changed: on {moved.samples} inputs, {told}"
+    message = f"only weights changed: on {counted(moved.samples, 'input')}, {told}"
     yield subject.task.finding("OCI055", "warning" if moved.odd else "note", message)
 
 

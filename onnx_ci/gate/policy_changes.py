@@ -27,10 +27,7 @@ from onnx_ci.repo.tree import LINK, Tree
 from onnx_ci.results import Finding
 from onnx_ci.util.text import first_of, relative_name
 
-NO_POLICY = (
-    "the base has no .onnx-ci.yaml: its models are checked by built-in rules"
-    " (dedupe, drop-unused, freeze-inputs)"
-)
+NO_POLICY = "the base has no .onnx-ci.yaml: its models are checked by built-in rules (all exact methods)"
 _MOST_LINKS = 5
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 MOST_SHARDS = 256  # jobs of a matrix
 NO_POLICY = (
-    "no .onnx-ci.yaml found: models are checked by built-in rules (dedupe, drop-unused, freeze-inputs);"
+    "no .onnx-ci.yaml found: models are checked by built-in rules (all exact methods);"
     " `onnx-ci init` writes one"
 )
 
@@ -94,7 +95,7 @@ def open_context(policy_option: str | None, here: Path | None = None) -> Context
 
 def built_in_context(here: Path) -> Context:
     """The rules where there is no policy."""
-    return Context(here, None, CheckedPolicy("built-in rules", {"models": [{"path": "**/*.onnx"}]}))
+    return Context(here, None, CheckedPolicy("built-in rules", {"models": [{"path": "**"}]}))
 
 
 def policy_for(context: Context, folder: Path) -> Path | None:
@@ -125,7 +126,9 @@ def ruling_context(context: Context, model: Path) -> Context:
 
 
 def _context(here: Path, path: Path, *, named: bool = False) -> Context:
-    checked = check_policy(path, methods=Catalogue(), name=relative_name(path, here))
+    root = find_root(here)
+    name = os.path.relpath(path, here) if root and path.is_relative_to(root) else relative_name(path, here)
+    checked = check_policy(path, methods=Catalogue(), name=Path(name).as_posix())
     return Context(here, path, checked, named=named)
 
 
@@ -220,7 +223,8 @@ def judge_selection(
             context = changes.base.context_for(changes.base.policy_for(context.here))
     policies = {policy_for(context, model.parent) for model in selection.models}
     ruled = policies and None not in policies  # by policies further down: what is missing here is not missed
-    notes = (*(() if ruled else context.notes), *filter(None, [selection.note, _no_base(context, how)]))
+    said = [selection.note, _no_base(context, how), _without_meaning(context)]
+    notes = (*(() if ruled else context.notes), *filter(None, said))
     report = RunReport(
         command=command, outcomes=(), policy=context.checked.file, notes=notes, shard=how.shard
     )
@@ -236,6 +240,17 @@ def judge_selection(
         report = replace(report, base=whole.base, gone=gone_models(context, whole))
     loosened = changes.findings() if changes else []
     return replace(report, findings=(*report.findings, *loosened, *_history_findings(context, whole)))
+
+
+def _without_meaning(context: Context) -> str:
+    """What a policy says that older versions understood."""
+    if "plan_seconds" not in str(context.checked.values):
+        return ""
+    lines = [str(rule.line) for rule in context.policy.rules if rule.plan_seconds]
+    if not lines:
+        return ""
+    where = f"{context.checked.file}:{','.join(lines)}"
+    return f"{where}: plan_seconds has no meaning but for 0; plan_runs bounds the search"
 
 
 def _no_base(context: Context, how: Judging) -> str:

@@ -132,11 +132,12 @@ def run(plan: Plan) -> RunReport:
     # Whoever shows a finding beside the code goes by names from the top of the repository.
     policy, root = plan.context.policy_name, plan.context.root
     sizes = tuple(replace(size, file=policy) for size in groups.sizes(before))
+    fixed = plan.command == "fix" and set(plan.share.models) >= set(plan.share.everything())
     named = zip(outcomes, plan.share.models, strict=True)
     return RunReport(
         command=plan.command,
         outcomes=tuple(replace(o, file=relative_name(path, root), rule_file=policy) for o, path in named),
-        findings=() if sharded else tuple(found for size in sizes for found in size.findings()),
+        findings=() if sharded else tuple(found for size in sizes for found in size.findings(fixed=fixed)),
         groups=sizes if sharded else (),
         seconds=round(time.perf_counter() - began, 3),
         notes=tuple(dict.fromkeys([*problems, *plan.notes, *store().notes()])),
@@ -474,7 +475,7 @@ def _unmatched(plan: Plan, path: Path) -> Outcome:
     # A build ships what it is told to ship; the gate over the repository is where a rule has to be.
     severity = "warning" if plan.command == "build" else severity
     why = f"no rule of {plan.context.policy.file} matches it"
-    hint = _former_rule(plan, path) or 'add a rule for it, for example: - path: "**/*.onnx"'
+    hint = _former_rule(plan, path) or f'add a rule for it, for example: - path: "**/*{path.suffix}"'
     if not path.is_relative_to(plan.context.folder):
         why = f"it is not below the folder of {plan.context.policy.file}, and rules reach no further"
         hint = "put a policy into its folder or above it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from onnx_ci.model.measure import SAMPLED, compressed_size, estimated_size, file
 from onnx_ci.model.model import Model, called
 from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
 from onnx_ci.model.store import BackgroundHash
-from onnx_ci.policy.schema import Budget, Evaluate, Gain, InputSpec, MethodChoice, Rule
+from onnx_ci.policy.schema import DEFAULT_METHODS, Budget, Evaluate, Gain, InputSpec, MethodChoice, Rule
 from onnx_ci.results import Divergence, Finding, Outcome, Variant, Verdict, Verification
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write, scratch_folder
@@ -109,9 +110,6 @@ def samples_from_files(path: Path, spec: InputSpec, files: Sequence[Path], optio
             raise
 
 
-ENCODINGS = 60  # the first stage of methods that encode weights
-
-
 def rule_without_policy(
     *,
     methods: Sequence[MethodChoice] = (),
@@ -124,10 +122,9 @@ def rule_without_policy(
     """What is asked of one model by itself, as a rule. Without methods: the exact ones, and the encodings of
     weights if there is a budget; never those that only move bytes to other files or call other libraries,
     which are slow, and may not be installed."""
-    for known in METHODS if not methods else ():
-        encodes = not known.exact and known.stage >= ENCODINGS
-        if known.gains == "size" and (known.bitwise or (encodes and budget is not None)):
-            methods = (*methods, MethodChoice(name=known.name))
+    if not methods:
+        encodings = [known.name for known in METHODS if known.gains == "size" and known.encodes]
+        methods = [*DEFAULT_METHODS, *(MethodChoice(name=name) for name in encodings if budget is not None)]
     return Rule(
         pattern="",
         budget=Budget(size=budget),
@@ -207,6 +204,14 @@ def check_target(source: Path, target: Path) -> None:
     if not target.parent.is_dir():
         message = f"the folder {str(target.parent)!r} does not exist"
         raise EnvironmentFault(message, hint=to_run(f"mkdir -p '{target.parent}'"))
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        message = f"nothing can be written in {str(target.parent)!r}: {error.strerror}"
+        raise EnvironmentFault(
+            message, hint="name OUT in another folder, or change who may write there"
+        ) from None
 
 
 def check_dims(model: Path, dims: Mapping[str, int]) -> None:

@@ -34,7 +34,7 @@ from onnx_ci.inputs.values import Sample, cast, draw, make_value
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sandbox.exchange import Value, is_float, is_integer, is_text
 from onnx_ci.sandbox.runner import Feeds
-from onnx_ci.util.advice import SET_DIMS
+from onnx_ci.util.advice import set_dims
 from onnx_ci.util.sizes import format_size
 
 _LARGEST_SAMPLE = 2**30  # bytes of all inputs together
@@ -122,6 +122,17 @@ class Deriver:
             for name, axis in dims.guessed(choice.inputs, self.required, self.spec.dims)
         }
 
+    @property
+    def usual_sizes(self) -> dict[str, int]:
+        """Return a size for each dim that is open and has a name."""
+        dims_by_input = {model_input.name: model_input.dims for model_input in self.inputs}
+        sizes = {}
+        for (name, axis), size in self.open_sizes(FIRST).items():
+            dim = (*dims_by_input[name], *[None] * axis)[axis]
+            if isinstance(dim, str):
+                sizes[dim] = size
+        return sizes
+
     def settled(self, attempt: Attempt) -> Deriver:
         """Return one that keeps to the sizes of an attempt that ran, where these are not the usual ones."""
         return replace(self, required={**self.required, **attempt.sizes})
@@ -198,10 +209,15 @@ def too_large(inputs: Sequence[Input], shapes: Mapping[str, Shape]) -> ModelErro
     if total <= _LARGEST_SAMPLE:
         return None
     name = max(sizes, key=lambda name: sizes[name])
+    largest = next(model_input for model_input in inputs if model_input.name == name)
+    named = [
+        (dim, size) for dim, size in zip(largest.dims, shapes[name], strict=False) if isinstance(dim, str)
+    ]
+    smaller = "set smaller sizes: " + set_dims(dict(named)) + ", or " if named else ""
     return ModelError(
         f"input {name!r} of shape {'x'.join(map(str, shapes[name]))} is too large to make up"
         f" (one sample may take {format_size(_LARGEST_SAMPLE)}, this one takes {format_size(total)})",
-        hint="set smaller sizes: " + SET_DIMS + ", or " + GIVE_YOURSELF,
+        hint=smaller + GIVE_YOURSELF,
         code="OCI005",
     )
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     Gains: TypeAlias = Literal["size", "compressed", "layout"]
 
 
+ENCODINGS = 60  # the first stage of methods that encode weights
+
+
 class Applied:
     """How many tensors a method touched, and what it left alone and why.
 
@@ -79,6 +82,11 @@ class Method:
     def bitwise(self) -> bool:
         """Not a single bit of an output may move."""
         return self.fidelity == "exact"
+
+    @property
+    def encodes(self) -> bool:
+        """It rounds weights, and stores them small or in few values."""
+        return not self.exact and self.stage >= ENCODINGS
 
     @property
     def option_class(self) -> type[Any]:

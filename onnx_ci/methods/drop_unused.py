@@ -14,7 +14,7 @@ from onnx_ci.methods.edit import drop_named, replace_nodes
 from onnx_ci.methods.options import FreezeInputs, NoOptions
 from onnx_ci.methods.selection import matches
 from onnx_ci.model import graph as graphs
-from onnx_ci.model.graph import CONSTANTS_IR, Body, default_inputs, fixed_names, keep_items
+from onnx_ci.model.graph import Body
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto
 
@@ -123,17 +123,17 @@ def freeze_inputs(model: Model, options: FreezeInputs) -> Applied:
     """Take the inputs that have a value off the list; whoever never feeds them sees no difference."""
     proto = model.proto
     if proto.ir_version < OLDEST_IR:
-        return Applied(0, f"IR version {proto.ir_version} can't be raised to {CONSTANTS_IR}")
-    fixed = fixed_names(proto)
-    named = [name for name in default_inputs(proto.graph) if not matches(name, options.skip)]
+        return Applied(0, f"IR version {proto.ir_version} can't be raised to {graphs.CONSTANTS_IR}")
+    fixed = graphs.fixed_names(proto)
+    named = [name for name in graphs.default_inputs(proto.graph) if not matches(name, options.skip)]
     frozen = {name for name in named if name not in fixed}
     if not frozen:
         return Applied(0, f"{_inputs(named)} kept: training or quantization notes name them" if named else "")
-    keep_items(proto.graph, "input", lambda value: value.name not in frozen)
+    graphs.keep_items(proto.graph, "input", lambda value: value.name not in frozen)
     note = f"{_inputs(frozen)} frozen"
-    if proto.ir_version < CONSTANTS_IR:
-        note += f"; IR version {proto.ir_version} raised to {CONSTANTS_IR}"
-        proto.ir_version = CONSTANTS_IR
+    if proto.ir_version < graphs.CONSTANTS_IR:
+        note += f"; IR version {proto.ir_version} raised to {graphs.CONSTANTS_IR}"
+        proto.ir_version = graphs.CONSTANTS_IR
     return Applied(len(frozen), note)
 
 

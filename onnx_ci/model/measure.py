@@ -11,19 +11,29 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.model.graph import all_nodes, bodies, constant_value, opset, output_names, tensors
+from onnx_ci.model.graph import (
+    STANDARD_DOMAINS,
+    all_nodes,
+    bodies,
+    constant_value,
+    default_inputs,
+    opset,
+    output_names,
+    tensors,
+)
 from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.model import Model, element_count, stored_size
 from onnx_ci.model.npy import recorded
-from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx_ci.model.receipt import read_receipt, same_content
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_chunks, file_sha256
-from onnx_ci.results import Measure, ModelInfo, TensorBytes, TensorInfo
+from onnx_ci.results import Measure, ModelInfo, TensorBytes, TensorInfo, ValueInfo
 from onnx_ci.util.advice import to_run
 
 SAMPLED = 8_000_000  # bytes; a model that is larger is estimated from pieces of it
 PIECE, PIECES = 1 << 16, 32  # bytes of each, and about how many
+WEIGHTY = 1024  # bytes of attributes that are worth a line
 LEVEL = 9  # of each compressor: what a careful server or packager would use
 
 
@@ -323,6 +333,13 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
         stored = sum(types.values())
         ops = Counter(node.op_type for node in all_nodes(model.proto))
         receipt = read_receipt(model.proto)
+        weighty: Counter[str] = Counter()
+        for node in all_nodes(model.proto):
+            weighty[node.op_type] += sum(map(_plain_bytes, node.attribute))
+        attributes = {op: size for op, size in weighty.most_common() if size >= WEIGHTY}
+        defaults = set(default_inputs(model.proto.graph))
+        inputs = [value for value in model.proto.graph.input if value.name not in defaults]
+        imports = {entry.domain: entry.version for entry in model.proto.opset_import}
         return ModelInfo(
             path=name,
             measure=found,
@@ -333,13 +350,33 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
             ops=dict(ops.most_common()),
             types=dict(types.most_common()),
             tensor_bytes=stored,
-            other_bytes=max(found.size - stored, 0),
+            other_bytes=max(found.size - stored - sum(attributes.values()), 0),
             # What storing each content once would save.
             duplicate_bytes=round(sum(info.size * (1 - 1 / info.copies) for info in infos)),
             tensors=tuple(sorted(infos, key=lambda info: -info.size)),
             shrunk_by=receipt.names if receipt else (),
+            inputs=tuple(map(_value, inputs)),
+            outputs=tuple(map(_value, model.proto.graph.output)),
+            opsets={domain: imports[domain] for domain in imports if domain not in STANDARD_DOMAINS},
+            attributes=attributes,
             estimated=not exact,
         )
+
+
+def _plain_bytes(attribute: AttributeProto) -> int:
+    """What an attribute takes that holds no tensor and no graph: the splits of trees, coefficients, texts."""
+    others = ("t", "tensors", "g", "graphs", "sparse_tensor", "sparse_tensors")
+    return 0 if any(field.name in others for field, _ in attribute.ListFields()) else attribute.ByteSize()
+
+
+def _value(value: Any) -> ValueInfo:
+    from onnx_ci.model.interface import show_type  # which loads all of onnx
+
+    tensor, shape = value.type.tensor_type, None
+    if tensor.HasField("shape"):
+        sizes = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in tensor.shape.dim]
+        shape = tuple("?" if size == "" else size for size in sizes)
+    return ValueInfo(name=value.name, type=show_type(value.type), shape=shape)
 
 
 def _tensors(model: Model, total: int) -> list[TensorInfo]:

@@ -258,9 +258,10 @@ def _writing(target: Path, files: list[Path]) -> Iterator[contextlib.ExitStack]:
         try:
             yield locks
         except OSError as error:
+            kept = "; the model there still loads" if target.exists() else ""
             raise refusal(
                 target,
-                f"could not be written: {error.strerror}; the model there still loads",
+                f"could not be written: {error.strerror}{kept}",
                 "free some disk space or check the folder's permissions, then run it again",
             ) from error
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from onnx_ci.errors import PolicyError
-from onnx_ci.policy.fields import NONE, SCHEMA_URL
+from onnx_ci.policy.fields import EXACT, EXACT_METHODS, NONE, SCHEMA_URL
 from onnx_ci.policy.glob import escape
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.policy.reader import Place, Reading
@@ -120,7 +121,7 @@ def _entries(place: Place | None) -> dict[str, Place]:
 FEW = 10
 EVERY_MODEL = "**/*.onnx"
 _HEAD = f"# yaml-language-server: $schema={SCHEMA_URL}\n"
-_HEAD += """\
+_HEAD += f"""\
 # What the ONNX models here may weigh, and how onnx-ci may make them smaller.
 #   onnx-ci check          says what is wrong, and changes nothing
 #   onnx-ci fix            shrinks what can be shrunk
@@ -128,8 +129,9 @@ _HEAD += """\
 version: 1
 
 defaults:
-  methods: [dedupe, drop-unused, freeze-inputs]  # exact; `onnx-ci methods` lists more, such as fp16-weights
-  tolerance: {cosine: 0.999}  # how far outputs may move when a method is not exact
+  # All exact methods ([exact] for short); `onnx-ci survey` shows what others save, such as fp16-weights.
+  methods: [{", ".join(EXACT_METHODS)}]
+  tolerance: {{cosine: 0.999}}  # how far outputs may move when a method is not exact
 
 # Patterns as in .gitignore, relative to this file; where several match, later rules win key by key.
 models:
@@ -143,8 +145,9 @@ _TAIL = """\
 """
 
 
-def starter_policy(models: Sequence[tuple[str, int]], *, exact: bool = False) -> str:
-    """The text of a policy for these (relative path, size) pairs: a rule each when few, else by folder.
+def starter_policy(models: Sequence[tuple[str, int]], *, exact: bool = False, headroom: float = 0.0) -> str:
+    """The text of a policy for these (relative path, size) pairs: a rule each when few, else by folder; its
+    budgets leave a share of `headroom`.
 
     `exact`: always a rule each, with the size to the byte, so that none can grow unseen."""
     ordered = sorted(models)
@@ -154,11 +157,13 @@ def starter_policy(models: Sequence[tuple[str, int]], *, exact: bool = False) ->
     # The first rule, so that every other one wins over it: no model is without a rule.
     catch_all = f"  - path: {_quoted(EVERY_MODEL)}\n"
     if ordered:
-        catch_all = _rule(EVERY_MODEL, largest, "any other model: not larger than the largest now")
+        room = largest * (1 + headroom)
+        catch_all = _rule(EVERY_MODEL, room, "any other model: not larger than the largest now")
     if len(ordered) <= FEW:
-        rules = [_rule(escape(path), size, f"now {format_size(size)}") for path, size in ordered]
+        sizes = [(path, size * (1 + headroom), format_size(size)) for path, size in ordered]
+        rules = [_rule(escape(path), room, f"now {size}") for path, room, size in sizes]
     else:
-        rules = [_folder_rule(*folder) for folder in sorted(_folders(ordered).items())]
+        rules = [_folder_rule(*folder, headroom) for folder in sorted(_folders(ordered).items())]
     return _HEAD + catch_all + "".join(rules) + _TAIL
 
 
@@ -167,11 +172,19 @@ def exact_rule(path: str, size: int) -> str:
     return f"  - path: {_quoted(escape(path))}\n    budget: {{size: {exact_size(max(size, 1))}}}\n"
 
 
-def _folder_rule(folder: tuple[str, ...], members: Sequence[tuple[str, int]]) -> str:
+def survey_rule(path: str, methods: Sequence[str]) -> str:
+    """A rule in one line, for as small a form of one model as these methods give beside the exact ones."""
+    names = ", ".join([EXACT, *methods])
+    smallest = ", shrink: smallest" if methods else ""
+    return f"- {{path: {_quoted(escape(path))}, methods: [{names}]{smallest}}}"
+
+
+def _folder_rule(folder: tuple[str, ...], members: Sequence[tuple[str, int]], headroom: float) -> str:
     largest = max(size for _, size in members)
     start = escape("/".join(folder) + "/") + "**/" if folder else "/"
     ending = ".onnx" if all(path.endswith(".onnx") for path, _ in members) else ""
-    return _rule(f"{start}*{ending}", largest, f"the largest of {len(members)}, now {format_size(largest)}")
+    note = f"the largest of {len(members)}, now {format_size(largest)}"
+    return _rule(f"{start}*{ending}", largest * (1 + headroom), note)
 
 
 def _folders(models: Sequence[tuple[str, int]]) -> dict[tuple[str, ...], list[tuple[str, int]]]:
@@ -186,13 +199,13 @@ def _folders(models: Sequence[tuple[str, int]]) -> dict[tuple[str, ...], list[tu
         depth -= 1
 
 
-def _rule(pattern: str, size: int, note: str) -> str:
+def _rule(pattern: str, size: float, note: str) -> str:
     return f"  - path: {_quoted(pattern)}\n    budget: {{size: {_rounded_up(size)}}}  # {note}\n"
 
 
-def _rounded_up(size: int) -> str:
+def _rounded_up(wanted: float) -> str:
     """The size with three digits, never less than it is."""
-    size = max(size, 1)
+    size = max(math.ceil(wanted), 1)
     step = 10 ** max(len(str(size)) - 3, 0)
     size = -(-size // step) * step
     unit = size_unit(size)

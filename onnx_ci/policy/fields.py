@@ -375,6 +375,10 @@ def _unknown_key(place: Place, entry: Place, keys: Mapping[str, Key]) -> PolicyE
     )
 
 
+EXACT = "exact"  # in a policy: all methods of the catalogue that keep every bit and gain size, in its order
+EXACT_METHODS = ("dedupe", "drop-unused", "strip-docs", "freeze-inputs", "fold-constants", "compact")
+
+
 def _read_method(place: Place) -> dict[str, Any]:
     name, entry = _method_name(place)
     names = place.reading.methods.names()
@@ -451,7 +455,20 @@ def _revision(place: Place) -> str:
     return text
 
 
-METHODS = list_of(Kind(_read_method, {"$ref": "#/$defs/method"}))
+def _read_methods(place: Place) -> tuple[dict[str, Any], ...]:
+    """One word stands for all exact methods, but for those that are named beside it."""
+    entries = [(item, _method_name(item)) for item in place.items("a list")]
+    named = [name for _, (name, _) in entries]
+    chosen: list[dict[str, Any]] = []
+    for item, (name, options) in entries:
+        if name == EXACT and options is None:
+            chosen += [{"name": one, "options": {}} for one in EXACT_METHODS if one not in named]
+        else:
+            chosen.append(_read_method(item))
+    return tuple(chosen)
+
+
+METHODS = Kind(_read_methods, {"type": "array", "items": {"$ref": "#/$defs/method"}})
 MODE = word("to-budget", "smallest", "exact-only")
 MISSING = word("error", "warning", "fetch")
 UNMATCHED = word("error", "warning", "ignore")
@@ -594,7 +611,9 @@ DEFAULTS = table(
     budget=Key(BUDGET, "{size: 25 MB, growth: 5%}", "what the model may weigh"),
     require=Key(REQUIRE, '{opset: "<=17", metadata: [license]}', "what it has to be, as its file tells"),
     methods=Key(
-        METHODS, "[dedupe, drop-unused, freeze-inputs]", "what may be done to shrink it, mildest first"
+        METHODS,
+        "[exact, fp16-weights]",
+        "what may be done to shrink it, mildest first; all exact methods where nothing is said",
     ),
     shrink=Key(MODE, "to-budget", "how far to go with approximate methods"),
     tolerance=Key(TOLERANCE, "{cosine: 0.999}", "how far outputs may move; all limits must hold"),
@@ -708,5 +727,5 @@ def json_schema(methods: Iterable[tuple[str, Mapping[str, object]]]) -> Schema:
         "title": "onnx-ci policy",
         "description": "What ONNX models may weigh, and how they may be made smaller.",
         **POLICY.schema,
-        "$defs": {"method": {"anyOf": [{"enum": list(options)}, with_options]}},
+        "$defs": {"method": {"anyOf": [{"enum": [*options, EXACT]}, with_options]}},
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal
 
+from onnx_ci.policy.fields import EXACT_METHODS
 from onnx_ci.util.codec import build
 from onnx_ci.util.sizes import PLACES, format_size
 
@@ -107,6 +108,9 @@ class MethodChoice:
     options: Mapping[str, Scalar] = field(default_factory=dict)
 
 
+DEFAULT_METHODS = tuple(MethodChoice(name=name) for name in EXACT_METHODS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
     """Where the inputs for verification come from; without samples they are derived from the graph."""
@@ -193,9 +197,7 @@ class Rule:
     ignore: bool = False
     budget: Budget = Budget()
     require: Require = Require()
-    methods: tuple[MethodChoice, ...] = tuple(
-        MethodChoice(name=name) for name in ("dedupe", "drop-unused", "freeze-inputs")
-    )
+    methods: tuple[MethodChoice, ...] = DEFAULT_METHODS
     shrink: Mode | None = None  # None: what is usual for its budget
     tolerance: Tolerance = DEFAULT_TOLERANCE
     inputs: InputSpec = InputSpec()

@@ -23,7 +23,7 @@ from onnx_ci.policy.reader import compose
 from onnx_ci.repo.git import ask_git, complaint_of, find_root, remotes, run_git, shared_folder, split
 from onnx_ci.repo.tree import LINK, Entry, Tree
 from onnx_ci.util.files import scratch_folder
-from onnx_ci.util.text import relative_name
+from onnx_ci.util.text import counted, relative_name
 
 
 def downloaded(repository: Path | None, pointer: Pointer | None) -> Path | None:
@@ -368,7 +368,7 @@ def obtain(models: Iterable[Path], sources: Sources) -> str:
         commit = (sources.tree.commit if sources.tree else "") or "HEAD"
         complaint = fetch(sources.repository, names, commit=commit)
         if complaint is not None:
-            return f"Git LFS could not fetch {len(names)} files: {complaint}"
+            return f"Git LFS could not fetch {counted(len(names), 'file')}: {complaint}"
         sources.forget()
     return ""
 
@@ -381,7 +381,7 @@ def check_out(models: Iterable[Path], sources: Sources) -> str:
         return ""
     complaint = complaint_of(sources.repository, "lfs", "checkout", *map(_pattern, names))
     sources.forget()
-    return f"Git LFS could not check out {len(names)} files: {complaint}" if complaint else ""
+    return f"Git LFS could not check out {counted(len(names), 'file')}: {complaint}" if complaint else ""
 
 
 def _names_in_lfs(parts: Iterable[Part]) -> list[str]:

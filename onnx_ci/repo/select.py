@@ -239,7 +239,7 @@ def all_models(folder: Path, repository: Path | None) -> list[Path]:
         return sorted({model_named(path) for path in _walk(folder)})
     names = changes.known_files(inner, changes.MODELS)
     files = [inner / name for name in names if (inner / name).is_relative_to(folder)]
-    there = [file for file in files if file.exists()]
+    there = [file for file in files if os.path.lexists(file)]  # a link to nowhere is a model that is missing
     if len(there) < len(files):
         changes.refuse_left_out(inner, sorted(set(files) - set(there)))
     return sorted({model_named(file) for file in there})

@@ -131,13 +131,16 @@ def _at_the_model(place: Placed, kind: str) -> Annotation:
 
 
 def _at_the_rules(findings: Sequence[Placed], kind: str) -> Iterator[Annotation]:
-    """One annotation a line of a policy, with all the models that break it."""
+    """One annotation a line of a policy that several models break; of one alone, its own tells all."""
     by_rule: dict[tuple[str, int], list[Placed]] = {}
     for place in findings if kind != "notice" else ():
         if place.policy and place.line and place.is_about_a_model:
             by_rule.setdefault((place.policy, place.line), []).append(place)
     for (policy, line), places in by_rule.items():
-        title = counted(len({place.file for place in places}), "model") + " under this rule"
+        models = {place.file for place in places}
+        if len(models) == 1:
+            continue
+        title = f"{len(models)} models under this rule"
         message = clipped("\n".join(place.finding.message for place in places))
         yield Annotation(kind=kind, file=policy, line=line, title=title, message=message)
 

@@ -27,6 +27,7 @@ from onnx_ci.report.html_page import (
     treemap,
 )
 from onnx_ci.util.sizes import format_percent, format_size
+from onnx_ci.util.text import counted
 
 SHOWN = 12  # tensors that are seen at once; the others are folded away
 TENSORS = 200  # rows that a person may still read; JSON lists all
@@ -461,7 +462,10 @@ def _plan(plan: results.Planned) -> Iterator[Markup]:
     forms = ", ".join(f"{count:,} as {label}" for label, count in plan.forms)
     left = plan.tensors - sum(count for _, count in plan.forms)
     forms += f", {left:,} as they were" if left else ""
-    yield element("p", f"{plan.tensors:,} tensors: {forms}; {plan.trials} trials in {plan.seconds:.1f} s.")
+    yield element(
+        "p",
+        f"{counted(plan.tensors, 'tensor')}: {forms}; {counted(plan.trials, 'trial')}, {plan.seconds:.1f} s.",
+    )
     yield element("p", MARGIN, class_="soft")
     if plan.untried:
         yield element("p", f"Not all was tried: {plan.untried}.")
@@ -484,6 +488,7 @@ def render_info(info: results.ModelInfo) -> str:
         *_head(info),
         element("div", id="search"),
         *_info_map(info),
+        element("section", *_values(info)),
         element("section", *_types(info)),
         element("section", *_tensors(info)),
         element("section", *_ops(info)),
@@ -519,9 +524,16 @@ def _info_map(info: results.ModelInfo) -> Iterator[Markup]:
         )
 
 
+def _values(info: results.ModelInfo) -> Iterator[Markup]:
+    yield element("h2", "Inputs and outputs")
+    rows = [("input", value.name, value.type) for value in info.inputs]
+    rows += [("output", value.name, value.type) for value in info.outputs]
+    yield table("", ("", "name", "type"), rows)
+
+
 def _types(info: results.ModelInfo) -> Iterator[Markup]:
     yield element("h2", "Bytes by type")
-    parts = [*info.types.items(), ("graph, names", info.other_bytes)]
+    parts = [*info.types.items(), *info.attribute_rows, ("graph, names", info.other_bytes)]
     rows = [(name, sized(size), *_share(size / info.measure.size)) for name, size in parts]
     yield table("", ("type", "size", "share", "of the file"), rows, numbers="size,share")
     if info.duplicate_bytes:
@@ -563,6 +575,6 @@ def _row(tensor: results.TensorInfo) -> tuple[str, ...]:
 
 
 def _ops(info: results.ModelInfo) -> Iterator[Markup]:
-    yield element("h2", f"{info.nodes:,} nodes")
+    yield element("h2", counted(info.nodes, "node"))
     rows = [(op, number(count, f"{count:,}")) for op, count in list(info.ops.items())[:OPS]]
     yield table("The most used operators", ("operator", "nodes"), rows, numbers="nodes")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from onnx_ci import results
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line
+from onnx_ci.util.text import counted as counted
 
 WORDS: dict[results.Verdict, str] = {"unverified": "not verified", "unreadable": "not readable"}
 PLACES: dict[results.Place, str] = {
@@ -231,7 +232,7 @@ def _how(outcome: results.Outcome) -> Iterator[str]:
 def _steps(outcome: results.Outcome) -> Iterator[str]:
     for step in outcome.steps:
         note = f"  ({one_line(step.note)})" if step.note else ""
-        tensors = f", {step.tensors} tensors" if step.tensors else ""
+        tensors = f", {counted(step.tensors, 'tensor')}" if step.tensors else ""
         sizes = f"{format_size(step.size_before)} -> {format_size(step.size_after)}"
         yield f"  {step.method}: {sizes}{tensors}{note}"
 
@@ -502,10 +503,6 @@ def coverage_words(verification: results.Verification) -> str:
 
 def clipped(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def saved_words(report: results.RunReport) -> str:

@@ -5,7 +5,10 @@ words only. Whoever makes an outcome for another audience asks it for that audie
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
+
+from onnx_ci.util.text import shell_word
 
 Audience = Literal["policy", "flags", "workflow"]
 
@@ -64,7 +67,6 @@ RECORD = Hint(
     flags="these inputs were made up: record real ones (onnx-ci record -- PROGRAM), and give them: --samples",
 )
 CHECK_SAMPLES = Hint("check inputs.samples", flags="check --samples")
-SET_DIMS = Hint("inputs: {dims: {NAME: SIZE}}", flags="--dims NAME=SIZE")
 RAISE_BUDGET = Hint("raise the budget", flags="raise the --budget")
 LOOSEN_TOLERANCE = Hint("loosen the tolerance", flags="loosen the --tolerance")
 OR_OVERRIDE = Hint(", or accept this content with an override", flags="")  # which only a policy has
@@ -72,6 +74,17 @@ KEEP_IN_FLOAT32 = (
     "keep these operators in float32 when you convert (a block list of the converter), or scale down what"
     " goes into them; bfloat16 has the range of float32"
 )
+
+
+def set_dims(sizes: Mapping[str, int]) -> Hint:
+    """Sizes for the open dims of a model, by its own names for them."""
+    named = ", ".join(f"{_yaml_key(name)}: {size}" for name, size in sizes.items())
+    flags = shell_word(",".join(f"{name}={size}" for name, size in sizes.items()))
+    return Hint(f"inputs: {{dims: {{{named}}}}}", flags=f"--dims {flags}")
+
+
+def _yaml_key(name: str) -> str:
+    return name if name.isidentifier() else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def set_tolerance(limit: str, value: str) -> Hint:

@@ -64,6 +64,10 @@ def first_of(items: Sequence[str], most: int, *, separator: str = ", ", last: st
     return f"{text}{last}{more} more" if more > 0 else text
 
 
+def counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word most like this one, or nothing when none is."""
     from difflib import get_close_matches

@@ -27,7 +27,7 @@ from onnx_ci.results import OutputDelta
 from onnx_ci.sandbox.exchange import Array, is_float, read_samples
 from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner, Unrunnable, write_feeds
 from onnx_ci.sandbox.versions import NAME_IT, REPLACE_IT, custom_operators, needs_library
-from onnx_ci.util.advice import CHECK_SAMPLES, GIVE_SAMPLES, SET_DIMS
+from onnx_ci.util.advice import CHECK_SAMPLES, GIVE_SAMPLES, Hint, set_dims
 from onnx_ci.verify.compare import batched, is_graded, same_outputs
 from onnx_ci.verify.noise import (
     OTHER_DRAWS,
@@ -41,7 +41,7 @@ from onnx_ci.verify.noise import (
 )
 from onnx_ci.verify.observation import observation_of
 
-GIVE = "give inputs that run: " + GIVE_SAMPLES + ", or sizes: " + SET_DIMS
+GIVE = "give inputs that run: " + GIVE_SAMPLES
 _CRASHES = 2  # before the search for inputs is given up
 _PATIENCE = 3  # one run may take such a part of the time that is left, as long as sizes can shrink
 _LEAST_SECONDS = 1.0
@@ -244,7 +244,7 @@ class Reference:
         if all(is_float(array.dtype) and np.isnan(array).all() for array in arrays):
             raise ModelError(
                 "every output of the original is empty or NaN, so a comparison shows nothing",
-                hint=GIVE,
+                hint=_give(self._found[0]) if self._found else GIVE,
                 code="OCI005",
             )
 
@@ -351,7 +351,7 @@ class Reference:
         if empty is not None:
             return self._settle(deriver, empty[0], *empty[1])
         hard = [error for error in failures if error.kind != "error"]
-        raise self._unrunnable((hard or failures)[0], "on inputs made up for it", GIVE)
+        raise self._unrunnable((hard or failures)[0], "on inputs made up for it", _give(deriver))
 
     def _settle(
         self, deriver: Deriver, attempt: Attempt, feeds: Sequence[Feeds], outputs: ArrayOutputs
@@ -419,6 +419,12 @@ class Reference:
             if error.kind in _SCARCE:
                 hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
         return Unrunnable(message, hint=hint, failure=error)
+
+
+def _give(deriver: Deriver) -> Hint:
+    """What to do where no input that was made up will do: open sizes are called as the model calls them."""
+    sizes = deriver.usual_sizes
+    return GIVE + ", or sizes: " + set_dims(sizes) if sizes else GIVE + ""
 
 
 def most_telling(outputs: ArrayOutputs, count: int, still: ArrayOutputs | None = None) -> list[int]:

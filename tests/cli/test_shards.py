@@ -167,7 +167,7 @@ def test_a_shard_without_models_passes(place: Path) -> None:
     assert (done.code, done.out) == (
         0,
         "no .onnx-ci.yaml found: models are checked by built-in rules"
-        " (dedupe, drop-unused, freeze-inputs); `onnx-ci init` writes one\nthere is no model for shard 3/3\n",
+        " (all exact methods); `onnx-ci init` writes one\nthere is no model for shard 3/3\n",
     )
 
 

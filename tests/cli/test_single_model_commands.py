@@ -12,7 +12,7 @@ import onnx
 import pytest
 import yaml
 
-from tests.support.cli import onnx_ci
+from tests.support.cli import call, onnx_ci
 from tests.support.models import bloated, lean
 
 pytestmark = pytest.mark.sampled(10)
@@ -132,6 +132,28 @@ def test_info(tmp_path: Path) -> None:
     assert found["tensors"][0]["copies"] == 4
 
 
+def test_info_tells_what_goes_in_and_what_trees_weigh(tmp_path: Path) -> None:
+    count = 1000
+    values = [float(number) for number in range(count)]
+    trees = onnx.helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", nodes_values=values, n_targets=1
+    )
+    infos = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n_samples", 4]) for name in "xy"
+    ]
+    graph = onnx.helper.make_graph([trees], "g", infos[:1], infos[1:])
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), tmp_path / "m.onnx")
+    text = call("info", "m.onnx", cwd=tmp_path).out
+    assert "x: float[n_samples,4]" in text
+    assert "opset 18, ai.onnx.ml 3" in text
+    assert ", 1 node, " in text
+    found = call("info", "m.onnx", "--format", "json", cwd=tmp_path).json
+    assert found["inputs"] == [{"name": "x", "type": "float[n_samples,4]", "shape": ["n_samples", 4]}]
+    assert found["attributes"]["TreeEnsembleRegressor"] > 4 * count
+    assert "in TreeEnsembleRegressor" in call("info", "m.onnx", "--format", "html", cwd=tmp_path).out
+
+
 def test_info_of_a_large_model_is_an_estimate_unless_asked(tmp_path: Path) -> None:
     """Zeros, numbers and copies; what is not random compresses otherwise than the rest."""
     model = lean(width=1024, layers=4)
@@ -165,14 +187,14 @@ def test_methods_and_schema(tmp_path: Path) -> None:
 def test_init_writes_a_policy_that_holds(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     save(lean(), tmp_path / "models" / "m.onnx")
-    assert onnx_ci("init", cwd=tmp_path).code == 0
+    assert onnx_ci("init", "--no-survey", cwd=tmp_path).code == 0
     policy = yaml.safe_load((tmp_path / ".onnx-ci.yaml").read_text())
     assert [rule["path"] for rule in policy["models"]] == ["**/*.onnx", "models/m.onnx"]
     assert onnx_ci("check", "--all", cwd=tmp_path).code == 0
     refused = onnx_ci("init", cwd=tmp_path)
     assert refused.code == 2
     assert "--force" in refused.err
-    assert onnx_ci("init", "--force", cwd=tmp_path).code == 0
+    assert onnx_ci("init", "--force", "--no-survey", cwd=tmp_path).code == 0
 
 
 def test_explain_names_the_rule_and_what_would_be_done(tmp_path: Path) -> None:

@@ -219,9 +219,7 @@ def test_one_finding_for_many_models_and_one_for_all_shards(tmp_path: Path) -> N
 
 
 def test_methods_that_are_allowed_are_a_note(tmp_path: Path) -> None:
-    policy = STRICT.replace(
-        "tolerance:", "methods: [dedupe, drop-unused, freeze-inputs, fp16-weights]\n    tolerance:"
-    )
+    policy = STRICT.replace("tolerance:", "methods: [exact, fp16-weights]\n    tolerance:")
     done = check(branch(tmp_path), policy)
     (finding,) = found(done, "OCI044")
     assert (finding["severity"], "fp16-weights now" in finding["message"]) == ("note", True)

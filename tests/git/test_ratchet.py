@@ -78,7 +78,7 @@ def test_from_init_to_a_smaller_model(tmp_path: Path) -> None:
     Repository(tmp_path)
     onnx.save(bloated(), tmp_path / "m.onnx")
     before = (tmp_path / "m.onnx").stat().st_size
-    assert onnx_ci("init", "--ratchet", cwd=tmp_path).code == 0
+    assert onnx_ci("init", "--ratchet", "--no-survey", cwd=tmp_path).code == 0
     assert f"size: {before / 1000} kB" in (tmp_path / ".onnx-ci.yaml").read_text()
     refused = onnx_ci("init", "--ratchet", cwd=tmp_path)
     assert (refused.code, "onnx-ci ratchet" in refused.err) == (2, True)

@@ -92,7 +92,7 @@ def test_a_model_that_was_moved_is_told_of_the_rule_it_had(tmp_path: Path) -> No
 def test_after_init_no_new_model_goes_unseen(tmp_path: Path) -> None:
     made = Repository(tmp_path)
     onnx.save(lean(), tmp_path / "a.onnx")
-    assert onnx_ci("init", cwd=tmp_path).code == 0
+    assert onnx_ci("init", "--no-survey", cwd=tmp_path).code == 0
     made.commit_all("start")
     (tmp_path / "new").mkdir()
     onnx.save(bloated(layers=2), tmp_path / "new" / "b.onnx")
@@ -110,7 +110,7 @@ def test_after_init_no_new_model_goes_unseen(tmp_path: Path) -> None:
 def test_after_init_ratchet_a_new_model_needs_a_rule(tmp_path: Path) -> None:
     made = Repository(tmp_path)
     onnx.save(lean(), tmp_path / "a.onnx")
-    assert onnx_ci("init", "--ratchet", cwd=tmp_path).code == 0
+    assert onnx_ci("init", "--ratchet", "--no-survey", cwd=tmp_path).code == 0
     made.commit_all("start")
     onnx.save(lean(layers=1), tmp_path / "b.onnx")
     assert "error OCI015 b.onnx" in onnx_ci("check", cwd=tmp_path).out

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onnx_ci.methods.catalogue import METHODS, Catalogue
 from onnx_ci.policy.edit import EVERY_MODEL, starter_policy
 from onnx_ci.policy.load import matching_rules, parse_policy, rule_for
-from onnx_ci.policy.schema import Policy
-from tests.support.good_policies import Registry
+from onnx_ci.policy.schema import DEFAULT_METHODS, Policy
 
 SPECIAL = [
     "m.onnx",
@@ -32,7 +32,7 @@ SPECIAL = [
 def written(models: list[tuple[str, int]]) -> Policy:
     text = starter_policy(models)
     text.encode()
-    return parse_policy(text, file="p.yaml", methods=Registry())
+    return parse_policy(text, file="p.yaml", methods=Catalogue())
 
 
 def test_few_models_get_a_rule_each() -> None:
@@ -40,7 +40,9 @@ def test_few_models_get_a_rule_each() -> None:
     assert '  - path: "/a.onnx"\n    budget: {size: 512 B}  # now 512 B\n' in text
     assert '  - path: "models/b.onnx"\n    budget: {size: 47.2 MB}  # now 47.1 MB\n' in text
     rule = written([("a.onnx", 512)]).rules[0]
-    assert [choice.name for choice in rule.methods] == ["dedupe", "drop-unused", "freeze-inputs"]
+    exact = [method.name for method in METHODS if method.bitwise and method.gains == "size"]
+    assert [choice.name for choice in rule.methods] == exact == [one.name for one in DEFAULT_METHODS]
+    assert "budget: {size: 525 B}  # now 500 B" in starter_policy([("a.onnx", 500)], headroom=0.05)
     assert rule.tolerance.cosine == 0.999
 
 
