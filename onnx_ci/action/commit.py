@@ -12,7 +12,7 @@ from pathlib import Path
 
 from onnx_ci.action import comment, push
 from onnx_ci.action.inputs import DEFAULT_KEY, Event, Inputs
-from onnx_ci.action.judge import NO_CHECKOUT, judged
+from onnx_ci.action.push import NO_CHECKOUT, judged
 from onnx_ci.action.reports import ActionResult
 from onnx_ci.errors import ApiFault, EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate.project import judge_selection, open_context, select_models

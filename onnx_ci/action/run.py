@@ -65,8 +65,7 @@ def annotate(error: OnnxCiError) -> None:
 def run_mode(inputs: Inputs, event: Event) -> None:
     """All modes but `comment`. What they load is there only after the step `install`."""
     from onnx_ci.action.commit import run_commit, run_pull_request
-    from onnx_ci.action.judge import judged, refuse_other_checkout
-    from onnx_ci.action.push import git_settings, lfs_filter, signed_in
+    from onnx_ci.action.push import git_settings, judged, lfs_filter, refuse_other_checkout, signed_in
 
     _give_cache_a_key(event)
     inputs = _in_its_repository(inputs)

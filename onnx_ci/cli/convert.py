@@ -51,7 +51,7 @@ def run_restore(options: argparse.Namespace) -> int:
     check_target(source, target)
     if options.original:
         return _restore_original(source, target)
-    from onnx_ci.methods.restore import restore_file
+    from onnx_ci.methods.layout import restore_file
 
     count = restore_file(source, target)
     size = format_size(target.stat().st_size)

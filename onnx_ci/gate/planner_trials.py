@@ -15,11 +15,10 @@ import numpy as np
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
-from onnx_ci.methods.compensation import Moments
+from onnx_ci.methods.compensation import Moments, observing, products
 from onnx_ci.methods.compressible import compressed_share
 from onnx_ci.methods.evaluator import evaluate
 from onnx_ci.methods.options import Int4Weights, Int8Weights, WeightOptions
-from onnx_ci.methods.products import observing, products
 from onnx_ci.methods.rounding import Array, sum_of_products
 from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.methods.weights import Encode, Encoder, is_chosen

@@ -14,7 +14,7 @@ import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs import dims, names
-from onnx_ci.inputs.dims import STEPS, Axis, SizeChoice, shapes_for
+from onnx_ci.inputs.dims import STEPS, Axis, SampleShapes, SizeChoice, constant_shape, shapes_for
 from onnx_ci.inputs.goals import Goal, Goals
 from onnx_ci.inputs.graph import (
     GIVE_YOURSELF,
@@ -29,7 +29,6 @@ from onnx_ci.inputs.graph import (
 from onnx_ci.inputs.normalization import ReadTensor, picture_ranges
 from onnx_ci.inputs.operators import KEEPS_COUNT, operator
 from onnx_ci.inputs.roles import Role, roles_of
-from onnx_ci.inputs.shapes import SampleShapes, constant_shape
 from onnx_ci.inputs.values import Sample, cast, draw, make_value
 from onnx_ci.policy.schema import InputSpec
 from onnx_ci.sandbox.exchange import Value, is_float, is_integer, is_text

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnx_ci.inputs.dims import SampleShapes, constant_shape
 from onnx_ci.inputs.graph import Op, UseDef, element_count
 from onnx_ci.inputs.normalization import PictureRange
 from onnx_ci.inputs.operators import TAKES_PART, Range, Wanted, Wants, operator
-from onnx_ci.inputs.shapes import SampleShapes, constant_shape
 from onnx_ci.sandbox.exchange import is_integer
 
 WantedInput = Range | list[float] | None  # any of these values, exactly these, or no idea

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnx_ci.inputs import names, patterns, scenes, sounds
+from onnx_ci.inputs.dims import SampleShapes
 from onnx_ci.inputs.graph import MAP_ENTRIES, Input, Shape, element_count
 from onnx_ci.inputs.normalization import BYTES, SIGNED, UNIT, PictureRange
 from onnx_ci.inputs.operators import WHOLE_AXIS, Range
 from onnx_ci.inputs.roles import Role, WantedInput, wanted_values
-from onnx_ci.inputs.shapes import SampleShapes
 from onnx_ci.inputs.sounds import series
 from onnx_ci.sandbox.exchange import Array, Value, integer_limits, is_complex, is_float, is_integer, is_text
 

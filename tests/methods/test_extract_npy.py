@@ -20,7 +20,7 @@ from onnx_ci import shrink
 from onnx_ci.errors import ModelError, UsageError
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Chained, Run, run_chain
-from onnx_ci.methods.restore import restore_file
+from onnx_ci.methods.layout import restore_file
 from onnx_ci.model.load import open_model
 from onnx_ci.model.npy import KEY, recorded
 from onnx_ci.model.receipt import model_digest
