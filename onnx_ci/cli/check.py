@@ -152,19 +152,17 @@ def run_gate(options: argparse.Namespace) -> int:
             progress=progress,
         )
         report = judge_selection(options.command, context, selection, judging)
-    if options.command == "fix" and context.repository and context.tree is None:
-        report = _with_next_step(report, context.root)
     write_run(report, options)
+    if options.command == "fix" and not options.formats and context.repository and context.tree is None:
+        output.write_to(_next_step(report, context.root), "")
     return report.exit_code
 
 
 run_check = run_fix = run_gate
 
 
-def _with_next_step(report: RunReport, root: Path) -> RunReport:
+def _next_step(report: RunReport, root: Path) -> str:
     """A fix of the work tree is not in git yet: say how to get it there."""
-    from dataclasses import replace
-
     from onnx_ci.gate.single import data_paths
 
     told = {"OCI024", "OCI029"}  # findings that have said it
@@ -172,9 +170,9 @@ def _with_next_step(report: RunReport, root: Path) -> RunReport:
     models = [root / one.file for one in fixed if told.isdisjoint(found.code for found in one.findings)]
     files = [file for model in models for file in (model, *data_paths(model)) if file.is_file()]
     if not files:
-        return report
+        return ""
     named = " ".join(map(shell_path, files)) if len(files) <= NAMED else "-u"
-    return replace(report, notes=(*report.notes, f"fixed in the work tree; next: git add {named}"))
+    return f"fixed in the work tree; next: git add {named}\n"
 
 
 def select_asked(context: Context, options: argparse.Namespace) -> Selection:
