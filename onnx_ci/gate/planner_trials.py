@@ -35,6 +35,7 @@ from onnx_ci.verify.compare import (
     least_sqnr,
     outside,
     same_outputs,
+    tightened,
     worse_of,
 )
 from onnx_ci.verify.reference import ArrayOutputs, Reference, WeightSwapSession
@@ -316,6 +317,7 @@ def _sample(values: Array, enough: int) -> tuple[Array, int]:
     return np.ascontiguousarray(values.take(chosen, axis=axis)), values.size
 
 
+LESSON = 0.5  # of the noise that a mix may make, after one was refused: inputs tell less than it seemed
 FAR_OFF = 10.0  # times the noise that the tolerance allows: such a mix is not tried on further inputs
 
 Mix = Mapping[str, int]  # the form of each tensor that has one
@@ -416,6 +418,7 @@ class Trials:
             self.unchanged = [*self._outputs({}, self.first), *self.unchanged]
         self.made = {key: tried for key, tried in self.made.items() if not tried.holds}
         self.learned.append(refuting)
+        self.margin = tightened(self.margin, LESSON)
         return True
 
     def _as_proven(self, one: Refuting, outputs: ArrayOutputs) -> Sequence[OutputDelta]:
