@@ -105,7 +105,8 @@ ARGUMENTS = {
 EXAMPLES = {
     "compare": """\
 onnx-ci compare before.onnx after.onnx
-onnx-ci compare before.onnx after.onnx --samples inputs.npz --tolerance max_abs=1e-3""",
+onnx-ci compare before.onnx after.onnx --samples inputs.npz --tolerance max_abs=1e-3
+onnx-ci compare fp32.onnx fp16.onnx int8.onnx --format markdown""",
     "samples": """\
 onnx-ci samples model.onnx --output sample.npz --dims batch=1,sequence=64
 onnx-ci samples model.onnx --output sample.npz --from 'photos/*.jpg' --size 224x224""",

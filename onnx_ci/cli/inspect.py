@@ -91,6 +91,17 @@ onnx-ci info model.onnx --output info.html""",
 onnx-ci files --all --null | xargs -0 tar -czf models.tar.gz""",
     "explain": """\
 onnx-ci explain models/encoder.onnx""",
+    "diff": """\
+onnx-ci diff old.onnx new.onnx
+onnx-ci diff v1.2:models/encoder.onnx models/encoder.onnx""",
+    "log": """\
+onnx-ci log models/encoder.onnx
+onnx-ci log --format svg --output docs/model-size.svg""",
+    "badge": """\
+onnx-ci badge models/encoder.onnx --output docs/size.svg""",
+    "survey": """\
+onnx-ci survey
+onnx-ci survey models/encoder.onnx --tolerance cosine=0.99""",
 }
 TOP = 20
 LONGEST_LAYER = 24  # characters, so that a line has at most 60 columns with its bar
