@@ -257,7 +257,7 @@ class Search:
 
     def _error(self, tried: Tried) -> float:
         """The sum of squares of what rounding changes in all tensors of a mix."""
-        return sum(self.tensors[name].forms[form].error for name, form in tried.mix.items())
+        return sum(self.shelf.harm(name, form) for name, form in tried.mix.items())
 
     def _probed_form(self, name: str) -> int:
         """The smallest that a method has by itself: it is tried on all tensors anyway."""
@@ -269,7 +269,9 @@ class Search:
         forms, tried = self.tensors[name].forms, self.alone[name]
         together = self._error(tried)
         rate = tried.noise / together if together else 0.0
-        return [Option(form, stored.nbytes, rate * stored.error) for form, stored in forms.items()]
+        return [
+            Option(form, stored.nbytes, rate * self.shelf.harm(name, form)) for form, stored in forms.items()
+        ]
 
     def _along(self) -> None:
         """As far as the path holds; then once more without the move that broke it, and so on."""
@@ -364,7 +366,7 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     room = 4 * len(forms) * sum(tensor.elements for tensor in shelf.tensors.values())
     if not shelf.tensors or room > ROOM or model.beside:
         return None
-    shelf.moments = _moments(subject, shelf, reference.others(CALIBRATION))
+    shelf.take_moments(_moments(subject, shelf, reference.others(CALIBRATION)))
     made, inputs = probe(model, shelf.tensors)
     write_model(observed(made), folder / "probe.onnx")
     trials = Trials(

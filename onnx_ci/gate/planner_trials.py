@@ -15,7 +15,7 @@ import numpy as np
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
-from onnx_ci.methods.compensation import Moments, observing, products
+from onnx_ci.methods.compensation import Moments, harm_left, observing, products
 from onnx_ci.methods.compressible import compressed_share
 from onnx_ci.methods.evaluator import evaluate
 from onnx_ci.methods.options import Int4Weights, Int8Weights, WeightOptions
@@ -185,6 +185,8 @@ class Shelf:
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
         self.ready: dict[tuple[str, int], list[Path]] = {}
         self.moments: dict[str, Moments] = {}  # of what tensors are multiplied with, as far as it is known
+        self.errors: dict[tuple[str, int], float] = {}  # of whole tensors that were rounded plainly
+        self.left: dict[str, float] = {}  # of the harm of rounding, where it goes by those
 
     def files(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Path]]:
         """The values of tensors in forms, as files: all forms together may be more than memory holds."""
@@ -192,6 +194,21 @@ class Shelf:
         missing = [key for key in keys if key not in self.ready]
         self.ready.update(zip(missing, _side_by_side(self._written, missing), strict=True))
         return {key: self.ready[key] for key in keys}
+
+    def take_moments(self, moments: Mapping[str, Moments]) -> None:
+        """Round by these from now on, and expect less harm of the forms that are rounded so."""
+        self.moments = dict(moments)
+        names = list(moments)
+        left = _side_by_side(lambda name: harm_left(self._weight(name), moments[name]), names)
+        self.left = dict(zip(names, left, strict=True))
+
+    def harm(self, name: str, form: int) -> float:
+        """What a form does to a tensor: the error that rounding leaves, as far as outputs get to see it."""
+        left = self.left.get(name, 1.0) if self.forms[form].variant else 1.0
+        return self.errors.get((name, form), self.tensors[name].forms[form].error) * left
+
+    def _weight(self, name: str) -> Array:
+        return self.model.array(self.tensors[name].places[0].tensor).astype(np.float32, copy=False)
 
     def damaged(self, name: str) -> list[Path]:
         """A tensor with its values in reverse order, as files."""
@@ -258,6 +275,8 @@ class Shelf:
             moments = self.moments.get(name) if self.forms[form].variant else None
             found = sketched(self.model, site, encode, values, moments) if encode else None
             if found is not None:
+                if moments is None:  # a sample may miss what is rare and large, and spoils a scale
+                    self.errors[key] = self.errors.get(key, 0.0) + _energy(found.values - values)
                 values = found.values.astype(values.dtype, copy=False)
             np.save(file, values, allow_pickle=False)
             made.append(file)

@@ -20,7 +20,7 @@ import numpy as np
 import xxhash
 
 from onnx_ci.methods.edit import make_node
-from onnx_ci.methods.rounding import Array
+from onnx_ci.methods.rounding import Array, nearest_values
 from onnx_ci.model.graph import STANDARD_DOMAINS, all_names, fresh_name
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import NodeProto
@@ -28,6 +28,7 @@ from onnx_ci.model.proto import NodeProto
 DAMPING = 0.1  # of the mean of the diagonal: what holds for inputs that were never seen
 STRIDE = 16  # columns after which errors are passed on to all that follow
 SLAB = 1 << 18  # numbers at a time
+TRIED, FEW_BITS = 32, 5  # rows, and bits, that tell what it is worth
 JUDGED = 64  # rows that tell whether it was worth it
 
 
@@ -122,6 +123,22 @@ def _compensated(values: Array, plain: Array, steps: Steps, moments: Moments) ->
         _harm(weight[some] - (found[some] - zero[some]) * scale[some], moments) for found in (before, result)
     )
     return moments.tensor(result, values.shape) if now < was else plain
+
+
+def harm_left(values: Array, moments: Moments) -> float:
+    """What is left of the harm that rounding does, about, where errors make up for each other: from 0 to 1,
+    by some rows of a weight in few bits."""
+    weight = moments.matrix(values)
+    weight = np.ascontiguousarray(weight[:, :, :: -(-weight.shape[2] // TRIED)], dtype=np.float64)
+    reach = np.abs(weight).max(axis=1, keepdims=True)
+    scale = np.broadcast_to(np.where(reach > 0, reach, 1.0), weight.shape)
+    found = _passed_on(weight, scale, np.zeros_like(weight), _in_few_bits, moments)
+    was, now = (_harm(weight - part * scale, moments) for part in (_in_few_bits(weight / scale), found))
+    return min(1.0, now / was) if was > 0 else 1.0
+
+
+def _in_few_bits(over: Array) -> Array:
+    return nearest_values(over, FEW_BITS)
 
 
 def _passed_on(
