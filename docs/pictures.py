@@ -1,6 +1,6 @@
 """Renew the pictures in docs/pictures: `python docs/pictures.py` runs the demo and takes what it shows.
 
-The terminal becomes an SVG; the comment and the HTML report become PNGs, which takes Chromium."""
+The terminal becomes an SVG, the HTML report a PNG, which takes Chromium."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-import cmarkgfm
-
 HERE = Path(__file__).resolve().parent / "pictures"
 ONNX_CI = (sys.executable, "-m", "onnx_ci")
-COLUMNS = 124
+COLUMNS = 116
 WIDTH, HEIGHT, MARGIN = 7.8, 18, 16  # of a letter, of a line, around the text
 STYLES = {
     "1": 'font-weight="bold"',
@@ -29,14 +27,8 @@ STYLES = {
     "33": 'fill="#e3b341"',
     "36": 'fill="#79c0ff"',
 }
+WINDOW = "1100,920"
 PAINT = re.compile(r"\x1b\[([0-9;]*)m")
-# As GitHub shows a comment, about.
-COMMENT = """<!doctype html><meta charset="utf-8"><style>
-body {font: 14px/1.5 system-ui, sans-serif; color: #1f2328; margin: 16px; padding: 8px 16px;
-  border: 1px solid #d1d9e0; border-radius: 6px}
-table {border-collapse: collapse} td, th {border: 1px solid #d1d9e0; padding: 6px 13px}
-code {background: #eff1f3; border-radius: 6px; padding: 2px 5px; font-size: 85%} pre code {padding: 0}
-</style>"""
 
 
 def terminal(command: Sequence[str], folder: Path, environment: dict[str, str]) -> str:
@@ -65,7 +57,7 @@ def _read(terminal: int) -> Iterator[bytes]:
 
 def svg(text: str) -> str:
     """A picture of a terminal. Each run of letters has its length, so that any font keeps the columns."""
-    lines = text.rstrip("\n").split("\n")
+    lines = [part for line in text.rstrip("\n").split("\n") for part in _wrapped(line)]
     width = max(len(PAINT.sub("", line)) for line in lines) * WIDTH + 2 * MARGIN
     height = len(lines) * HEIGHT + 2 * MARGIN
     drawn = [
@@ -80,6 +72,16 @@ def svg(text: str) -> str:
             "</svg>\n",
         ]
     )
+
+
+def _wrapped(line: str) -> list[str]:
+    """What a line is at a terminal of this width; a colour goes on where it was cut."""
+    hidden = len(line) - len(PAINT.sub("", line))
+    if len(line) - hidden <= COLUMNS:
+        return [line]
+    cut = line.rindex(" ", 0, COLUMNS + hidden)
+    paint = [found[0] for found in PAINT.finditer(line[:cut])]
+    return [line[:cut], *_wrapped("".join(paint[-1:]) + line[cut + 1 :])]
 
 
 def _drawn(line: str, y: float) -> Iterator[str]:
@@ -98,11 +100,11 @@ def _drawn(line: str, y: float) -> Iterator[str]:
         column += len(piece)
 
 
-def screenshot(page: Path, picture: Path, window: str) -> None:
+def screenshot(page: Path, picture: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         raise SystemExit("Chromium is not installed, so there is no picture of a page")
-    flags = f"--headless --no-sandbox --disable-gpu --hide-scrollbars --window-size={window}".split()
+    flags = f"--headless --no-sandbox --disable-gpu --hide-scrollbars --window-size={WINDOW}".split()
     profile = f"--user-data-dir={page.parent / 'profile'}"
     command = [browser, *flags, profile, f"--screenshot={picture}", page.as_uri()]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -119,13 +121,10 @@ def main() -> None:
         steps = re.split(r"\n(?=\x1b\[1m\$ )", shown)  # what came before, check, fix, check
         (HERE / "demo.svg").write_text(svg("\n".join(steps[1:3])))
         subprocess.run(["git", "checkout", "--quiet", "."], cwd=demo, check=True)  # noqa: S607
-        report, comment = scratch / "report.html", scratch / "comment.md"
-        check = [*ONNX_CI, "check", "--all", "--output", str(report), "--output", str(comment)]
+        report = scratch / "report.html"
+        check = [*ONNX_CI, "check", "--all", "--output", str(report)]
         subprocess.run(check, cwd=demo, env=environment, check=False)
-        screenshot(report, HERE / "report.png", "1100,1000")
-        page = comment.with_name("comment.html")
-        page.write_text(COMMENT + cmarkgfm.github_flavored_markdown_to_html(comment.read_text()))
-        screenshot(page, HERE / "comment.png", "1000,340")
+        screenshot(report, HERE / "report.png")
 
 
 if __name__ == "__main__":
