@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from onnx_ci.methods.catalogue import METHODS, Catalogue, option_schemas
 from onnx_ci.policy.fields import RUNTIMES, SCHEMA_URL, json_schema
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.report.json import dumps
+from onnx_ci.report.sarif import rule_texts
 from onnx_ci.results import CODES
 from onnx_ci.util.sizes import PLACES, PLACES_AS_OF, format_size
 
@@ -25,42 +26,61 @@ def shown(limit: int) -> str:
     return f"{limit >> 20} MiB" if limit % 2**20 == 0 else format_size(limit)
 
 
-# The table of a name stands between two comments.
-TABLES: dict[tuple[str, str], list[tuple[str, ...]]] = {
-    ("README.md", "methods"): [
+def table(*rows: tuple[str, ...]) -> list[str]:
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
+
+
+def about_findings() -> Iterator[str]:
+    """A section for each code, which links can name."""
+    for code, meaning in CODES.items():
+        texts = rule_texts()[code]
+        yield from (
+            "",
+            f"### {code}",
+            "",
+            f"**{meaning[0].upper()}{meaning[1:]}.** {texts['description']}",
+            "",
+        )
+        yield from (f"- *Usually*: {texts['cause']}", f"- *What helps*: {texts['advice']}")
+    yield ""
+
+
+# The lines of a name stand between two comments.
+GENERATED: dict[tuple[str, str], list[str]] = {
+    ("docs/methods.md", "methods"): table(
         ("method", "fidelity", "what it does"),
         *((f"`{method.name}`", method.fidelity, method.summary) for method in METHODS),
-    ],
-    ("docs/policy.md", "places"): [
+    ),
+    ("docs/policy.md", "places"): table(
         ("name", "limit", "of what"),
         *(
             (f"`{name}`", f"{shown(limit)} {FITTING[measure]}", about)
             for name, (measure, limit, about) in PLACES.items()
         ),
-    ],
-    ("docs/policy.md", "runtimes"): [
+    ),
+    ("docs/policy.md", "runtimes"): table(
         ("name", "IR version", "opset", "opset of ai.onnx.ml"),
         *(
             (f"`{name}`", *map(str, most))
             for name, most in RUNTIMES.items()
             if name.startswith("onnxruntime@")
         ),
-    ],
+    ),
+    ("docs/troubleshooting.md", "findings"): [*about_findings()],
 }
 
 
-def with_table(text: str, name: str, rows: Sequence[tuple[str, ...]]) -> str:
+def with_part(text: str, name: str, lines: Sequence[str]) -> str:
     before, begin, rest = re.split(rf"(<!-- {name}: made .*? -->\n)", text)
     end = f"<!-- end of {name} -->\n"
-    lines = ["| " + " | ".join(row) + " |" for row in [rows[0], *rows[1:]]]
-    lines.insert(1, "|---" * len(rows[0]) + "|")
     return before + begin + "\n".join([*lines, ""]) + end + rest.split(end)[1]
 
 
-@pytest.mark.parametrize(("file", "name"), TABLES)
-def test_generated_tables_are_up_to_date(file: str, name: str) -> None:
+@pytest.mark.parametrize(("file", "name"), GENERATED)
+def test_generated_parts_are_up_to_date(file: str, name: str) -> None:
     text = (PROJECT / file).read_text()
-    assert text == with_table(text, name, TABLES[file, name]), "run: python tests/test_docs.py"
+    assert text == with_part(text, name, GENERATED[file, name]), "run: python tests/test_docs.py"
 
 
 def test_the_schema_for_editors_is_up_to_date() -> None:
@@ -75,14 +95,9 @@ def test_every_method_has_a_section() -> None:
         assert f"## {method.name} ({method.fidelity})" in text
 
 
-def test_every_finding_is_listed() -> None:
-    text = (PROJECT / "docs" / "verification.md").read_text()
-    for code, meaning in CODES.items():
-        assert f"| `{code}` | {meaning} |" in text
-
-
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/policy.md", "docs/verification.md", "docs/git.md", "docs/ci.md"]
+    "name",
+    ["README.md", "docs/policy.md", "docs/verification.md", "docs/git.md", "docs/ci.md", "docs/recipes.md"],
 )
 def test_every_policy_shown_is_valid(name: str) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (PROJECT / name).read_text(), re.DOTALL)
@@ -112,6 +127,6 @@ def test_modules_that_are_named_exist(name: str) -> None:
 
 if __name__ == "__main__":
     SCHEMA.write_text(dumps(json_schema(option_schemas())))
-    for (file, name), rows in TABLES.items():
+    for (file, name), lines in GENERATED.items():
         path = PROJECT / file
-        path.write_text(with_table(path.read_text(), name, rows))
+        path.write_text(with_part(path.read_text(), name, lines))

@@ -16,8 +16,8 @@ from onnx_ci.util.text import one_line
 from onnx_ci.version import __version__
 
 HOME = "https://github.com/onnx-ci/onnx-ci"
-FINDINGS = f"{HOME}/blob/main/docs/verification.md"
-OTHERWISE = "The finding itself says what to do."
+FINDINGS = f"{HOME}/blob/main/docs/troubleshooting.md"
+UNKNOWN = {"description": "A finding of a later onnx-ci.", "advice": "The finding itself says what to do."}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "SRCROOT"
 
@@ -67,8 +67,8 @@ def _location(file: str, line: int) -> dict[str, Any]:
 
 
 @cache
-def _rule_texts() -> dict[str, dict[str, str]]:
-    """Return for each code a sentence that says what it means, and one that says what helps."""
+def rule_texts() -> dict[str, dict[str, str]]:
+    """Return for each code what it means, the usual cause and what helps, as Markdown."""
     file = resources.files("onnx_ci.report").joinpath("sarif_rules.json")
     texts: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
     return texts
@@ -76,16 +76,15 @@ def _rule_texts() -> dict[str, dict[str, str]]:
 
 def rule(code: str) -> dict[str, Any]:
     short = CODES.get(code, code)
-    texts = _rule_texts().get(code, {})
-    full = texts.get("description", f"A finding of onnx-ci: {short}.")
-    help_text = f"{full} {texts.get('advice', OTHERWISE)}"
+    texts = rule_texts().get(code, UNKNOWN)
+    help_text = " ".join(texts.values())
     return {
         "id": code,
         "name": "".join(word.capitalize() for word in short.replace("'", "").replace(",", "").split()),
         "shortDescription": {"text": f"{short[0].upper()}{short[1:]}."},
-        "fullDescription": {"text": full},
-        "help": {"text": help_text, "markdown": help_text},
-        "helpUri": FINDINGS,
+        "fullDescription": {"text": texts["description"].replace("`", "")},
+        "help": {"text": help_text.replace("`", ""), "markdown": help_text},
+        "helpUri": f"{FINDINGS}#{code.lower()}",
         "defaultConfiguration": {"level": "error"},
         "properties": {"tags": ["onnx", "size"]},
     }
