@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_ci.gate.planner_trials import second_moments
-from onnx_ci.methods.compensation import Moments, Steps, compensated
+from onnx_ci.methods.compensation import Moments, Steps, compensated, harm_left
 from onnx_ci.methods.rounding import Array, levels_of, nearest_values
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import Limits
@@ -54,6 +54,18 @@ def test_what_other_inputs_do_not_confirm_is_left_plain() -> None:
     plain, steps = _plain(weight)
     unlike = rng.normal(size=(50, COLUMNS))
     assert compensated(weight, plain, steps, _moments(_correlated(rng, 9), unlike)) is plain
+
+
+def test_what_is_left_of_the_harm_is_told_beforehand() -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(ROWS, COLUMNS)).astype(np.float32)
+    alike, unlike = (_moments(part(rng, 400), part(rng, 100)) for part in (_correlated, _independent))
+    assert harm_left(weight, alike) < 0.3
+    assert 0.7 < harm_left(weight, unlike) <= 1.0
+
+
+def _independent(rng: np.random.Generator, count: int) -> Array:
+    return rng.normal(size=(count, COLUMNS))
 
 
 def _conv(**attributes: Any) -> tuple[str, dict[str, Any], tuple[int, ...], tuple[int, ...]]:
