@@ -440,7 +440,7 @@ def _diffed(names: tuple[str, str], then: Source, now: Source) -> tuple[ModelDif
         diff = diff_models(before, after, names=names, roots=roots)
         return replace(brief(diff), size_before=then.size, size_after=now.size), ""
     except OnnxCiError as error:
-        return None, str(error)[:500]
+        return None, f"one of the two versions can not be read: {error}"[:500]
     except Exception as error:  # noqa: BLE001
         return None, f"{type(error).__name__}: {error}"[:500]
 

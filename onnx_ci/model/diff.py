@@ -54,6 +54,7 @@ Key = tuple[str, int]  # a name, and which one it is of several that are called 
 Ranges = list[tuple[int, int]]  # elements, from and to
 Pairs = Iterable[tuple[bytes | bytearray, bytes | bytearray]]  # the same elements of two tensors
 BINS = 16  # of the values of a tensor
+ENOUGH = 65_536  # values of each block that is held, to see how they are spread
 
 
 def diff_models(
@@ -486,7 +487,7 @@ def _spread(pairs: Callable[[], Pairs], types: tuple[Any, Any]) -> ValueSpread |
     def finite() -> Iterator[tuple[int, Any]]:
         for pair in pairs():
             for side, data in enumerate(pair):
-                values = _numbers(data, types[side])
+                values = _numbers(data, types[side], most=ENOUGH)
                 values = values[np.isfinite(values)]
                 if len(values):
                     yield side, values
@@ -526,11 +527,15 @@ def _summed(pairs: Pairs, types: tuple[Any, Any]) -> _Sums:
     return sums
 
 
-def _numbers(data: bytes | bytearray, kind: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _numbers(
+    data: bytes | bytearray, kind: Any, most: int | None = None
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The values; at most about so many, at even distances."""
     import numpy as np
 
+    values = np.frombuffer(data, dtype=kind)
     with np.errstate(invalid="ignore"):  # signalling NaN
-        return np.frombuffer(data, dtype=kind).astype(np.float64)
+        return values[:: max(1, len(values) // most) if most else 1].astype(np.float64)
 
 
 def _moved(sums: _Sums, exact: bool) -> ValueShift:
