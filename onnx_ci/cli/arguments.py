@@ -11,10 +11,10 @@ from typing import Any
 from onnx_ci.errors import PolicyError, UsageError
 from onnx_ci.methods.catalogue import METHODS, Catalogue, method
 from onnx_ci.methods.options import kinds
-from onnx_ci.policy.fields import EXACT, EXACT_METHODS, is_release
+from onnx_ci.policy.fields import is_release
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.policy.schema import DEFAULT_TOLERANCE, MethodChoice, Scalar, Tolerance
-from onnx_ci.util.scalars import FILE_NAME, NAMES, from_text
+from onnx_ci.util.scalars import EXACT, EXACT_METHODS, FILE_NAME, NAMES, from_text
 from onnx_ci.util.sizes import stated_size
 from onnx_ci.util.text import did_you_mean
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from onnx_ci.policy.fields import EXACT
 from onnx_ci.policy.schema import Override
 from onnx_ci.results import Alternative, Finding, Measure, Severity, Verdict, Verification, gain
 from onnx_ci.util.advice import (
@@ -21,6 +20,7 @@ from onnx_ci.util.advice import (
     set_tolerance,
     to_run,
 )
+from onnx_ci.util.scalars import EXACT
 from onnx_ci.util.sizes import PLACES_AS_OF, format_percent, format_size
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from onnx_ci.methods.catalogue import method
 from onnx_ci.model.measure import compressed_size
 from onnx_ci.policy.load import group_members, rule_for
 from onnx_ci.policy.schema import Group, Policy
@@ -59,8 +60,11 @@ class Groups:
         return found
 
     def _gives(self, name: str) -> bool:
+        """Whether a member may become smaller than exact methods make it."""
         rule = rule_for(self.policy, name)
-        return rule is not None and not rule.ignore and rule.mode == "to-budget"
+        if rule is None or rule.ignore or rule.mode != "to-budget":
+            return False
+        return not all(method(choice.name).exact for choice in rule.methods)
 
     def _concerned(self) -> Iterator[tuple[Group, dict[str, Path]]]:
         for group in self.policy.groups:

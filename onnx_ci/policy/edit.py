@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import yaml
 
 from onnx_ci.errors import PolicyError
-from onnx_ci.policy.fields import EXACT, EXACT_METHODS, NONE, SCHEMA_URL
+from onnx_ci.policy.fields import NONE, SCHEMA_URL
 from onnx_ci.policy.glob import escape
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.policy.reader import Place, Reading
+from onnx_ci.util.scalars import EXACT, EXACT_METHODS
 from onnx_ci.util.sizes import SIZE_UNITS, format_size, parse_count, parse_size, size_unit
 
 if TYPE_CHECKING:

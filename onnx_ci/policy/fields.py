@@ -13,6 +13,7 @@ from onnx_ci.errors import OptionError, PolicyError
 from onnx_ci.policy.glob import check_pattern
 from onnx_ci.policy.reader import Place
 from onnx_ci.util import scalars
+from onnx_ci.util.scalars import EXACT, EXACT_METHODS
 from onnx_ci.util.sizes import LEAST_PLAIN, NUMBER, PLACES, parse_count, parse_fraction, stated_size
 from onnx_ci.util.text import did_you_mean, nearest
 
@@ -373,10 +374,6 @@ def _unknown_key(place: Place, entry: Place, keys: Mapping[str, Key]) -> PolicyE
         hint=f"known keys: {', '.join(keys)}; for example: {meant}: {keys[meant].example}",
         line=entry.key_line,
     )
-
-
-EXACT = "exact"  # in a policy: all methods of the catalogue that keep every bit and gain size, in its order
-EXACT_METHODS = ("dedupe", "drop-unused", "strip-docs", "freeze-inputs", "fold-constants", "compact")
 
 
 def _read_method(place: Place) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal
 
-from onnx_ci.policy.fields import EXACT_METHODS
 from onnx_ci.util.codec import build
+from onnx_ci.util.scalars import EXACT_METHODS
 from onnx_ci.util.sizes import PLACES, format_size
 
 TOTAL = 20  # times `limits.seconds`, which one run may take: all work on one model, with every run it needs

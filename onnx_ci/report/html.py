@@ -587,7 +587,7 @@ def _values(info: results.ModelInfo) -> Iterator[Markup]:
     yield element("h2", "Inputs and outputs")
     rows = [("input", value.name, value.type) for value in info.inputs]
     rows += [("output", value.name, value.type) for value in info.outputs]
-    yield table("", ("", "name", "type"), rows)
+    yield table("", ("kind", "name", "type"), rows)
 
 
 def _types(info: results.ModelInfo) -> Iterator[Markup]:

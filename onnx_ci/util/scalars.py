@@ -15,6 +15,8 @@ TYPE_CHECKING = False  # light start: CONTRIBUTING.md
 if TYPE_CHECKING:
     from typing import Any
 
+EXACT = "exact"  # among methods: all of the catalogue that keep every bit and gain size, in its order
+EXACT_METHODS = ("dedupe", "drop-unused", "strip-docs", "freeze-inputs", "fold-constants", "compact")
 _WHOLE = re.compile(r"[-+]?[0-9]{1,19}")
 _DECIMAL = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 

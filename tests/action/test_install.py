@@ -93,9 +93,11 @@ def test_an_old_python_is_told_what_to_do(tmp_path: Path) -> None:
 
 def test_inputs_and_outputs_are_those_that_were_promised() -> None:
     action = yaml.safe_load((PROJECT / "action.yml").read_text())
-    inputs = "mode policy policy-from paths since all fail-on comment commit-message push-attempts token"
+    inputs = "mode policy policy-from paths since all fail-on comment commit-message"
+    inputs += " branch status push-attempts token"
     assert list(action["inputs"]) == [*inputs.split(), "python-version", "cache", "extras"]
-    outputs = "exit-code changed committed commit-sha bytes-before bytes-after report comment-body"
+    outputs = "exit-code changed committed commit-sha bytes-before bytes-after bytes-saved errors warnings"
+    outputs += " pull-request report comment-body"
     assert list(action["outputs"]) == outputs.split()
     given = {step["id"]: step.get("env", {}) for step in action["runs"]["steps"] if "id" in step}["run"]
     named = {

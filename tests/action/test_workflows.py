@@ -97,7 +97,8 @@ def test_a_new_machine_gets_environment_and_results_from_the_cache(
         settings["machine"] = machine
         done = run(act, host, "pull-request-check.yml", "pull_request", event, **settings)
         assert done.code == 1, done.log
-        results.append(done.report("onnx-ci-check-models")["models"])
+        models = done.report("onnx-ci-check-models")["models"]
+        results.append([{**model, "seconds": 0} for model in models])
     assert results[0] == results[1]
     assert "Run Main Save results" not in done.log
     assert len(list((tmp_path / "cache").glob("onnx-ci-results-*"))) == 1

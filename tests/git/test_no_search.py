@@ -168,7 +168,7 @@ def test_the_hook_fails_at_once_and_shows_what_is_known(tmp_path: Path) -> None:
     assert call("check", "--staged", cwd=tmp_path).code == 1
     passed, said = repository.commit()
     assert not passed
-    assert "is over its size budget (.onnx-ci.yaml:3), but can be" in said
+    assert "is over its size budget (.onnx-ci.yaml:4), but can be" in said
 
 
 def test_what_the_cache_knows_does_not_change_the_answer(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_a_model_has_all_that_is_known_of_it() -> None:
     for said in (
         "OCI003",
         "run: fix models/encoder.onnx",
-        "45 tensors: 3 as int8 by channel, 40 as int4, 2 as they were; 51 trials in 21.4 s.",
+        "45 tensors: 3 as int8 by channel, 40 as int4, 2 as they were; 51 trials, 21.4 s.",
         "Not all was tried: 33 of 45 tensors were measured when time was up.",
         "on 2 generated inputs",
         "did not move when the weights were damaged",

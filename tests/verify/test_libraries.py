@@ -82,7 +82,8 @@ def test_an_earlier_outcome_does_not_count_for_another_library(
     with pytest.raises(AssertionError, match="work was done"):
         checked(home)
     shutil.copy(library, inside)
-    assert checked(home)[0].json["models"] == first.json["models"]
+    again = [{**model, "seconds": 0} for model in checked(home)[0].json["models"]]
+    assert again == [{**model, "seconds": 0} for model in first.json["models"]]
 
 
 def test_without_a_library_it_is_not_verified(home: Path) -> None:

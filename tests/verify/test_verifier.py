@@ -228,7 +228,7 @@ def test_hostile_inputs_are_not_run(make: Make, tmp_path: Path) -> None:
     found = check(make(proto), proto, tmp_path)
     assert (found.status, found.code) == ("not_run", "OCI005")
     assert "'x'" in found.reason
-    assert "dims" in found.hint
+    assert "samples" in found.hint
 
 
 def test_sequences_are_made_up_or_given(make: Make, tmp_path: Path) -> None:
