@@ -86,15 +86,19 @@ def test_what_changed_in_a_model_is_folded_into_every_report(changed: Path, tmp_
     assert page.count("what changed in it since the base") == 2
 
 
-def test_what_can_not_be_compared_says_why(tmp_path: Path) -> None:
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{7:064}\nsize 12345\n"
+
+
+@pytest.mark.parametrize(("was", "why"), [("no model", "not an ONNX model"), (POINTER, "only a pointer")])
+def test_what_can_not_be_compared_says_why(tmp_path: Path, was: str, why: str) -> None:
     made = Repository(tmp_path)
-    (tmp_path / "m.onnx").write_bytes(b"no model")
+    (tmp_path / "m.onnx").write_bytes(was.encode())
     made.commit_all("base")
     onnx.save(lean(layers=1), tmp_path / "m.onnx")
     done = onnx_ci("check", "--format", "json", cwd=tmp_path)
     (model,) = done.json["models"]
     assert done.code == 0
-    assert "not an ONNX model" in model["base"]["undiffed"]
+    assert why in model["base"]["undiffed"]
     assert "diff" not in model["base"]
 
 
