@@ -395,6 +395,8 @@ class Base:
     state: BaseState
     measure: Measure | None = None  # None: there was none
     path: str = ""  # its name then, where it had another
+    diff: ModelDiff | None = None  # of a model that changed: what in it did, at least the largest of it
+    undiffed: str = ""  # why that is not known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -819,6 +821,16 @@ class ValueShift:
     exact: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class ValueSpread:
+    """How the values of a tensor are spread: counts in bins of one width, from low to high."""
+
+    low: float
+    high: float
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
 TensorState = Literal["added", "gone", "renamed", "changed"]
 
 
@@ -835,6 +847,7 @@ class TensorChange:
     size_after: int
     former: str = ""  # its name before, if that was another
     moved: ValueShift | None = None
+    values: ValueSpread | None = None  # of the largest that changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -849,12 +862,14 @@ class LayerChange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeCounts:
-    """Nodes that are in one model only; the others compute the same under other names."""
+class ChangeCounts:
+    """Nodes or tensors that are in one model only, are the same under another name, or another under the
+    same name."""
 
     added: int = 0
     gone: int = 0
     renamed: int = 0
+    changed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -873,7 +888,8 @@ class ModelDiff:
     metadata: tuple[Difference, ...] = ()
     operators: tuple[Difference, ...] = ()  # how many nodes there are of each
     nodes: tuple[Difference, ...] = ()  # that give the same output in another way
-    node_counts: NodeCounts = NodeCounts()
+    node_counts: ChangeCounts = ChangeCounts()
+    tensor_counts: ChangeCounts = ChangeCounts()
     tensors: tuple[TensorChange, ...] = ()
     layers: tuple[LayerChange, ...] = ()
     same_tensors: int = 0
@@ -884,7 +900,7 @@ class ModelDiff:
     def differs(self) -> bool:
         parts = (self.interface, self.opsets, self.header, self.metadata, self.operators, self.nodes)
         size = self.size_before != self.size_after and not self.notes  # data that is not here has none
-        return size or self.node_counts != NodeCounts() or any(parts) or bool(self.tensors)
+        return size or self.node_counts != ChangeCounts() or any(parts) or bool(self.tensors)
 
 
 KeptBy = Literal["Git LFS", "DVC", "git"]

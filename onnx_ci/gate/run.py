@@ -28,7 +28,7 @@ from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.content import Source, Sources, check_out, obtain
 from onnx_ci.repo.select import models_below
 from onnx_ci.repo.tree import Tree
-from onnx_ci.results import BUG, Base, Command, Finding, Measure, Outcome, RunReport
+from onnx_ci.results import BUG, Base, Command, Finding, Measure, ModelDiff, Outcome, RunReport
 from onnx_ci.sandbox.forks import Bound, Heard, Stopped, can_fork, run_tasks
 from onnx_ci.sandbox.process import (
     ended_children,
@@ -421,7 +421,28 @@ def _base(plan: Plan, task: Task, source: Source) -> Base | None:
     files = [part.content for part in then.parts if part.content and part.content.is_file()]
     compressed = task.compressed if len(files) == len(then.parts) else ()
     sizes: dict[str, Any] = {kind: compressed_size(kind, files) for kind in compressed}
-    return Base(state="changed", measure=Measure(size=then.size, **sizes), path=name)
+    diff, undiffed = _diffed((f"{baseline.base[:10]}:{name or task.name}", task.name), then, source)
+    size = Measure(size=then.size, **sizes)
+    return Base(state="changed", measure=size, path=name, diff=diff, undiffed=undiffed)
+
+
+def _diffed(names: tuple[str, str], then: Source, now: Source) -> tuple[ModelDiff | None, str]:
+    """What changed in a model, or why that is not known. No verdict hangs on it, so nothing it runs into
+    may end the run."""
+    from onnx_ci.model.diff import brief, diff_models
+
+    before, after = (side.parts[0].content if side.absent else side.path for side in (then, now))
+    roots = tuple(None if side.absent else side.root for side in (then, now))
+    if before is None or after is None:
+        where = "in the base" if before is None else "now"
+        return None, f"only a pointer to its content {where} is here"
+    try:
+        diff = diff_models(before, after, names=names, roots=roots)
+        return replace(brief(diff), size_before=then.size, size_after=now.size), ""
+    except OnnxCiError as error:
+        return None, f"one of the two versions can not be read: {error}"[:500]
+    except Exception as error:  # noqa: BLE001
+        return None, f"{type(error).__name__}: {error}"[:500]
 
 
 def _task(asked: Asked, rule: Rule, source: Source) -> Task:

@@ -52,7 +52,7 @@ def judge_models(
         outcomes = _with_base_verdicts(outcomes, changes, set(selection.models), context.folder, how)
     return replace(
         empty,
-        outcomes=tuple(_with_fewer_tensors(outcomes)),
+        outcomes=tuple(_with_fewer_diffs([*_with_fewer_tensors(outcomes)])),
         base=selection.base,
         provenance=_provenance(context),
         findings=tuple(finding for report in reports for finding in report.findings),
@@ -71,6 +71,21 @@ def _with_fewer_tensors(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
     least = sizes[MOST_TENSORS] if len(sizes) > MOST_TENSORS else -1
     for outcome in outcomes:
         yield replace(outcome, tensors=tuple(each for each in outcome.tensors if each.before > least))
+
+
+MOST_DIFFS = 100  # models of which it tells what in them changed, for the same reason
+
+
+def _with_fewer_diffs(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
+    """The outcomes with what changed in the largest models."""
+    sizes = [each.base.diff.size_after for each in outcomes if each.base and each.base.diff]
+    least = sorted(sizes, reverse=True)[MOST_DIFFS] if len(sizes) > MOST_DIFFS else -1
+    why = f"it is told of the {MOST_DIFFS} largest models at most; onnx-ci diff shows it of one"
+    for outcome in outcomes:
+        base = outcome.base
+        if base is not None and base.diff is not None and base.diff.size_after <= least:
+            outcome = replace(outcome, base=replace(base, diff=None, undiffed=why))
+        yield outcome
 
 
 def _provenance(context: Context) -> Provenance:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +27,15 @@ from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProt
 from onnx_ci.model.receipt import KEY as RECEIPT
 from onnx_ci.model.receipt import read_receipt
 from onnx_ci.model.wire import Span
-from onnx_ci.results import Difference, LayerChange, ModelDiff, NodeCounts, TensorChange, ValueShift
+from onnx_ci.results import (
+    ChangeCounts,
+    Difference,
+    LayerChange,
+    ModelDiff,
+    TensorChange,
+    ValueShift,
+    ValueSpread,
+)
 from onnx_ci.util.text import layers_of
 
 if TYPE_CHECKING:
@@ -38,17 +46,27 @@ SAMPLED = 16_000_000  # bytes of all samples of one side
 PIECE = 4096
 BLOCK = 1 << 24  # bytes that are held at once
 LONGEST = 120  # characters of a value that is shown
+LISTED = 50  # changes of one kind in a report of many models
+KEPT = 500  # characters of a value there
 FEW = 8  # elements that are shown themselves
 
 Key = tuple[str, int]  # a name, and which one it is of several that are called so
 Ranges = list[tuple[int, int]]  # elements, from and to
+Pairs = Iterable[tuple[bytes | bytearray, bytes | bytearray]]  # the same elements of two tensors
+BINS = 16  # of the values of a tensor
+ENOUGH = 65_536  # values of each block that is held, to see how they are spread
 
 
 def diff_models(
-    before: Path, after: Path, *, names: tuple[str, str] | None = None, exact: bool = False
+    before: Path,
+    after: Path,
+    *,
+    names: tuple[str, str] | None = None,
+    roots: Sequence[Path | None] = (None, None),
+    exact: bool = False,
 ) -> ModelDiff:
-    """Compare two files; `names` are what the user calls them."""
-    with _opened(before) as old, _opened(after) as new:
+    """Compare two files; `names` are what the user calls them, their data lies inside of `roots`."""
+    with _opened(before, roots[0]) as old, _opened(after, roots[1]) as new:
         comparison = _Comparison(_Parts(old), _Parts(new), exact)
         tensors = comparison.tensors()
         called = names or (str(before), str(after))
@@ -66,6 +84,7 @@ def diff_models(
             operators=comparison.operators(),
             nodes=comparison.nodes,
             node_counts=comparison.node_counts(),
+            tensor_counts=ChangeCounts(**Counter(str(change.state) for change in tensors)),
             tensors=tensors,
             layers=comparison.layers(tensors),
             same_tensors=comparison.same,
@@ -74,10 +93,31 @@ def diff_models(
         )
 
 
-def _opened(path: Path) -> Model:
+def brief(diff: ModelDiff, most: int = LISTED) -> ModelDiff:
+    """The same for a report of many models: the first of each list, the largest tensors, no long values."""
+    names = ("interface", "opsets", "header", "metadata", "operators", "nodes")
+    lists: dict[str, Any] = {name: tuple(map(_clipped, getattr(diff, name)[:most])) for name in names}
+    lists["tensors"] = diff.tensors[:most]
+    cut = [
+        f"{name}: {most:,} of {len(getattr(diff, name)):,} are listed"
+        for name in lists
+        if len(getattr(diff, name)) > most
+    ]
+    return replace(diff, **lists, notes=(*diff.notes, *cut))
+
+
+def _clipped(change: Difference) -> Difference:
+    before, after = (
+        value if value is None or (isinstance(value, int) and value >= 0) else str(value)[:KEPT]
+        for value in (change.before, change.after)
+    )
+    return Difference(name=change.name[:KEPT], before=before, after=after)
+
+
+def _opened(path: Path, root: Path | None = None) -> Model:
     """A model; where its data is missing or not to be read, as much of it as there is."""
     try:
-        return open_model(path)
+        return open_model(path, root=root)
     except ModelError as error:
         if error.code not in ("OCI007", "OCI012"):
             raise
@@ -231,6 +271,7 @@ class _Comparison:
     same: int = 0
     exact: bool = True
     sums: dict[str, tuple[float, float]] = field(default_factory=dict)  # of each changed tensor: was, error
+    spreads: dict[int, Callable[[], ValueSpread | None]] = field(default_factory=dict)  # by the change's id
 
     @cached_property
     def allowance(self) -> int | None:
@@ -264,11 +305,16 @@ class _Comparison:
                 changes.append(Difference(name=name, before=differences[0], after=differences[1]))
         return tuple(changes)
 
-    def node_counts(self) -> NodeCounts:
+    def node_counts(self) -> ChangeCounts:
         gone = Counter(_kind(n) for key, n in self.old.nodes.items() if key not in self.new.nodes)
         added = Counter(_kind(n) for key, n in self.new.nodes.items() if key not in self.old.nodes)
         renamed = (gone & added).total()
-        return NodeCounts(added=added.total() - renamed, gone=gone.total() - renamed, renamed=renamed)
+        return ChangeCounts(
+            added=added.total() - renamed,
+            gone=gone.total() - renamed,
+            renamed=renamed,
+            changed=len(self.nodes),
+        )
 
     def tensors(self) -> tuple[TensorChange, ...]:
         old, new = self.old.tensors, self.new.tensors
@@ -294,7 +340,11 @@ class _Comparison:
                 changes.append(change)
         taken = set(renamed.values())
         changes += [self._change(key, None, tensor) for key, tensor in added.items() if key not in taken]
-        return tuple(sorted(changes, key=lambda c: -max(c.size_before, c.size_after)))
+        changes.sort(key=lambda change: -max(change.size_before, change.size_after))
+        for place, change in enumerate(changes[:LISTED]):
+            if id(change) in self.spreads:
+                changes[place] = replace(change, values=self.spreads[id(change)]())
+        return tuple(changes)
 
     def _change(
         self,
@@ -350,7 +400,10 @@ class _Comparison:
         if sums.numeric:
             scale = count / max(sums.count, 1)
             self.sums[key[0]] = (sums.squares * scale, sums.errors * scale)
-        return self._change(key, old, new, moved=_moved(sums, exact))
+        change = self._change(key, old, new, moved=_moved(sums, exact))
+        if sums.numeric:
+            self.spreads[id(change)] = lambda: _spread(pairs, types)
+        return change
 
     def _renamed(self, gone: Mapping[Key, TensorProto], added: Mapping[Key, TensorProto]) -> dict[Key, Key]:
         """Tensors that are there under another name. What may be stored a hundred times is not told apart."""
@@ -427,7 +480,31 @@ def _numpy_type(data_type: int) -> Any:
     return full_onnx().helper.tensor_dtype_to_np_dtype(data_type)
 
 
-def _summed(pairs: Iterable[tuple[bytes | bytearray, bytes | bytearray]], types: tuple[Any, Any]) -> _Sums:
+def _spread(pairs: Callable[[], Pairs], types: tuple[Any, Any]) -> ValueSpread | None:
+    """None where all values are the same, or further apart than a number can be."""
+    import numpy as np
+
+    def finite() -> Iterator[tuple[int, Any]]:
+        for pair in pairs():
+            for side, data in enumerate(pair):
+                values = _numbers(data, types[side], most=ENOUGH)
+                values = values[np.isfinite(values)]
+                if len(values):
+                    yield side, values
+
+    low, high = math.inf, -math.inf
+    for _, values in finite():
+        low, high = min(low, float(values.min())), max(high, float(values.max()))
+    if not low < high or not math.isfinite(high - low):
+        return None
+    counts = np.zeros((2, BINS), dtype=np.int64)
+    for side, values in finite():
+        counts[side] += np.histogram(values, bins=BINS, range=(low, high))[0]
+    before, after = (tuple(side.tolist()) for side in counts)
+    return ValueSpread(low=low, high=high, before=before, after=after)
+
+
+def _summed(pairs: Pairs, types: tuple[Any, Any]) -> _Sums:
     import numpy as np
 
     sums = _Sums(numeric=all(types))
@@ -450,11 +527,15 @@ def _summed(pairs: Iterable[tuple[bytes | bytearray, bytes | bytearray]], types:
     return sums
 
 
-def _numbers(data: bytes | bytearray, kind: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _numbers(
+    data: bytes | bytearray, kind: Any, most: int | None = None
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The values; at most about so many, at even distances."""
     import numpy as np
 
+    values = np.frombuffer(data, dtype=kind)
     with np.errstate(invalid="ignore"):  # signalling NaN
-        return np.frombuffer(data, dtype=kind).astype(np.float64)
+        return values[:: max(1, len(values) // most) if most else 1].astype(np.float64)
 
 
 def _moved(sums: _Sums, exact: bool) -> ValueShift:

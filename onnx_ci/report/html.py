@@ -22,16 +22,20 @@ from onnx_ci.report.html_page import (
     page,
     share_bar,
     sized,
+    spread,
     stage_bar,
     table,
     treemap,
 )
+from onnx_ci.report.sheet import Sheet, base_sheet
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import counted
 
 SHOWN = 12  # tensors that are seen at once; the others are folded away
 TENSORS = 200  # rows that a person may still read; JSON lists all
 OPS = 12
+FULL = 200  # models with maps, proofs and all
+ROWS = 500  # of a table of a command that only looks
 MARGIN = (
     "A mix is taken only with a safety margin: it may use up a quarter of the noise that the tolerance allows"
     " (6 dB less than all of it), since it was chosen by the very inputs it is measured on, and others may be"
@@ -44,7 +48,10 @@ SEVERITIES = {"error": "bad", "warning": "warn"}
 def render_run(report: results.RunReport) -> str:
     # Models of which there is nothing to tell have no section of their own.
     ordered = sorted(report.outcomes, key=_rank)
-    anchors = {id(outcome): f"model-{number}" for number, outcome in enumerate(ordered, 1)}
+    full, others = ordered[:FULL], ordered[FULL:]
+    told = [each for each in full if _has_section(each)]
+    brief = [each for each in others if _has_section(each) and (not each.is_well or _is_another(each))]
+    anchors = {id(outcome): f"model-{number}" for number, outcome in enumerate([*told, *brief], 1)}
     parts = [
         *_summary(report),
         *_to_do(report),
@@ -53,7 +60,10 @@ def render_run(report: results.RunReport) -> str:
     ]
     if report.findings:
         parts.append(element("section", element("h2", "Across models"), findings_list(report.findings)))
-    parts += [_section(outcome, anchors[id(outcome)]) for outcome in ordered if _has_section(outcome)]
+    parts += [_section(outcome, anchors[id(outcome)]) for outcome in told]
+    if others:
+        parts.append(element("p", _left_out(len(brief), len(others) - len(brief)), class_="soft"))
+    parts += [_section(outcome, anchors[id(outcome)], brief=True) for outcome in brief]
     return page(f"onnx-ci {report.command}: {_state(report)}", *parts, about=_about(report))
 
 
@@ -77,14 +87,26 @@ def _has_section(outcome: results.Outcome) -> bool:
     return outcome.before is not None or bool(outcome.findings)
 
 
-def _section(outcome: results.Outcome, anchor: str) -> Markup:
-    """A model in full. One that is well is a line, until somebody wants to see more."""
+def _is_another(outcome: results.Outcome) -> bool:
+    """Whether a model is not what it was, or not what it is going to be."""
+    return outcome.after is not None or (outcome.base is not None and outcome.base.state != "unchanged")
+
+
+def _left_out(brief: int, rest: int) -> str:
+    words = [f"The first {FULL:,} models are shown in full"]
+    words += [f"{brief:,} more that failed or changed follow, without maps and proofs"] if brief else []
+    words += [f"{rest:,} are in the table only"] if rest else []
+    return f"{'; '.join(words)}. --format json has all, onnx-ci info draws the map of a model."
+
+
+def _section(outcome: results.Outcome, anchor: str, *, brief: bool = False) -> Markup:
+    """A model in full, or what matters most. One that is well is a line, until somebody wants to see more."""
+    parts = [*(brief_parts(outcome) if brief else model_parts(outcome))]
     if not outcome.is_well:
-        heading = _heading("h2", outcome.path, outcome)
-        return element("section", heading, *model_parts(outcome), id=anchor, class_="model")
+        return element("section", _heading("h2", outcome.path, outcome), *parts, id=anchor, class_="model")
     size = format_size(outcome.now.size) if outcome.now else ""
     line = element("summary", _name(outcome.path), " ", _verdict_badge(outcome), f" {size}")
-    return element("details", line, *model_parts(outcome), id=anchor, class_="model card")
+    return element("details", line, *parts, id=anchor, class_="model card")
 
 
 def _state(report: results.RunReport) -> str:
@@ -156,12 +178,14 @@ def _models(
     columns = [titles.get(key, key) for key in (*text.COLUMNS[:-1], "time", "verdict")]
     shown, folded = text.worth_a_row(ordered)
     empty = [""] * (len(columns) - 4)
-    rows = [_cells(outcome, anchors[id(outcome)]) for outcome in shown]
+    rows = [_cells(outcome, anchors.get(id(outcome), "")) for outcome in shown]
     rows += [[_name(model.path), sized(model.size), "", "gone", *empty] for model in report.gone]
     numbers = ",".join(titles.get(key, key) for key in (*text.NUMBERS, "time"))
     parts = [table("Models, the worst first", columns, rows, numbers=numbers)]
     if folded:
-        more = table("", columns, [_cells(each, anchors[id(each)]) for each in folded], numbers=numbers)
+        more = table(
+            "", columns, [_cells(each, anchors.get(id(each), "")) for each in folded], numbers=numbers
+        )
         parts.append(element("details", element("summary", text.folded_words(folded)), more))
     return element("section", *parts, class_="models")
 
@@ -170,7 +194,7 @@ def _cells(outcome: results.Outcome, anchor: str) -> list[str]:
     cells = text.model_cells(outcome)
     base = outcome.base.measure if outcome.base and outcome.base.state == "changed" else None
     uses = text.budget_uses(outcome)
-    link = element("a", outcome.path, href=f"#{anchor}") if _has_section(outcome) else outcome.path
+    link = element("a", outcome.path, href=f"#{anchor}") if anchor else outcome.path
     return [
         _name(link),
         sized(base.size if base else None),
@@ -207,7 +231,7 @@ def _model_map(report: results.RunReport, anchors: Mapping[int, str]) -> Iterato
             size=outcome.before.size,
             words=words,
             kind=text.tone(outcome),
-            link=anchors[id(outcome)] if _has_section(outcome) else "",
+            link=anchors.get(id(outcome), ""),
         )
         base = outcome.base.measure if outcome.base else None
         now.append(here)
@@ -239,10 +263,15 @@ def _verdict_badge(outcome: results.Outcome) -> Markup:
     return badge(text.verdict_word(outcome), text.tone(outcome))
 
 
-def model_parts(outcome: results.Outcome) -> Iterator[Markup]:
+def brief_parts(outcome: results.Outcome) -> Iterator[Markup]:
     if outcome.findings:
         yield findings_list(outcome.findings)
     yield from _measures(outcome)
+    yield from _difference(outcome.base)
+
+
+def model_parts(outcome: results.Outcome) -> Iterator[Markup]:
+    yield from brief_parts(outcome)
     yield from _budgets(outcome)
     yield from _tensor_map(outcome)
     yield from _steps(outcome.steps)
@@ -251,6 +280,36 @@ def model_parts(outcome: results.Outcome) -> Iterator[Markup]:
         yield from _proof(outcome.verification)
     yield from _ports(outcome)
     yield from _times(outcome)
+
+
+def _difference(base: results.Base | None) -> Iterator[Markup]:
+    """What changed in a model since the base, folded."""
+    if base is not None and base.diff is not None:
+        summary = element("summary", "what changed in it since the base")
+        yield element("details", summary, *_sheet_parts(base_sheet(base.diff), "h4"))
+    elif base is not None and base.undiffed:
+        yield element("p", f"What changed in it is not shown: {base.undiffed}", class_="soft")
+
+
+def render_sheet(sheet: Sheet) -> str:
+    heading = element("h1", _name(sheet.title))
+    return page(sheet.title, heading, *_sheet_parts(sheet, "h2"))
+
+
+def _sheet_parts(sheet: Sheet, level: str) -> Iterator[Markup]:
+    yield from (element("p", line, class_="soft") for line in sheet.lines)
+    yield join([sheet.picture])
+    for section in sheet.sections:
+        rows = [(_name(row[0]), *row[1:]) for row in section.rows[:ROWS]]
+        columns = section.columns
+        if any(section.spreads):
+            rows = [(*row, spread(values)) for row, values in zip(rows, section.spreads, strict=False)]
+            columns = (*columns, "values, was grey")
+        drawn = table("", columns, rows, numbers=",".join(section.numbers))
+        left_out = [element("p", line) for line in section.left_out(ROWS)]
+        wide = element("div", drawn, class_="wide")
+        kind = "section" if level == "h2" else "div"
+        yield element(kind, element(level, section.title), wide, *left_out)
 
 
 def _budgets(outcome: results.Outcome) -> Iterator[Markup]:

@@ -11,7 +11,7 @@ from html import escape
 from importlib import resources
 from itertools import pairwise
 
-from onnx_ci.results import SPREAD, Point
+from onnx_ci.results import SPREAD, Point, ValueSpread
 from onnx_ci.util.sizes import SIZE_UNITS, format_percent, format_size, size_unit
 from onnx_ci.util.text import one_line
 from onnx_ci.version import __version__
@@ -298,6 +298,23 @@ def histogram(counts: Sequence[int]) -> Markup:
         told += [words] if count else []
     label = f"errors in shares of the largest value: {', '.join(told)}"
     return element("svg", element("title", label), *bars, class_="errors", role="img", aria_label=label)
+
+
+def spread(values: ValueSpread | None) -> Markup:
+    """How values are spread before, in grey, and after, as lines around that."""
+    most = max((*values.before, *values.after), default=0) if values else 0
+    if values is None or not most:
+        return Markup()
+    bins = max(len(values.before), len(values.after))
+    drawn = []
+    for kind, counts in (("was", values.before), ("is", values.after)):
+        for place, count in enumerate(counts):
+            low = values.low + (values.high - values.low) * place / bins
+            words = f"{kind} {format_percent(count / max(sum(counts), 1))} from {low:.3g}"
+            sides = _sides((100 * place / bins, 100 - 100 * count / most, 100 / bins, 100 * count / most))
+            drawn += [element("rect", element("title", words), class_=kind, **sides)] if count else []
+    label = f"values from {values.low:.3g} to {values.high:.3g}, before and after"
+    return element("svg", *drawn, class_="spread", role="img", aria_label=label)
 
 
 def share_bar(share: float, words: str, kind: str = "") -> Markup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import MISSING, asdict, fields, is_dataclass
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from onnx_ci.results import CODES, Finding, Latency, Measure, Outcome, RunReport, Verification
@@ -68,7 +68,8 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
     if outcome.original is not None:
         document["original"] = asdict(outcome.original)
     if outcome.base is not None:
-        document["base"] = {**asdict(outcome.base), "measure": _measure(outcome.base.measure)}
+        base = {**asdict(outcome.base), "measure": _measure(outcome.base.measure)}
+        document["base"] = {k: v for k, v in base.items() if v or k not in ("diff", "undiffed")}
     if outcome.moved is not None:
         document["moved"] = asdict(outcome.moved)
     if outcome.seconds:
@@ -157,7 +158,8 @@ def report_schema() -> dict[str, Any]:
 def _schema_of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     """The schema of a value by its annotation; that of a class is put among the definitions."""
     if isinstance(kind, UnionType):
-        return {"anyOf": [_schema_of(get_args(kind)[0], definitions), {"type": "null"}]}
+        kinds = [each for each in get_args(kind) if each is not NoneType]
+        return {"anyOf": [*(_schema_of(each, definitions) for each in kinds), {"type": "null"}]}
     if get_origin(kind) is Literal:
         return {"enum": list(get_args(kind))}
     if get_origin(kind) is tuple:

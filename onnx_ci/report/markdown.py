@@ -11,10 +11,12 @@ from itertools import accumulate
 
 from onnx_ci.report import text
 from onnx_ci.report.annotations import Placed, placed
+from onnx_ci.report.sheet import SHOWN as ROWS_OF_A_SHEET
+from onnx_ci.report.sheet import Sheet, base_sheet
 from onnx_ci.report.text import after_word, clipped, counted, remarks
 from onnx_ci.results import COULD_NOT, Outcome, RunReport, Severity
 from onnx_ci.util.sizes import SIZE_UNITS, size_unit
-from onnx_ci.util.text import Style, one_line
+from onnx_ci.util.text import Style, first_of, one_line
 
 COMMENT = 65_536  # characters of a comment
 SUMMARY = 2**20  # bytes of a job summary
@@ -23,9 +25,19 @@ BARS = " █░ "
 TONE_MARKS = {"good": "✅", "warn": "⚠️", "dim": "", "bad": "❌"}
 
 # What is dropped last has the lowest number.
-ERRORS, ROWS, WARNINGS, PASSING, PICTURE, REMARKS, DETAILS = range(1, 8)
+ERRORS, ROWS, WARNINGS, PASSING, PICTURE, REMARKS, DETAILS, DIFFERENCES = range(1, 9)
 FINDING_RANKS: dict[Severity, int] = {"error": ERRORS, "warning": WARNINGS, "note": REMARKS}
-LEFT_OUT = ("error", "row", "warning", "passing row", "picture", "note", "model's detail")
+LEFT_OUT = (
+    "error",
+    "row",
+    "warning",
+    "passing row",
+    "picture",
+    "note",
+    "model's detail",
+    "folded difference",
+)
+DIFFERENT = 10  # rows of each table of a folded difference
 
 
 def render_run(report: RunReport, limit: int = COMMENT) -> str:
@@ -37,6 +49,7 @@ def render_run(report: RunReport, limit: int = COMMENT) -> str:
     for outcome in report.outcomes:
         if outcome.steps or outcome.alternatives or outcome.verification.outputs:
             pieces.append(Piece(_details(outcome), DETAILS))
+    pieces += [Piece(each, DIFFERENCES) for each in (*_differences(report), *_undiffed(report))]
     return fitted(pieces, limit, LEFT_OUT)
 
 
@@ -92,6 +105,48 @@ def _finding(place: Placed) -> str:
 def _details(outcome: Outcome) -> str:
     content = text.render_outcome(replace(outcome, findings=()), Style(), title=outcome.path)
     return f"<details><summary>{name(outcome.path)}</summary>\n\n{block(content)}\n</details>\n\n"
+
+
+def _differences(report: RunReport) -> Iterator[str]:
+    """What changed in each model since the base, folded."""
+    for outcome in report.outcomes:
+        if outcome.base is not None and outcome.base.diff is not None:
+            parts = "".join(_sheet_parts(base_sheet(outcome.base.diff), DIFFERENT))
+            summary = f"<summary>what changed in {name(outcome.path)}</summary>"
+            yield f"<details>{summary}\n\n{parts}\n</details>\n\n"
+
+
+def _undiffed(report: RunReport) -> Iterator[str]:
+    """Many models have one reason: a clone without the old content."""
+    reasons: dict[str, list[str]] = {}
+    for outcome in report.outcomes:
+        if outcome.base is not None and outcome.base.undiffed:
+            reasons.setdefault(outcome.base.undiffed, []).append(outcome.path)
+    for reason, paths in reasons.items():
+        yield f"> what changed in {prose(first_of(paths, 3))} is not shown: {prose(reason)}\n\n"
+
+
+def render_sheet(sheet: Sheet, limit: int = COMMENT) -> str:
+    title = Piece(f"### {prose(sheet.title)}\n\n")
+    return fitted([title, *_sheet_parts(sheet, ROWS_OF_A_SHEET)], limit, ("line", "table"))
+
+
+def _sheet_parts(sheet: Sheet, shown: int) -> Iterator[Piece]:
+    yield from (Piece(f"- {prose(line)}\n", 1) for line in sheet.lines)
+    for section in (each.filled() for each in sheet.sections):
+        rules = ("--:" if column in section.numbers else "---" for column in section.columns)
+        head = [
+            f"\n**{prose(section.title)}**\n",
+            _cells(map(prose, section.columns)),
+            f"|{'|'.join(rules)}|",
+        ]
+        rows = [_cells([name(row[0]), *map(prose, row[1:])]) for row in section.rows[:shown]]
+        left_out = [f"\n{prose(line)}" for line in section.left_out(shown)]
+        yield Piece("\n".join([*head, *rows, *left_out]) + "\n", 2)
+
+
+def _cells(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 SHOWN = 12  # models: more bars can't be told apart

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from onnx_ci.report import html_page, markdown
-from onnx_ci.report.html_page import element, page
-from onnx_ci.report.text import counted
+from onnx_ci.report.text import counted, flowed
 from onnx_ci.results import (
     Difference,
     Divergence,
@@ -16,17 +14,17 @@ from onnx_ci.results import (
     ModelDiff,
     Outcome,
     TensorChange,
+    ValueSpread,
     Variant,
     Verification,
 )
 from onnx_ci.util.sizes import format_percent, format_size
-from onnx_ci.util.text import Style, one_line
+from onnx_ci.util.text import Style, one_line, shell_word
 
-SHOWN = 20  # rows of a table in text and Markdown
-ROWS = 500  # the same in HTML
+SHOWN = 20  # rows of a table, but for HTML
+INDENT = 4  # spaces before a table
 LONGEST = 160  # characters of a value
 MANY_TIMES = 10.0  # from here on it is no percentage any more
-TEXT, TABLES = 1, 2  # ranks of Markdown: what is left out first has the highest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +35,20 @@ class Section:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[str, ...] = ()
+    more: str = ""  # what lists all, where not even these rows are all
+    spreads: tuple[ValueSpread | None, ...] = ()  # for HTML alone: what to draw at the end of each row
+
+    def filled(self) -> Section:
+        """Without columns in which nothing is."""
+        kept = [n for n in range(len(self.columns)) if not n or any(row[n] for row in self.rows)]
+        rows = tuple(tuple(row[n] for n in kept) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[n] for n in kept), rows=rows)
+
+    def left_out(self, shown: int) -> list[str]:
+        """What to say below a table that shows so many rows."""
+        if len(self.rows) <= shown:
+            return []
+        return [self.more or f"and {len(self.rows) - shown:,} more (--format json lists all)"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,36 +59,34 @@ class Sheet:
     picture: str = ""  # for HTML alone: Markup
 
 
-def render(sheet: Sheet, name: str, style: Style, limit: int = markdown.COMMENT) -> str:
+def render(sheet: Sheet, name: str, style: Style, limit: int = 0) -> str:
+    """`limit` is what Markdown may have at most; 0 stands for that of a comment."""
+    from onnx_ci.report import html, markdown
+
     if name == "markdown":
-        return render_markdown(sheet, limit)
-    return render_html(sheet) if name == "html" else render_text(sheet, style)
+        return markdown.render_sheet(sheet, limit or markdown.COMMENT)
+    return html.render_sheet(sheet) if name == "html" else render_text(sheet, style)
 
 
 def render_text(sheet: Sheet, style: Style) -> str:
     lines = [style.paint(one_line(sheet.title), "bold"), *(f"  {one_line(line)}" for line in sheet.lines)]
-    for section in map(_filled, sheet.sections):
+    for section in (each.filled() for each in sheet.sections):
         lines += ["", style.paint(f"  {one_line(section.title)}", "bold")]
-        lines += (f"    {line}" for line in _aligned(section, style))
-        lines += (f"    {line}" for line in _left_out(section, SHOWN))
+        below = [*_aligned(section, style), *section.left_out(SHOWN)]
+        lines += (f"{' ' * INDENT}{line}" for line in below)
     return "\n".join(lines) + "\n"
-
-
-def _filled(section: Section) -> Section:
-    """Without columns in which nothing is."""
-    kept = [n for n in range(len(section.columns)) if not n or any(row[n] for row in section.rows)]
-    rows = tuple(tuple(row[n] for n in kept) for row in section.rows)
-    return Section(
-        title=section.title,
-        columns=tuple(section.columns[n] for n in kept),
-        rows=rows,
-        numbers=section.numbers,
-    )
 
 
 def _aligned(section: Section, style: Style) -> Iterator[str]:
     rows = [section.columns, *(tuple(map(one_line, row)) for row in section.rows[:SHOWN])]
     widths = [max(len(row[column]) for row in rows) for column in range(len(section.columns))]
+    room = style.width - INDENT
+    if style.width and room < sum(widths) + 2 * len(widths) - 2:  # one row below the other
+        for name, *cells in rows[1:]:
+            yield name
+            titled = zip(section.columns[1:], cells, strict=True)
+            yield from flowed(((title, cell, "") for title, cell in titled), room, style)
+        return
     for number, row in enumerate(rows):
         cells = [
             cell.rjust(width) if name in section.numbers else cell.ljust(width)
@@ -86,61 +96,21 @@ def _aligned(section: Section, style: Style) -> Iterator[str]:
         yield line if number else style.paint(line, "dim")
 
 
-def _left_out(section: Section, shown: int) -> Iterator[str]:
-    if len(section.rows) > shown:
-        yield f"and {len(section.rows) - shown:,} more (--format json lists all)"
-
-
-def render_markdown(sheet: Sheet, limit: int = markdown.COMMENT) -> str:
-    return markdown.fitted(markdown_pieces(sheet), limit, ("line", "table"))
-
-
-def markdown_pieces(sheet: Sheet) -> list[markdown.Piece]:
-    pieces = [markdown.Piece(f"### {markdown.prose(sheet.title)}\n\n")]
-    pieces += [markdown.Piece(f"- {markdown.prose(line)}\n", TEXT) for line in sheet.lines]
-    for section in map(_filled, sheet.sections):
-        rules = ("--:" if name in section.numbers else "---" for name in section.columns)
-        head = [f"\n**{markdown.prose(section.title)}**\n", _cells(section.columns), f"|{'|'.join(rules)}|"]
-        rows = [
-            _cells([markdown.name(row[0]), *map(markdown.prose, row[1:])]) for row in section.rows[:SHOWN]
-        ]
-        left_out = [f"\n{line}" for line in _left_out(section, SHOWN)]
-        pieces.append(markdown.Piece("\n".join([*head, *rows, *left_out]) + "\n", TABLES))
-    return pieces
-
-
-def _cells(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def render_html(sheet: Sheet) -> str:
-    lines = [element("p", line, class_="soft") for line in sheet.lines]
-    tables = []
-    for section in sheet.sections:
-        rows = [(element("span", row[0], class_="name"), *row[1:]) for row in section.rows[:ROWS]]
-        drawn = html_page.table("", section.columns, rows, numbers=",".join(section.numbers))
-        left_out = [element("p", line) for line in _left_out(section, ROWS)]
-        wide = element("div", drawn, style="overflow-x:auto")
-        tables.append(element("section", element("h2", section.title), wide, *left_out))
-    heading = element("h1", element("span", sheet.title, class_="name"))
-    return page(sheet.title, heading, *lines, sheet.picture, *tables)
-
-
 def diff_sheet(diff: ModelDiff) -> Sheet:
     """Two models, and all in which they differ."""
     lines = [f"size {_was_and_is(diff.size_before, diff.size_after)}"]
     if diff.params_before != diff.params_after:
         lines.append(f"parameters {diff.params_before:,} -> {diff.params_after:,}")
     counts = diff.node_counts
-    nodes = [(len(diff.nodes), "changed"), (counts.added, "added"), (counts.gone, "gone")]
+    nodes = [(counts.changed, "changed"), (counts.added, "added"), (counts.gone, "gone")]
     nodes.append((counts.renamed, "with other names for what they give"))
     if any(number for number, _ in nodes):
         lines.append(f"nodes: {', '.join(f'{number:,} {word}' for number, word in nodes if number)}")
-    states = [(sum(t.state == state for t in diff.tensors), state) for state in _STATES]
+    states = [(getattr(diff.tensor_counts, state), state) for state in _STATES]
     told = [f"{number:,} {state}" for number, state in states if number]
     lines.append(f"tensors: {', '.join([*told, f'{diff.same_tensors:,} the same'])}")
     if not diff.exact:
-        lines.append("values were compared in samples of each large tensor; --exact reads all of them")
+        lines.append("values were compared in samples of each large tensor; onnx-ci diff --exact reads all")
     lines += diff.notes
     if not diff.differs:
         lines.insert(0, "no difference" if diff.exact and not diff.notes else "no difference was found")
@@ -160,16 +130,30 @@ def diff_sheet(diff: ModelDiff) -> Sheet:
     if diff.tensors:
         rows = tuple(map(_tensor, diff.tensors))
         sections.append(
-            Section(title="tensors that changed", columns=TENSORS, rows=rows, numbers=TENSORS[4:8])
+            Section(
+                title="tensors that changed",
+                columns=TENSORS,
+                rows=rows,
+                numbers=TENSORS[4:8],
+                spreads=tuple(change.values for change in diff.tensors),
+            )
         )
     if diff.nodes:
         sections.append(_changes("nodes that changed", diff.nodes))
     return Sheet(title=f"{diff.before} -> {diff.after}", lines=tuple(lines), sections=tuple(sections))
 
 
+def base_sheet(diff: ModelDiff) -> Sheet:
+    """The difference to the base, as a part of the report of a run."""
+    sheet = diff_sheet(diff)
+    before, after = (shell_word(one_line(name)) for name in (diff.before, diff.after))
+    more = f"onnx-ci diff {before} {after} lists all"
+    return replace(sheet, sections=tuple(replace(each, more=more) for each in sheet.sections))
+
+
 LAYERS: tuple[str, ...] = ("layer", "tensors", "was", "is", "values moved by")
 TENSORS: tuple[str, ...] = (
-    *("tensor", "", "was", "is", "size"),
+    *("tensor", "change", "was", "is", "size"),
     *("elements", "values moved by", "at most", "note"),
 )
 _STATES = ("changed", "added", "gone", "renamed")
@@ -187,7 +171,7 @@ def _changes(title: str, changes: Sequence[Difference]) -> Section:
     rows = tuple((change.name, _shown(change.before), _shown(change.after)) for change in changes)
     return Section(
         title=title,
-        columns=("", "was", "is"),
+        columns=("what", "was", "is"),
         rows=rows,
         numbers=("was", "is") if numbers else (),
     )
@@ -284,7 +268,7 @@ def _divergence(path: str, found: Divergence) -> Iterator[Section]:
         (gap.name, place, gap.op, f"{gap.sqnr:.1f} dB", _relative(gap.relative), ", ".join(gap.weights))
         for place, gap in gaps
     )
-    columns = ("tensor", "", "operator", "sqnr", "error", "weights")
+    columns = ("tensor", "which", "operator", "sqnr", "error", "weights")
     title = f"where {path} parts, of {counted(found.compared, 'tensor')}"
     yield Section(title=title, columns=columns, rows=rows, numbers=("sqnr", "error"))
 

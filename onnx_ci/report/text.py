@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from onnx_ci import results
 from onnx_ci.util.sizes import format_percent, format_size
@@ -116,15 +116,22 @@ def _stacked(
     """One model below the other, where a terminal has no room for the table."""
     verdict = style.paint(row["verdict"], colours.get("verdict", ""))
     yield f"{row['model']}  {verdict}".rstrip()
+    others = [(title, key) for key, title in columns.items() if key not in ("model", "verdict")]
+    yield from flowed(((title, row[key], colours.get(key, "")) for title, key in others), style.width, style)
+
+
+def flowed(cells: Iterable[tuple[str, str, str]], width: int, style: Style) -> Iterator[str]:
+    """Cells with their titles and colours, as many on a line as fit; empty ones are left out."""
     line, length = "", 0
-    for key, title in columns.items():
-        if not row[key] or key in ("model", "verdict"):
+    for title, cell, colour in cells:
+        if not cell:
             continue
-        taken = 2 + len(title) + 1 + len(row[key])
-        if line and length + taken > style.width:
+        words = f"{title} " if title else ""
+        taken = 2 + len(words) + len(cell)
+        if line and length + taken > width:
             yield line
             line, length = "", 0
-        line += f"  {title} {style.paint(row[key], colours.get(key, ''))}"
+        line += f"  {words}{style.paint(cell, colour)}"
         length += taken
     if line:
         yield line

@@ -22,7 +22,9 @@ def build(kind: Any, value: Any, check: Check = _unchecked, where: str = "") -> 
     returns the value or raises. Unknown keys are passed over: they may be those of a later version.
     """
     if isinstance(kind, UnionType):
-        return None if value is None else build(get_args(kind)[0], value, check, where)
+        first, *others = get_args(kind)
+        meant = next((each for each in others if type(value) is each), first)
+        return None if value is None else build(meant, value, check, where)
     if get_origin(kind) is tuple:
         first, *others = get_args(kind)
         items = check(list, value, where)

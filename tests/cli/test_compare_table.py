@@ -82,6 +82,34 @@ def test_names_are_inert_and_empty_columns_left_out() -> None:
         assert "memory" not in shown
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_table_that_does_not_fit_is_stacked(width: int) -> None:
+    full = Variant(
+        path="models/encoder.onnx",
+        verdict="ok",
+        size=5_000_000,
+        gzip=4_000_000,
+        params=1_250_000,
+        seconds=0.012,
+        ratio=1.01,
+        low=0.98,
+        high=1.04,
+        load=0.2,
+        memory=9_000_000,
+        cosine=0.99,
+        sqnr=31.0,
+        max_abs=0.1,
+        top1=1.0,
+        score=0.76,
+    )
+    sheet = variants_sheet([full, full], [], "accuracy")
+    lines = render(sheet, "text", Style(width=width)).splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines.count("    models/encoder.onnx") == 2
+    assert sum("accuracy 0.76" in line for line in lines) == 2
+    assert "ratio " in render(sheet, "text", Style(width=200)).splitlines()[3]
+
+
 def test_score_and_metric_go_together(tmp_path: Path) -> None:
     onnx.save(lean(), tmp_path / "a.onnx")
     for words in (["--evaluate", "x {model}"], ["--metric", "x"], ["--evaluate", "x", "--metric", "x"]):

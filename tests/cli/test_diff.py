@@ -70,6 +70,9 @@ def test_how_far_values_moved_is_exact_for_small_models() -> None:
     expected = np.sqrt(((0.5 * was[0, :32]) ** 2).sum() / (was**2).sum())
     assert change.moved.relative == pytest.approx(expected, rel=1e-6)
     assert change.moved.max_abs == pytest.approx(np.abs(was[0, :32]).max() / 2)
+    assert change.values is not None
+    assert (sum(change.values.before), sum(change.values.after)) == (4096, 4095)
+    assert change.values.low == min(was.min(), np.nanmin(values))
 
 
 def test_types_names_and_shapes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import onnx
@@ -64,6 +65,41 @@ def test_each_model_has_what_it_was(changed: Path) -> None:
     assert report["provenance"]["repository"] == "https://example.com/team/models.git"
     assert models["grown.onnx"]["inputs"] == [{"name": "x", "type": "float[batch,64]"}]
     assert [tensor["name"] for tensor in models["grown.onnx"]["tensors"]] == ["w0", "w1", "w2"]
+
+
+def test_what_changed_in_a_model_is_folded_into_every_report(changed: Path, tmp_path: Path) -> None:
+    kinds = {"json": "json", "markdown": "md", "html": "html"}
+    files = [
+        word for kind, end in kinds.items() for word in ("--format", kind, "--output", tmp_path / f"r.{end}")
+    ]
+    onnx_ci("check", "--since", "base", *map(str, files), cwd=changed)
+    models = {model["path"]: model for model in json.loads((tmp_path / "r.json").read_text())["models"]}
+    diff = models["grown.onnx"]["base"]["diff"]
+    assert diff["operators"][0] == {"name": "MatMul", "before": 1, "after": 3}
+    assert (diff["tensor_counts"]["added"], diff["same_tensors"]) == (2, 1)
+    assert models["retrained.onnx"]["base"]["diff"]["tensors"][0]["moved"]["share"] == 1
+    assert "diff" not in models["added.onnx"]["base"]
+    markdown = (tmp_path / "r.md").read_text()
+    folded = markdown.split("<details><summary>what changed in <code>retrained.onnx</code></summary>")[1]
+    assert "| <code>w0</code> | changed | float&#91;64,64&#93; |" in folded
+    page = (tmp_path / "r.html").read_text()
+    assert page.count("what changed in it since the base") == 2
+
+
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{7:064}\nsize 12345\n"
+
+
+@pytest.mark.parametrize(("was", "why"), [("no model", "not an ONNX model"), (POINTER, "only a pointer")])
+def test_what_can_not_be_compared_says_why(tmp_path: Path, was: str, why: str) -> None:
+    made = Repository(tmp_path)
+    (tmp_path / "m.onnx").write_bytes(was.encode())
+    made.commit_all("base")
+    onnx.save(lean(layers=1), tmp_path / "m.onnx")
+    done = onnx_ci("check", "--format", "json", cwd=tmp_path)
+    (model,) = done.json["models"]
+    assert done.code == 0
+    assert why in model["base"]["undiffed"]
+    assert "diff" not in model["base"]
 
 
 def test_all_models_of_a_pull_request_too(changed: Path) -> None:

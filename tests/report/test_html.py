@@ -14,7 +14,7 @@ import pytest
 
 from onnx_ci.report.html import render_info, render_outcome, render_run
 from onnx_ci.report.html_page import part
-from onnx_ci.results import Outcome, RunReport
+from onnx_ci.results import Base, Measure, Outcome, RunReport
 from onnx_ci.util.text import one_line
 from tests.support.cli import onnx_ci
 from tests.support.markup import Element, read
@@ -160,6 +160,30 @@ def test_a_pull_request_says_what_it_changed() -> None:
     assert "commit fedcba987654 of 2026-01-02T03:04:05+00:00, onnx-ci 1.2" in root.all("footer")[0].text
     folded = [line.text for line in root.all("summary") if "encoder.onnx" in line.text]
     assert folded == ["retrained models/encoder.onnx ✓ ok 5 MB", "new models/encoder.onnx ✓ ok 400 B"]
+
+
+def test_of_very_many_models_the_worst_and_the_largest_are_shown_in_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onnx_ci.report.html.FULL", 4)
+    well = replace(outcome(), verdict="ok", findings=(), after=None)
+    grown = replace(well, path="grown", base=Base(state="changed"), before=Measure(size=1))
+    others = [replace(well, path=f"{n}.onnx") for n in range(18)]
+    document = render_run(RunReport(command="check", outcomes=(grown, *others, outcome("bad"))))
+    root = read(document)
+    assert document.count('class="treemap"') == 1 + 4
+    cards = [each for each in root.all("details") if each.attributes.get("class") == "model card"]
+    assert [card.all("summary")[0].text.split()[0] for card in cards] == [
+        "0.onnx",
+        "1.onnx",
+        "2.onnx",
+        "grown",
+    ]
+    assert (
+        "1 more that failed or changed follow, without maps and proofs; 15 are in the table only" in root.text
+    )
+    names = {header.text for header in root.all("th") if header.attributes.get("scope") == "row"}
+    assert names >= {"grown", "bad", *(each.path for each in others)}, "all are in the table"
 
 
 def test_what_to_do_comes_first() -> None:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from onnx_ci.report.markdown import COMMENT, render_run
-from onnx_ci.results import Finding, Outcome, RunReport
+from onnx_ci.results import Base, Finding, Outcome, RunReport
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.text import one_line
 from tests.support.github_markdown import CALLS, html, shape, uncoded
 from tests.support.hostile_names import EVERYTHING, HOSTILE
-from tests.support.reports import outcome, run_report
+from tests.support.reports import difference, outcome, pull_request, run_report
 
 WIDTHLESS = "\u200b"
 
@@ -50,8 +50,8 @@ def test_a_run_without_models_says_so() -> None:
 
 @pytest.mark.parametrize("name", [*HOSTILE, EVERYTHING])
 def test_names_do_nothing(name: str) -> None:
-    plain = html(render_run(run_report("plain", "plain")))
-    document = render_run(run_report(name, name))
+    plain = html(render_run(pull_request("plain", "plain")))
+    document = render_run(pull_request(name, name))
     hostile = html(document)
     assert shape(hostile) == shape(plain)
     assert {element.tag for element in hostile.all()}.isdisjoint({"a", "img", "script", "h1", "s"})
@@ -97,6 +97,25 @@ def test_what_matters_least_is_left_out_first(limit: int) -> None:
     if kept[1]:
         assert "error" not in counts
     assert counts.get("row", 0) == 60 - kept[1]
+
+
+def test_differences_are_folded_and_left_out_first() -> None:
+    pointer = Base(state="changed", undiffed="only a pointer is here")
+    base = Base(state="changed", diff=difference("m.onnx", "w", 40))
+    others = tuple(outcome(f"{n}.onnx") for n in range(20))
+    report = replace(
+        run_report(), outcomes=(*(replace(one, base=base) for one in others), outcome("p"), outcome("q"))
+    )
+    report = replace(
+        report, outcomes=(*report.outcomes[:-2], *(replace(o, base=pointer) for o in report.outcomes[-2:]))
+    )
+    whole = render_run(report, 2**20)
+    root = html(whole)
+    assert "what changed in 0.onnx" in [summary.text for summary in root.all("summary")]
+    assert "what changed in p, q is not shown: only a pointer is here" in root.text
+    assert whole.count("onnx-ci diff 0123456789:m.onnx m.onnx lists all") == 20
+    short = render_run(report, len(whole.encode()) - 5_000)
+    assert re.search(r"Shortened: \d+ folded differences left out", short)
 
 
 def test_rows_of_models_with_findings_stay_longest() -> None:

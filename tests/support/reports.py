@@ -7,12 +7,16 @@ from dataclasses import replace
 from onnx_ci.results import (
     Alternative,
     Base,
+    ChangeCounts,
+    Difference,
     Finding,
     GoneModel,
     KeptTensor,
     Latency,
+    LayerChange,
     Limit,
     Measure,
+    ModelDiff,
     ModelInfo,
     Moved,
     OpCount,
@@ -27,7 +31,10 @@ from onnx_ci.results import (
     RuntimeRun,
     Step,
     TensorBytes,
+    TensorChange,
     TensorInfo,
+    ValueShift,
+    ValueSpread,
     Verification,
     Work,
 )
@@ -191,20 +198,58 @@ def run_report(path: str = "models/encoder.onnx", name: str = "layer.weight") ->
     )
 
 
+def difference(path: str, name: str, tensors: int = 2) -> ModelDiff:
+    """What changed in a model: every kind of thing."""
+    moved = ValueShift(share=0.5, relative=0.01, max_abs=0.25, not_finite=0, exact=True)
+    return ModelDiff(
+        before=f"0123456789:{path}",
+        after=path,
+        size_before=5_000_000,
+        size_after=5_000_000,
+        params_before=7,
+        params_after=8,
+        opsets=(Difference(name="ai.onnx", before=17, after=18),),
+        metadata=(Difference(name=name, before=name, after=None),),
+        nodes=(Difference(name=name, before=f"Add({name})", after=f"Mul({name})"),),
+        node_counts=ChangeCounts(changed=1, added=3),
+        tensor_counts=ChangeCounts(changed=tensors),
+        tensors=(
+            TensorChange(
+                name=name,
+                state="changed",
+                layer=name,
+                before="float[2]",
+                after="float[2]",
+                size_before=8,
+                size_after=8,
+                moved=moved,
+                values=ValueSpread(low=-1.0, high=1.0, before=(0, 2), after=(1, 1)),
+            ),
+        )
+        * tensors,
+        layers=(LayerChange(prefix=name, tensors=2, size_before=8, size_after=8, relative=0.01),),
+        notes=(f"{name}: 50 of 70 are listed",),
+    )
+
+
 def pull_request(path: str = "models/encoder.onnx", name: str = "layer.weight") -> RunReport:
     """The same with what the change did: a model that grew, others that are new, retrained, renamed, gone."""
     run = run_report(path, name)
     first = replace(
         run.outcomes[0],
         limits=(*run.outcomes[0].limits, Limit(name="gzip", limit=30_000_000)),
-        base=Base(state="changed", measure=Measure(size=20_000_000, gzip=18_000_000)),
+        base=Base(
+            state="changed",
+            measure=Measure(size=20_000_000, gzip=18_000_000),
+            undiffed=f"only a pointer of {name} is here",
+        ),
     )
     same = Base(state="unchanged", measure=Measure(size=1_000), path=f"old {path}")
     retrained = Outcome(
         path=f"retrained {path}",
         verdict="ok",
         before=Measure(size=5_000_000),
-        base=Base(state="changed", measure=Measure(size=5_000_000)),
+        base=Base(state="changed", measure=Measure(size=5_000_000), diff=difference(path, name)),
         moved=Moved(comparable=True, output=name, cosine=0.99871, max_abs=0.5, samples=4),
     )
     new = Outcome(path=f"new {path}", verdict="ok", before=Measure(size=400), base=Base(state="new"))
