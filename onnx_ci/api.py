@@ -180,6 +180,8 @@ def _method(given: MethodLike) -> MethodChoice:
 def _files_of(samples: Samples, folder: Path) -> Iterator[list[str]]:
     """Files for samples, of which those in memory are written; messages call these by their number."""
     given = [samples] if isinstance(samples, (str, Path, np.ndarray, Mapping)) else samples
+    if not given and given != ():
+        raise UsageError("samples: the list is empty", hint="give some, or leave it out: inputs are made up")
     files, names = [], {}
     for number, sample in enumerate(given):
         if isinstance(sample, (str, Path)):

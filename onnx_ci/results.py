@@ -29,7 +29,7 @@ CODES = {
     "OCI016": "the user's own score got worse",
     "OCI017": "could not be written",
     "OCI018": "an interrupted fix has to be finished",
-    "OCI019": "unpacked by another tool after it was shrunk",
+    "OCI019": "changed or unpacked by another tool after it was shrunk",
     "OCI020": "stored otherwise than its rule asks",
     "OCI021": "data files that are shared, or left behind",
     "OCI022": "a method failed on it and was left out",

@@ -252,7 +252,7 @@ def _side(name: str, stack: ExitStack) -> tuple[Path, int]:
     first = source.parts[0]
     if first.content is None:
         raise ModelError(
-            f"{name}: only a pointer of {first.size:,} bytes is here, not its content",
+            f"{name}: its content of {first.size:,} bytes is not here, only a pointer to it",
             hint="fetch it: git lfs fetch --all, or dvc fetch",
             code="OCI007",
         )

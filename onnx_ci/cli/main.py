@@ -56,6 +56,10 @@ def guarded(work: Callable[[], int], complain: Complain) -> int:
         complain(OnnxCiError("interrupted; no model was left half written"))
         number = stop.args[0] if stop.args else signal.SIGINT
         return 128 + int(number)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; only commands that look and judge nothing end here.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         hint = "check the disk, the folder and its permissions"

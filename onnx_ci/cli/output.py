@@ -36,6 +36,7 @@ ENDINGS = {
     ".xml": "junit",
     ".html": "html",
     ".htm": "html",
+    ".svg": "svg",
 }
 _SHOWN = ("text", "")  # beside files whose format follows from their name
 
@@ -175,7 +176,8 @@ def shown_formats(options: argparse.Namespace, *, well: bool) -> Sequence[Sequen
 
 
 def write_run(report: RunReport, options: argparse.Namespace) -> None:
-    if formats := shown_formats(options, well=not report.exit_code):
+    warned = any(finding.severity != "note" for finding in report.all_findings)
+    if formats := shown_formats(options, well=not report.exit_code and not warned):
         write_each(formats, lambda name, style: rendered_run(report, name, style, options))
 
 

@@ -15,7 +15,7 @@ from onnx_ci.methods.chain import Run
 from onnx_ci.methods.selection import encoding_parts
 from onnx_ci.model.measure import by_name, files_of
 from onnx_ci.model.model import Model
-from onnx_ci.model.receipt import Receipt, attach_receipt, model_digest, read_receipt
+from onnx_ci.model.receipt import KEY, Receipt, attach_receipt, model_digest, read_receipt
 from onnx_ci.model.store import file_sha256
 from onnx_ci.policy.schema import DEFAULT_GAIN, Rule
 from onnx_ci.results import Finding, Measure
@@ -24,8 +24,8 @@ from onnx_ci.version import __version__
 NEWER = ("load_seconds", "load_memory", "fits")  # budgets
 SHRINK_LAST = "simplify a model before it is shrunk, not after: restore the original and run onnx-ci fix last"
 RESTORE_IT = (
-    "restore it (git restore), or run onnx-ci compare with its original and take the receipt out of"
-    " its metadata"
+    "restore it (git restore); or see what it does now: onnx-ci restore --original {call} original.onnx &&"
+    " onnx-ci compare original.onnx {call}; or, if it is a new model, take {key} out of its metadata"
 )
 
 
@@ -38,6 +38,7 @@ class Lineage:
     receipt: Receipt | None = None
     unpacked: tuple[str, ...] = ()  # methods whose encodings are no longer there
     edited: bool = False  # it has a receipt of ours, and was changed since
+    former: Receipt | None = None  # that receipt
     foreign: bool = False  # it has a receipt that is not believed
 
     @cached_property
@@ -78,7 +79,8 @@ class Lineage:
             return (Finding(code="OCI019", severity="warning", message=f"{name}: {how}", hint=SHRINK_LAST),)
         if self.edited:
             how = "was changed after onnx-ci shrank it; nothing vouches for what it computes now"
-            return (Finding(code="OCI019", severity="warning", message=f"{name}: {how}", hint=RESTORE_IT),)
+            hint = RESTORE_IT.format(call=name, key=KEY)
+            return (Finding(code="OCI019", severity="warning", message=f"{name}: {how}", hint=hint),)
         receipt = self.outdated
         if receipt is None:
             return ()
@@ -120,7 +122,7 @@ def lineage(model: Model, rule: Rule) -> Lineage:
     # The methods that stored weights small, if no weight is stored that way any more.
     small = tuple(name for name in receipt.names if name in STORES_SMALL)
     unpacked = small if small and not encoding_parts(model.proto) else ()
-    return Lineage(fingerprint(rule), files, unpacked=unpacked, edited=not unpacked)
+    return Lineage(fingerprint(rule), files, unpacked=unpacked, edited=not unpacked, former=receipt)
 
 
 def _entry(run: Run) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from onnx_ci.gate.attempts import RAN_OUT, at_once, choose, worth_it
 from onnx_ci.gate.cache import choice_memory
 from onnx_ci.gate.candidates import Choice, Held, Staged
 from onnx_ci.gate.decide import over_limits
-from onnx_ci.gate.lineage import lineage
+from onnx_ci.gate.lineage import RESTORE_IT, lineage
 from onnx_ci.gate.subject import Ledger, Subject
 from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model
-from onnx_ci.model.receipt import Receipt
+from onnx_ci.model.receipt import KEY, Receipt
 from onnx_ci.model.save import write_model
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import Rule
@@ -42,10 +42,11 @@ def source_of(subject: Subject, opened: ExitStack) -> Origin | None:
     original, as it was when it was shrunk. What was rounded under another rule can get what this one asks
     for from its original only.
     """
-    receipt = subject.lineage.receipt
+    receipt, edited = subject.lineage.receipt, subject.lineage.former
+    receipt = receipt or edited
     if receipt is None or not subject.rule.methods or subject.override is not None or subject.sharers:
         return None
-    if not (subject.task.changed if subject.lineage.current else receipt.lossy):
+    if not (subject.task.changed if subject.lineage.current else edited or receipt.lossy):
         return None
     made_from = f"{subject.before.sha256} made from {receipt.source_sha256}"
     kept = choice_memory(subject, made_from, {}) if subject.remembers else None
@@ -74,6 +75,8 @@ def choose_by_origin(subject: Subject, origin: Origin, ledger: Ledger) -> tuple[
     against the model that is there: that may become larger only where its rule forbids it to stay as it is.
     """
     held = origin.held
+    if subject.lineage.former is not None:
+        return subject, _edited(subject, origin, ledger)
     if held is None:
         return _without_original(subject, origin, ledger)
     if not held.same and (not subject.lineage.current or held.proof.verification.status == "failed"):
@@ -109,6 +112,19 @@ def _without_original(subject: Subject, origin: Origin, ledger: Ledger) -> tuple
             subject = subject.disowned
     choice = choose(subject, ledger)
     return subject, replace(choice, missing=origin.missing, notes=notes, original=original)
+
+
+def _edited(subject: Subject, origin: Origin, ledger: Ledger) -> Choice:
+    """A model that was changed after it was shrunk is judged as a new one, unless it is known that it no
+    longer computes what its original does."""
+    held = origin.held
+    if held is None or held.same or held.proof.verification.status != "failed":
+        return choose(subject, ledger)
+    found = held.proof.verification
+    hint = RESTORE_IT.format(call=subject.task.call, key=KEY)
+    reason = f"it was changed after onnx-ci shrank it; against its original: {found.reason}"
+    found = replace(found, reason=reason, hint=hint)
+    return Choice(None, found, (), failed_exact=True, as_it_is=True, notes=(), original=held.original)
 
 
 def _vouched_for(subject: Subject, held: Held, ledger: Ledger) -> Choice:
@@ -199,6 +215,8 @@ def _hold(subject: Subject, original: Subject, receipt: Receipt, found: Original
     path.parent.mkdir()
     write_model(subject.model, path)
     changes = [topic for m in METHODS if m.name in receipt.names for topic in m.changes]
+    if subject.lineage.former is not None:  # whoever edited it: what counts is what it computes
+        changes += ["metadata", "producer", "opset", "ir", "functions"]
     # Not tensor by tensor: which of them exact methods left out for good reason, only the run that made
     # it knew.
     there = Submission(path=path, model=subject.model, changes=changes, each=False)

@@ -26,6 +26,7 @@ Pair = tuple[Array | None, Array | None]  # one output of two models; None where
 _ROUNDED = 4  # a larger difference of integers is hardly rounding: they are indices, or wrong
 _ENDS = 1e-6  # as near to 0, 1 or -1 as float32 can tell in a sum
 _LAST_DIGITS = 1e-15  # of a cosine, which the order of a sum decides
+_OF_RANGE = 0.04  # of the square of a range: what an output is taken to be at least
 _LITTLE = 0.01  # of what an output can be: what is less than that has no relative error of its own
 _MASK = 1e4  # what is further away is no answer, but was put there to be left out
 _NEAR = 100  # one in so many values behind a sigmoid counts as near a decision, the largest
@@ -377,15 +378,16 @@ def _worst_input(pairs: Sequence[Pair], views: Sequence[_View], energy: float) -
 
 
 def _energy(pairs: Sequence[Pair], bounded: Observation | None = None) -> float:
-    """Return what a number of an output can be, squared: by its range, or in the sample where it is most."""
+    """Return what a number of an output is, squared, in the sample where it is most; of one that has a range,
+    a part of that at least: an answer near zero that moves by a millionth is no other answer."""
     arrays = [before for before, _ in pairs if before is not None and before.size and is_float(before.dtype)]
     if not arrays:
         return 0.0
+    energy = max(map(_mean_square, arrays))
     if bounded is not None:
         width = 1 if bounded.squash != "Softmax" else _softmax_width(arrays[0], bounded)
-        return 1.0 / width
-    energies = [_mean_square(array) for array in arrays]
-    return max(energies) if math.isfinite(max(energies)) else 0.0
+        energy = max(energy, _OF_RANGE / width)
+    return energy if math.isfinite(energy) else 0.0
 
 
 def _mean_square(array: Array) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 
 from onnx_ci.gate.lineage import fingerprint
 from onnx_ci.gate.project import open_context
@@ -213,3 +214,23 @@ def test_latency_is_measured_all_the_same(repository: Repository) -> None:
     write_policy(here, INT8 + "    budget: {latency: 100000%}\n    shrink: smallest\n")
     onnx_ci("fix", "a.onnx", cwd=here)
     assert only(onnx_ci("check", "a.onnx", "--format", "json", cwd=here))["latency"]["ratio"] > 0
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(2.0, "outputs_changed"), (1.0, "ok")])
+def test_a_shrunk_model_that_was_edited_is_run_against_its_original(
+    repository: Repository, factor: float, verdict: str
+) -> None:
+    path = repository.root / "a.onnx"
+    assert onnx_ci("fix", "a.onnx", cwd=repository.root).code == 0
+    model = onnx.load(path)
+    scale = next(t for t in model.graph.initializer if t.name.endswith(".scale"))
+    scale.CopyFrom(numpy_helper.from_array(factor * numpy_helper.to_array(scale), scale.name))
+    model.doc_string = "edited"
+    onnx.save(model, path)
+    done = onnx_ci("check", "a.onnx", "--format", "json", cwd=repository.root)
+    assert (done.code, only(done)["verdict"]) == (int(verdict != "ok"), verdict), done.out
+    if verdict == "ok":
+        assert codes(done)["OCI019"] == "warning"
+    else:
+        assert "it was changed after onnx-ci shrank it; against its original" in done.out
+        assert "onnx-ci restore --original a.onnx original.onnx" in done.out
