@@ -53,6 +53,13 @@ def render_run(report: RunReport, limit: int = COMMENT) -> str:
     return fitted(pieces, limit, LEFT_OUT)
 
 
+def _mark(outcome: Outcome) -> str:
+    """As severe as the worst that was found, else by the verdict."""
+    found = {finding.severity for finding in outcome.findings}
+    worst = next((severity for severity in MARKS if severity in found and severity != "note"), None)
+    return MARKS[worst] if worst else TONE_MARKS[text.tone(outcome)]
+
+
 def _headline(report: RunReport) -> str:
     if any(finding.code == COULD_NOT for finding in report.findings):
         return "❌ onnx-ci could not run: no model was judged"
@@ -76,7 +83,7 @@ def _table(report: RunReport) -> Iterator[Piece]:
 
     def of(outcomes: Iterable[Outcome]) -> Iterator[Piece]:
         for outcome in outcomes:
-            row = _row(TONE_MARKS[text.tone(outcome)], by_outcome[id(outcome)], columns)
+            row = _row(_mark(outcome), by_outcome[id(outcome)], columns)
             yield Piece(row, PASSING if outcome.is_well else ROWS)
 
     yield from of(shown)

@@ -12,13 +12,14 @@ from onnx_ci.gate import attempts
 from onnx_ci.gate.candidates import Staged
 from onnx_ci.gate.groups import Groups
 from onnx_ci.gate.subject import Ledger, Subject
-from onnx_ci.policy.schema import Budget, Group, Mode, Policy, Rule
+from onnx_ci.policy.schema import Budget, Group, MethodChoice, Mode, Policy, Rule
 from onnx_ci.repo.content import Sources
 from onnx_ci.results import Proof
 from tests.support.cli import call
 from tests.support.models import bloated
 from tests.traps.base import write
 
+ROUNDS = (MethodChoice(name="dedupe"), MethodChoice(name="fp16-weights"))
 MODES: dict[str, Mode] = {"a.onnx": "to-budget", "b.onnx": "to-budget", "c.onnx": "exact-only"}
 
 
@@ -29,7 +30,7 @@ def groups(folder: Path, limit: int, judged: str = "abc", size: int = 1000) -> G
     return Groups(
         policy=Policy(
             file="policy.yaml",
-            rules=tuple(Rule(pattern=name, shrink=mode) for name, mode in MODES.items()),
+            rules=tuple(Rule(pattern=name, shrink=mode, methods=ROUNDS) for name, mode in MODES.items()),
             groups=(Group(name="app", paths=("*.onnx",), budget=Budget(size=limit), line=3),),
         ),
         judged={f"{letter}.onnx": folder / f"{letter}.onnx" for letter in judged},

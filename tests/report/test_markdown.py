@@ -23,7 +23,7 @@ def test_a_run_has_its_verdict_sizes_findings_and_details() -> None:
     assert root.all("h3")[0].text == "❌ onnx-ci failed: 3 models checked, 24 MB of 30.9 MB could be saved"
     rows = [[cell.text for cell in row.all("td")] for row in root.all("tbody")[0].all("tr")]
     assert rows[0] == [
-        "⚠️",
+        "❌",  # what is found is an error
         "models/encoder.onnx",
         "30.9 MB",
         "██████████ 124% of 25 MB, 76.8% of 10,000,000 params",
