@@ -20,7 +20,7 @@ onnx-ci completion fish > ~/.config/fish/completions/onnx-ci.fish"""
 REFS = "git for-each-ref --format='%(refname:short)' 2>/dev/null"
 
 
-class Option:
+class Flag:
     """One option of a command: how it is written, what it says, and what may follow."""
 
     def __init__(self, action: argparse.Action) -> None:
@@ -39,11 +39,11 @@ def run_completion(options: argparse.Namespace) -> int:
     return 0
 
 
-def _options(command: str) -> tuple[list[Option], str]:
+def _options(command: str) -> tuple[list[Flag], str]:
     """The options of a command, and the words it takes where they are not files."""
     actions = [each for each in command_parser(command)._actions if each.help != argparse.SUPPRESS]
     words = [str(word) for each in actions if not each.option_strings for word in each.choices or ()]
-    return [Option(action) for action in actions if action.option_strings], " ".join(words)
+    return [Flag(action) for action in actions if action.option_strings], " ".join(words)
 
 
 def _bash() -> Iterator[str]:

@@ -27,7 +27,7 @@ from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
 from onnx_ci.inputs.sample_paths import recorded_from
 from onnx_ci.policy.load import matching_rules
-from onnx_ci.policy.schema import Operators, Rule, Span
+from onnx_ci.policy.schema import Operators, Rule, Versions
 from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import commit_of, find_root
 from onnx_ci.repo.select import Wanted, all_models
@@ -563,7 +563,7 @@ def _described(rule: Rule) -> Iterator[tuple[str, str]]:
 
 
 def _required(value: Any) -> str:
-    if isinstance(value, Span):
+    if isinstance(value, Versions):
         return value.words
     if isinstance(value, Operators):
         sides = {"deny": value.deny, "allow": value.allow or ()}

@@ -149,7 +149,9 @@ def _further(run: Run) -> Iterator[Mapping[str, object]]:
     """What a method can do beyond what it does by itself, where the rule leaves that open. Embeddings that
     are rounded make a model much smaller, and some do not bear it."""
     if run.method.name == "dynamic-int8" and not run.options.get("ops"):
-        yield {**run.options, "ops": ["MatMul", "Gemm", "LSTM", "Attention", "Gather"]}
+        from onnx_ci.methods.ort_quantize import DYNAMIC_OPS
+
+        yield {**run.options, "ops": [*DYNAMIC_OPS, "Gather"]}
 
 
 def _stage(run: Run) -> int:

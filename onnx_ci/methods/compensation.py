@@ -281,4 +281,5 @@ _READ = {
 
 
 def _attributes(node: NodeProto) -> dict[str, Any]:
-    return {one.name: list(one.ints) if one.ints else one.s.decode() or one.i for one in node.attribute}
+    given = node.attribute
+    return {one.name: list(one.ints) or one.s.decode(errors="replace") or one.i for one in given}

@@ -21,6 +21,7 @@ from onnx_ci.model.graph import (
     output_names,
     tensors,
 )
+from onnx_ci.model.interface import show_type
 from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.model import Model, element_count, stored_size
@@ -370,8 +371,6 @@ def _plain_bytes(attribute: AttributeProto) -> int:
 
 
 def _value(value: Any) -> ValueInfo:
-    from onnx_ci.model.interface import show_type  # which loads all of onnx
-
     tensor, shape = value.type.tensor_type, None
     if tensor.HasField("shape"):
         sizes = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in tensor.shape.dim]

@@ -22,8 +22,8 @@ from onnx_ci.policy.schema import (
     Policy,
     Require,
     Rule,
-    Span,
     Unmatched,
+    Versions,
 )
 
 _DEMANDS = ("smallest", "to-budget", "exact-only")
@@ -157,7 +157,7 @@ def _gone_or(beyond: Callable[[float, float], bool]) -> Callable[[float | None, 
     return lambda old, new: old is not None and (new is None or beyond(new, old))
 
 
-def _wider(old: Span | None, new: Span | None) -> bool:
+def _wider(old: Versions | None, new: Versions | None) -> bool:
     return old is not None and (new is None or not new.within(old))
 
 

@@ -143,7 +143,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
+class Versions:
     """Versions from one to another, both included."""
 
     low: int = 0
@@ -152,7 +152,7 @@ class Span:
     def __contains__(self, version: int) -> bool:
         return self.low <= version and (self.high is None or version <= self.high)
 
-    def within(self, other: Span) -> bool:
+    def within(self, other: Versions) -> bool:
         return self.low in other and (
             other.high is None or (self.high is not None and self.high <= other.high)
         )
@@ -177,8 +177,8 @@ class Operators:
 class Require:
     """What a model has to be, as its file tells without a run."""
 
-    opset: Span | None = None
-    ir: Span | None = None
+    opset: Versions | None = None
+    ir: Versions | None = None
     domains: tuple[str, ...] | None = None
     operators: Operators = Operators()
     metadata: tuple[str, ...] = ()  # entries that have to be there
