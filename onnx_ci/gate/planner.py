@@ -429,7 +429,7 @@ class Planner:
     def alternatives(self, needed: float = 0.0) -> Iterator[Alternative]:
         """What came of whole methods, each by itself, and of the mildest mix that saves what is needed."""
         search = self.search
-        mildest = [one.mix for one in search.mildest(needed)[:1] if needed]
+        mildest = [one.mix for one in search.mildest(needed)[:1]] if needed else []
         known = search.trials.known([*search.uniform(), *mildest])
         for number, tried in enumerate(known):
             if tried in known[:number]:

@@ -27,6 +27,7 @@ from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Limits, MethodChoice, Tolerance
 from onnx_ci.results import OutputDelta
+from onnx_ci.sandbox.exchange import thinned
 from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner
 from onnx_ci.verify.compare import (
     NOTHING_IN_COMMON,
@@ -34,8 +35,8 @@ from onnx_ci.verify.compare import (
     compare_outputs,
     least_sqnr,
     outside,
-    same_outputs,
     tightened,
+    whole_axes,
     worse_of,
 )
 from onnx_ci.verify.reference import ArrayOutputs, Reference, WeightSwapSession
@@ -376,6 +377,17 @@ class Tried:
         return next((f"output {delta.name!r}: {delta.problem}" for delta in self.deltas if delta.problem), "")
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What inputs gave: a part of each large output, and a digest a sample of all outputs whole."""
+
+    outputs: ArrayOutputs
+    digests: list[int]
+
+    def followed_by(self, other: Seen) -> Seen:
+        return Seen([*self.outputs, *other.outputs], [*self.digests, *other.digests])
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class Trials:
     """Runs mixes in one session. The first, of no mix at all, is what later ones are said to move from."""
@@ -398,10 +410,16 @@ class Trials:
         self.runs = 0
         self.late = False  # whether the clock ended it
         self.learned: list[Refuting] = []
-        self.feeds, self.originals = list(self.reference.feeds()), self.reference.outputs()
+        self.feeds, known = list(self.reference.feeds()), self.reference.outputs()
+        names = {name for sample in known for name in sample}
+        self.whole_axes = whole_axes(names, self.tolerance, batched=self.reference.batched)
+        self.originals = self._thinned(known)
         self.first = self.open_session(self.feeds[: self.glances])
         self.rest = self.open_session(self.feeds[self.glances :])
-        self.unchanged = [*self._outputs({}, self.first), *self._outputs({}, self.rest)]
+        self.unchanged: list[int] = []
+        seen = self._seen({}, self.first).followed_by(self._seen({}, self.rest))
+        self.unchanged = seen.digests
+        self.made[()] = self._judged({}, seen)
 
     @property
     def count(self) -> int:
@@ -416,10 +434,10 @@ class Trials:
         """Try a mix on all inputs; on the first only, where that is far off."""
         key = tuple(sorted(mix.items()))
         if key not in self.made:
-            tried, outputs = self._tried(mix)
+            tried, seen = self._tried(mix)
             self.alone[key] = self.made[key] = tried
             if self.rest.feeds and tried.noise <= FAR_OFF * self.limit:
-                self.made[key], _ = self._tried(mix, outputs)
+                self.made[key], _ = self._tried(mix, seen)
         return self.made[key]
 
     def learn(self, refuting: Refuting | None) -> bool:
@@ -433,8 +451,8 @@ class Trials:
             self.first = self.open_session([feeds[number] for number in more])
             self.rest = self.open_session(self.feeds)
             self.feeds = [*self.first.feeds, *self.feeds]
-            self.originals = [*(outputs[number] for number in more), *self.originals]
-            self.unchanged = [*self._outputs({}, self.first), *self.unchanged]
+            self.originals = [*self._thinned([outputs[number] for number in more]), *self.originals]
+            self.unchanged = [*self._seen({}, self.first).digests, *self.unchanged]
         self.made = {key: tried for key, tried in self.made.items() if not tried.holds}
         self.learned.append(refuting)
         self.margin = tightened(self.margin, LESSON)
@@ -442,7 +460,7 @@ class Trials:
 
     def _as_proven(self, one: Refuting, outputs: ArrayOutputs) -> Sequence[OutputDelta]:
         """Compare as a proof does, against what all of its inputs give: as if others had no error at all."""
-        feeds, originals = one.reference.feeds(), one.reference.outputs()
+        feeds, originals = one.reference.feeds(), self._thinned(one.reference.outputs())
         found = list(originals)
         for number in one.numbers:
             place = next(at for at, fed in enumerate(self.feeds) if fed is feeds[number])
@@ -469,44 +487,53 @@ class Trials:
     def shows(self, name: str) -> bool:
         """Whether any output moves when a tensor is damaged for good."""
         damaged = dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True))
-        outputs = self._outputs(damaged, self.first)
-        if same_outputs(self.unchanged[: len(outputs)], outputs):
-            return not same_outputs(self.unchanged[len(outputs) :], self._outputs(damaged, self.rest))
-        return True
+        digests = self._seen(damaged, self.first).digests
+        if digests != self.unchanged[: len(digests)]:
+            return True
+        return self._seen(damaged, self.rest).digests != self.unchanged[len(digests) :]
 
-    def _tried(self, mix: Mix, known: ArrayOutputs | None = None) -> tuple[Tried, ArrayOutputs]:
-        """Try a mix on the first inputs; on the rest, where the outputs of the first are known."""
+    def _tried(self, mix: Mix, known: Seen | None = None) -> tuple[Tried, Seen]:
+        """Try a mix on the first inputs; on the rest, where it is known what the first show."""
         self.say(f"planning: trial {self.count + 1}")
         weights: dict[str, Path] = {}
         for (name, _), files in self.shelf.files(mix.items()).items():
             weights.update(zip(self.inputs[name], files, strict=True))
         try:
-            more = self._outputs(weights, self.first if known is None else self.rest)
+            seen = self._seen(weights, self.first if known is None else self.rest)
         except RunFailed as error:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
-            return Tried(mix, (failed,), moved=True), []
-        outputs = [*(known or []), *more]
-        reference, unchanged = self.reference, self.unchanged[: len(outputs)]
-        originals, batched = self.originals[: len(outputs)], reference.batched
-        with reference.runner.meter.timing("comparing"):
-            deltas = compare_outputs(originals, outputs, self.tolerance, batched=batched)
-            complete = len(outputs) == len(self.originals)
+            return Tried(mix, (failed,), moved=True), Seen([], [])
+        seen = known.followed_by(seen) if known else seen
+        return self._judged(mix, seen), seen
+
+    def _judged(self, mix: Mix, seen: Seen) -> Tried:
+        count, batched = len(seen.outputs), self.reference.batched
+        with self.reference.runner.meter.timing("comparing"):
+            deltas = compare_outputs(self.originals[:count], seen.outputs, self.tolerance, batched=batched)
+            complete = count == len(self.originals)
             for one in self.learned if complete else ():
-                deltas = worse_of(deltas, self._as_proven(one, outputs))
+                deltas = worse_of(deltas, self._as_proven(one, seen.outputs))
             safe = not any(any(outside(delta, self.margin)) for delta in deltas)
             if complete:  # what a proof begins with has to hold too, but needs no room to spare
-                deltas = worse_of(deltas, self._as_proven(self.own, outputs))
+                deltas = worse_of(deltas, self._as_proven(self.own, seen.outputs))
             safe = safe and not any(delta.problem for delta in deltas)
-            return Tried(mix, deltas, moved=not same_outputs(unchanged, outputs), safe=safe), outputs
+            return Tried(mix, deltas, moved=seen.digests != self.unchanged[:count], safe=safe)
 
-    def _outputs(self, weights: Mapping[str, Path], session: WeightSwapSession) -> ArrayOutputs:
+    def _thinned(self, outputs: ArrayOutputs) -> ArrayOutputs:
+        """Originals as the worker hands out what they are compared with."""
+        return [
+            {name: thinned(value, self.whole_axes.get(name, ())) for name, value in sample.items()}
+            for sample in outputs
+        ]
+
+    def _seen(self, weights: Mapping[str, Path], session: WeightSwapSession) -> Seen:
         if not session.feeds:
-            return []
+            return Seen([], [])
         if self.runs + len(session.feeds) > self.most:
             raise Ended
         if time.monotonic() > self.until:
             self.late = True
             raise Ended
         self.runs += len(session.feeds)
-        return session.run(weights)
+        return Seen(*session.glance(weights, self.whole_axes))

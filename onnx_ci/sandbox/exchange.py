@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,7 @@ else:
 
 _MAP = 1 << 20  # from this many bytes on, a file is mapped rather than read
 _MANIFEST = "manifest.json"
+ENOUGH = 1 << 19  # numbers of an output that tell how far it moved, where that is only to be estimated
 
 
 class Exotic(NamedTuple):
@@ -111,6 +112,17 @@ def _ml_dtype(name: str) -> np.dtype[Any] | None:
         return None
     known = getattr(ml_dtypes, EXOTIC[name].ml_name, None)
     return None if known is None else np.dtype(known)
+
+
+def thinned(array: Array, whole_axes: Collection[int] = ()) -> Array:
+    """Take every so-many-th part of a large array along its longest axes, but for those that stay whole."""
+    kept = {axis % array.ndim for axis in whole_axes if -array.ndim <= axis < array.ndim}
+    for axis in sorted(set(range(array.ndim)) - kept, key=lambda axis: -array.shape[axis]):
+        if array.size <= ENOUGH:
+            break
+        step = min(array.shape[axis], -(-array.size // ENOUGH))
+        array = array[(slice(None),) * axis + (slice(None, None, step),)]
+    return array
 
 
 class Raw(NamedTuple):

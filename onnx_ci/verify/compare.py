@@ -29,6 +29,7 @@ _LAST_DIGITS = 1e-15  # of a cosine, which the order of a sum decides
 _OF_RANGE = 0.04  # of the square of a range: what an output is taken to be at least
 _LITTLE = 0.01  # of what an output can be: what is less than that has no relative error of its own
 _MASK = 1e4  # what is further away is no answer, but was put there to be left out
+_SOME_ROWS = 32  # of a Softmax that are looked at together: most often the first tell
 _NEAR = 100  # one in so many values behind a sigmoid counts as near a decision, the largest
 _ROUNDING = 1e-6  # by so much a length may change where a cosine of 1 is asked for
 BLOCK = 1 << 20  # elements in float64 at a time: outputs can be far larger than memory allows twice
@@ -37,6 +38,7 @@ FEW = 8  # elements below which a cosine is blind: of one positive number and an
 _FLOOR = 1e-6  # of the largest reference value: below it, a relative error means nothing
 SMALL = 0.01  # of the largest member of a batch
 MANY = 1000  # members that are looked at one by one; what is more than that is no batch
+_MOST_AXES = 64  # that numpy knows
 USUAL = 27.0  # dB; what a cosine of 0.999 stands for
 
 
@@ -61,26 +63,33 @@ def distance(reference: Array, candidate: Array, *, energy: float = 0.0) -> Dist
     output can have: what this sample lacks of it counts as kept, so that nothing is measured against next to
     nothing."""
     top1 = _top1(reference, candidate)
-    scale = max(_largest(reference), _largest(candidate))
-    if scale == 0.0:
+    known = _largest(reference)
+    if known == 0.0 and _largest(candidate) == 0.0:
         return Distance(top1=top1)
-    floor = max(_FLOOR * _largest(reference), _LITTLE * math.sqrt(energy))
+    # The squares of float32 never overflow in float64; those of float64 may.
+    scale = max(known, _largest(candidate)) if reference.dtype == np.float64 else 1.0
+    floor = max(_FLOOR * known, _LITTLE * math.sqrt(energy))
     largest = relative = total = count = 0.0
     dot = ours = theirs = noise = 0.0
     for a, b in _blocks(reference, candidate):
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            moved = np.abs(a - b)  # may be infinite for float64 near the end of its range
+            moved = a - b  # may be infinite for float64 near the end of its range
+            np.abs(moved, out=moved)
             # A reference of nothing but zeros has no scale at all: any move is infinitely far, none is NaN.
-            ratio = moved / np.maximum(np.abs(a), floor)
+            ratio = np.abs(a)
+            np.maximum(ratio, floor, out=ratio)
+            np.divide(moved, ratio, out=ratio)
         largest = max(largest, float(moved.max(initial=0.0)))
         relative = max(relative, float(np.fmax.reduce(ratio, initial=0.0)))
-        total += float((moved / scale).sum())
         count += a.size
-        a, b = a / scale, b / scale  # squares must not overflow
+        if scale != 1.0:
+            a, b = a / scale, b / scale
+            moved = np.abs(a - b)
+        total += float(moved.sum())
         dot += sum_of_products(a, b)
         ours += sum_of_products(a, a)
         theirs += sum_of_products(b, b)
-        noise += sum_of_products(a - b, a - b)
+        noise += sum_of_products(moved, moved)
     rest = max(0.0, energy / scale * count / scale - ours)
     dot, ours, theirs = dot + rest, ours + rest, theirs + rest
     return Distance(
@@ -126,16 +135,39 @@ def _bytes(array: Array) -> Array:
 
 def _blocks(reference: Array, candidate: Array) -> Iterator[tuple[Array, Array]]:
     """Finite elements of both, as float64."""
-    first, second = reference.reshape(-1), candidate.reshape(-1)
+    first = reference.reshape(-1)
+    second = first if candidate is reference else candidate.reshape(-1)
     for start in range(0, first.size, BLOCK):
         a = first[start : start + BLOCK].astype(np.float64)
-        b = second[start : start + BLOCK].astype(np.float64)
-        kept = np.isfinite(a) & np.isfinite(b)
-        yield (a, b) if kept.all() else (a[kept], b[kept])
+        b = a if second is first else second[start : start + BLOCK].astype(np.float64)
+        if _has_odd(a) or (b is not a and _has_odd(b)):
+            kept = np.isfinite(a) & np.isfinite(b)
+            a, b = a[kept], b[kept]
+        yield a, b
+
+
+def _has_odd(values: Array) -> bool:
+    """Whether some of the values may not be finite: one sum tells, nearly always."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return not math.isfinite(float(values.sum()))
+
+
+def _as_floats(array: Array) -> Array:
+    """In a type that numpy itself orders and has NaN in."""
+    return array if array.dtype in (np.float16, np.float32, np.float64) else array.astype(np.float64)
 
 
 def _largest(array: Array) -> float:
-    return max((float(np.abs(a).max(initial=0.0)) for a, _ in _blocks(array, array)), default=0.0)
+    """The largest magnitude of all finite elements."""
+    flat, largest = array.reshape(-1), 0.0
+    for start in range(0, flat.size, BLOCK):
+        block = _as_floats(flat[start : start + BLOCK])
+        ends = float(block.max()), float(block.min())
+        if not all(map(math.isfinite, ends)):
+            block = block[np.isfinite(block)]
+            ends = float(block.max(initial=0.0)), float(block.min(initial=0.0))
+        largest = max(largest, *map(abs, ends))
+    return largest
 
 
 def _closeness(ours: float, noise: float) -> float:
@@ -174,8 +206,8 @@ def _top1(reference: Array, candidate: Array) -> float:
     rows = max(1, BLOCK // width)
     same = 0
     for start in range(0, len(first), rows):
-        a = first[start : start + rows].astype(np.float64).argmax(axis=-1)
-        b = second[start : start + rows].astype(np.float64).argmax(axis=-1)
+        a = _as_floats(first[start : start + rows]).argmax(axis=-1)
+        b = _as_floats(second[start : start + rows]).argmax(axis=-1)
         same += int((a == b).sum())
     return same / len(first)
 
@@ -253,6 +285,23 @@ def _histogram(pairs: Sequence[Pair]) -> tuple[int, ...]:
     return tuple(map(int, counts))
 
 
+def whole_axes(
+    names: Collection[str], tolerance: Tolerance, *, batched: Collection[str] = ()
+) -> dict[str, list[int]]:
+    """Return the axes along which a part of an output would not be judged as the whole is: where a Softmax
+    adds up, where the first answer is looked for, and where the members of a batch are."""
+    axes: dict[str, set[int]] = {name: {0} if name in batched else set() for name in names}
+    for name in names:
+        if tolerance.top1 is not None:
+            axes[name].add(-1)
+        behind = observation_of(name)
+        if behind is not None and behind.squash == "Softmax":
+            added_up = [*range(1, _MOST_AXES)] if behind.axis is None else [behind.axis]
+            for one in {name, behind.output} & axes.keys():
+                axes[one].update(added_up)
+    return {name: sorted(found) for name, found in axes.items() if found}
+
+
 def leaves(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> bool:
     """Whether any output is outside the tolerance; looks no further than the first that is."""
     for name, (pairs, views) in _with_views(_paired(reference, candidate)).items():
@@ -288,13 +337,18 @@ class _View(NamedTuple):
         if self.of.squash in PICKS:
             return True
         for before, _ in self.pairs:
-            values = before.astype(np.float64)
-            if self.of.squash == "Softmax" and values.size:
-                rows = _rows(self.of, values)
-                values = np.sort(rows, axis=-1)[:, -2:]
-                values = values[:, :1] - values[:, 1:]
-            if (np.abs(values) < _MASK).any():
-                return True
+            if self.of.squash != "Softmax" or not before.size:
+                if (np.abs(before) < _MASK).any():
+                    return True
+                continue
+            rows = _rows(self.of, before)
+            if rows.shape[-1] < 2:
+                continue
+            for start in range(0, len(rows), _SOME_ROWS):
+                some = rows[start : start + _SOME_ROWS].astype(np.float64)
+                second, first = np.partition(some, -2, axis=-1)[:, -2:].T
+                if (first - second < _MASK).any():
+                    return True
         return False
 
 
@@ -434,11 +488,15 @@ def _behind(view: _View, tolerance: Tolerance) -> tuple[Distance, list[Problem]]
 
 def _as_given(behind: Observation, values: Array) -> Array:
     """Return what a function is given in the units in which it tells one value from another."""
-    values = np.nan_to_num(values.astype(np.float64))
+    values = values.astype(np.float64)
+    if _has_odd(values):
+        values = np.nan_to_num(values)
     if behind.squash != "Softmax":
         return values if behind.squash in PICKS else np.clip(values, -_MASK, _MASK)
     rows = _rows(behind, values)
     kept = rows > rows.max(axis=-1, keepdims=True, initial=-np.inf) - _MASK
+    if rows.size and kept.all():
+        return rows - rows.sum(axis=-1, keepdims=True) / rows.shape[-1]
     means = np.where(kept, rows, 0.0).sum(axis=-1, keepdims=True) / np.maximum(
         kept.sum(axis=-1, keepdims=True), 1
     )
@@ -465,17 +523,21 @@ def _undecided(behind: Observation, before: Array, after: Array) -> tuple[float,
         return float(np.square(1 / (1 + np.exp(-moved)) - 0.5).sum()), float(count)
     if behind.squash != "Softmax" or before.shape[-1] < 2:
         return 0.0, 0.0
-    first, second = np.partition(before, -2, axis=-1)[:, -1], np.partition(before, -2, axis=-1)[:, -2]
-    lead = np.zeros_like(before)
-    np.put_along_axis(lead, before.argmax(axis=-1)[:, None], (first - second)[:, None], axis=-1)
-    one, other = _softmax(before - lead), _softmax(after - lead)
-    return float(np.square(one - other).sum()), float(len(before))
+    best = before.argmax(axis=-1)
+    second, first = np.partition(before, -2, axis=-1)[:, -2:].T
+    one, other = (_softmax(rows, best, first - second) for rows in (before, after))
+    one -= other
+    return float(np.square(one, out=one).sum()), float(len(before))
 
 
-def _softmax(rows: Array) -> Array:
-    powers = np.exp(rows - rows.max(axis=-1, keepdims=True))
-    shares: Array = powers / powers.sum(axis=-1, keepdims=True)
-    return shares
+def _softmax(rows: Array, best: Array, lead: Array) -> Array:
+    """Of rows in which what is best had no lead."""
+    rows = rows.copy()
+    rows[np.arange(len(rows)), best] -= lead
+    rows -= rows.max(axis=-1, keepdims=True)
+    np.exp(rows, out=rows)
+    rows /= rows.sum(axis=-1, keepdims=True)
+    return rows
 
 
 def _one(

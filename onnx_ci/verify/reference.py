@@ -549,9 +549,21 @@ class WeightSwapSession:
     def run(self, weights: Mapping[str, Path], model: Path | None = None) -> list[dict[str, Array]]:
         """Outputs with these weights, in files by the name of the input they are fed to; of another model
         on the same inputs, where one is named."""
+        outputs, _ = self._run(weights, model)
+        return outputs
+
+    def glance(
+        self, weights: Mapping[str, Path], whole_axes: Mapping[str, Sequence[int]]
+    ) -> tuple[ArrayOutputs, list[int]]:
+        """A part of large outputs, in which some axes stay whole; and a digest a sample of all outputs."""
+        return self._run(weights, whole_axes=whole_axes)
+
+    def _run(
+        self, weights: Mapping[str, Path], model: Path | None = None, **more: object
+    ) -> tuple[ArrayOutputs, list[int]]:
         outputs = self.folder / "outputs"
         shutil.rmtree(outputs, ignore_errors=True)
-        self.reference.runner.ask(
+        answer = self.reference.runner.ask(
             "run",
             [self._ready(model or self.model)],
             self.limits,
@@ -560,8 +572,9 @@ class WeightSwapSession:
             feeds=str(self.folder / "feeds"),
             outputs=str(outputs),
             weights={name: str(file) for name, file in weights.items()},
+            **more,
         )
-        return read_samples(outputs)
+        return read_samples(outputs), answer["digests"]
 
     def _ready(self, model: Path) -> Path:
         """The model as it is run: a copy with seeds where nodes draw random numbers."""

@@ -24,9 +24,10 @@ class Session:
     def __init__(self, feeds: list[Feeds]) -> None:
         self.feeds = feeds
 
-    def run(self, weights: dict[str, float]) -> list[dict[str, Any]]:
+    def glance(self, weights: dict[str, float], _: object) -> tuple[list[dict[str, Any]], list[int]]:
         Session.ran += [float(feed["x"][1]) for feed in self.feeds]
-        return [answer(feed, weights.get("w", 0.0)) for feed in self.feeds]
+        outputs = [answer(feed, weights.get("w", 0.0)) for feed in self.feeds]
+        return outputs, [hash(output["y"].tobytes()) for output in outputs]
 
 
 def answer(feed: Feeds, error: float) -> dict[str, Any]:
