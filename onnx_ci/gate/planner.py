@@ -10,12 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, groupby, islice, product
+from statistics import median
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.candidates import Candidate, Draft
 from onnx_ci.gate.planner_trials import (
-    FAR_OFF,
     Ended,
     Form,
     Mix,
@@ -33,22 +34,25 @@ from onnx_ci.methods.edit import probe
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice
-from onnx_ci.results import Alternative, KeptTensor, Planned, Point, trust
+from onnx_ci.results import Alternative, KeptTensor, Planned, Point, noise_share, trust
 from onnx_ci.sandbox.runner import Feeds, RunFailed
-from onnx_ci.verify.compare import least_sqnr, with_margin
+from onnx_ci.verify.compare import least_sqnr
 from onnx_ci.verify.observation import observed
 from onnx_ci.verify.verifier import Refuting
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 SHOWN = 20  # tensors that a report names
 FEW = 6  # mixes that are written and proven, should what held in trials be refused
-MOST = 40  # trials to find out what single tensors do, of which so many measure
-ALONE = 30  # one by itself, the largest first; the others are measured with their neighbours
-SPLITS = 10  # groups that are looked at more closely, each in two trials,
+MOST = 28  # trials to find out what single tensors do, of which so many measure
+ALONE = 20  # one by itself, the largest first; the others are measured with their neighbours
+SPLITS = 6  # groups that are looked at more closely, each in two trials,
 WORST = 0.05  # where they do so much of all harm
-GLANCES = 64  # runs for that: on more than one input where there are few tensors
+GLANCES = 24  # runs for that: on two inputs where there are few tensors
+LUCK = 0.1  # of what tensors do at the median, for what is computed with them: less is not believed
+WRONG = 2.0  # times the harm that was expected: then expectations are corrected
 REFINEMENTS = 10  # trials beyond the first that did not hold
 FINE = 0.003  # of the bytes: what is not worth another trial
+FAR_OFF = 10.0  # times the noise that the tolerance allows: what damage does has to be beyond doubt
 DAMAGE = 2  # the error of values in another order, over their power
 CALIBRATION = 8  # inputs on which is found out what tensors are multiplied with
 STEPS_BACK = (0.85, 0.7, 0.5, 0.3)  # of the way, where what held in trials is refused in earnest
@@ -133,6 +137,7 @@ class Search:
         self.tensors = trials.shelf.tensors
         self.alone: dict[str, Tried] = {}  # a tensor, or its group, in its smallest form
         self.unseen: list[str] = []  # no output moves, whatever is done to these
+        self.rates: dict[str, float] = {}  # the harm to outputs, over that to what is computed with a tensor
         self.path: list[Move] = []
         self._reached: list[Move] = []
         self.cut_short = ""  # what was left out
@@ -216,8 +221,9 @@ class Search:
         for name, tried in self.alone.items():
             error = self._error(tried)
             if len(tried.mix) == 1 and tried.moved and error:
-                harm = tried.noise * DAMAGE * self.tensors[name].power / error
-                if harm > FAR_OFF * self.trials.limit:
+                damage = DAMAGE * self.tensors[name].power * self.shelf.gain.get(name, 1.0)
+                harm = tried.noise * damage / error
+                if harm > FAR_OFF:
                     yield name
 
     def least(self, name: str, mix: Mix) -> bool:
@@ -240,6 +246,20 @@ class Search:
             middle = len(worst) // 2
             groups.update({half: self._measure(half) for half in (worst[:middle], worst[middle:])})
         self.path = moves(self._choices)
+
+    def _rate(self, name: str) -> float:
+        """What a tensor does to outputs, over what it does to what is computed with it: as measured alone or
+        with its neighbours, and not next to nothing, which happens by chance."""
+        if name in self.rates:
+            return self.rates[name]
+        together = self._error(self.alone[name])
+        return max(self.alone[name].noise / together, self._least_rate) if together else 0.0
+
+    @cached_property
+    def _least_rate(self) -> float:
+        known = [(tried.noise, self._error(tried)) for name, tried in self.alone.items()]
+        rates = [noise / error for noise, error in known if noise and error]
+        return LUCK * median(rates) if rates else 0.0
 
     def _measure(self, group: Sequence[str]) -> float:
         """Try tensors in their smallest form, and return the noise that makes."""
@@ -266,9 +286,7 @@ class Search:
 
     def _options(self, name: str) -> list[Option]:
         """The harm of each form: what was measured for the smallest, in proportion to its error."""
-        forms, tried = self.tensors[name].forms, self.alone[name]
-        together = self._error(tried)
-        rate = tried.noise / together if together else 0.0
+        forms, rate = self.tensors[name].forms, self._rate(name)
         return [
             Option(form, stored.nbytes, rate * self.shelf.harm(name, form)) for form, stored in forms.items()
         ]
@@ -280,23 +298,40 @@ class Search:
         path, taken = list(self.path), 0
         until = self.trials.count + REFINEMENTS
         while True:
-            taken = self._furthest(path, taken)
+            taken, breaks = self._furthest(path, taken)
             self._reached = path[:taken]
             fine = sum(move.saves for move in path[taken:]) < FINE * self.shelf.nbytes
             if fine or self.trials.count >= until:
                 break
-            del path[taken]
+            if breaks == taken + 1 and self._corrected(path, taken):
+                path, taken = list(self.path), 0
+            else:
+                del path[taken:breaks]
+
+    def _corrected(self, path: Sequence[Move], taken: int) -> bool:
+        """Learn from a move that did far more harm than was expected of it, and make the path anew."""
+        move, before = path[taken], mixed(path[:taken])
+        known = before.get(move.tensor)
+        error = self.shelf.harm(move.tensor, move.form)
+        error -= self.shelf.harm(move.tensor, known) if known is not None else 0.0
+        noise = self.trials.at_first(mixed(path[: taken + 1])).noise
+        noise -= self.trials.at_first(before).noise if before else 0.0
+        if move.tensor in self.rates or error <= 0 or noise <= WRONG * move.harm:
+            return False
+        self.rates[move.tensor] = noise / error
+        known_path, self.path = self.path, moves(self._choices)
+        return [(one.tensor, one.form) for one in known_path] != [(one.tensor, one.form) for one in self.path]
 
     def _back(self) -> None:
         """Some of the way that held, should the end of it be refused in earnest."""
         for share in STEPS_BACK:
             back = mixed(self._reached[: int(len(self._reached) * share)])
             if back:
-                self.trials.run(back)
+                self.trials.run(back, spare=True)
 
-    def _furthest(self, path: Sequence[Move], holds: int) -> int:
-        """The most moves that hold, to a few bytes, from a number that does: as many as harm adds up to what
-        is allowed, as far as can be told from the trials before."""
+    def _furthest(self, path: Sequence[Move], holds: int) -> tuple[int, int]:
+        """The most moves that hold, to a few bytes, from a number that does, and a number that does not: as
+        many as harm adds up to what is allowed, as far as can be told from the trials before."""
         harms = list(accumulate((move.harm for move in path), initial=0.0))
         saved = list(accumulate((move.saves for move in path), initial=0.0))
         breaks, rate = len(path) + 1, 1.0
@@ -305,13 +340,13 @@ class Search:
             count = min(max(guess, holds + 1), breaks - 1)
             if count in (holds + 1, breaks - 1) and breaks <= len(path):
                 count = (holds + breaks) // 2
-            tried = self.trials.run(mixed(path[:count]))
+            tried = self.trials.run(mixed(path[:count]), spare=True)
             rate = tried.noise / harms[count] if harms[count] and tried.noise else rate
             if tried.safe:
                 holds = count
             else:
                 breaks = count
-        return holds
+        return holds, breaks
 
 
 def _groups(tensors: Mapping[str, Tensor], most: int) -> Iterator[list[str]]:
@@ -373,11 +408,11 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
         shelf=shelf,
         reference=reference,
         open_session=lambda feeds: stack.enter_context(reference.session(folder / "probe.onnx", feeds)),
-        glances=max(1, GLANCES // len(shelf.tensors)),
+        glances=max(1, min(2, GLANCES // len(shelf.tensors))),
         own=Refuting(subject.prover.reference, tuple(range(len(subject.prover.reference.feeds())))),
         inputs=inputs,
         tolerance=rule.tolerance,
-        margin=with_margin(rule.tolerance, samples=samples),
+        room=noise_share(samples),
         most=rule.runs_to_plan,
         until=subject.until,
         say=subject.say,

@@ -15,7 +15,7 @@ import numpy as np
 
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
-from onnx_ci.methods.compensation import Moments, harm_left, observing, products
+from onnx_ci.methods.compensation import Moments, gain, harm_left, observing, products
 from onnx_ci.methods.compressible import compressed_share
 from onnx_ci.methods.evaluator import evaluate
 from onnx_ci.methods.options import Int4Weights, Int8Weights, WeightOptions
@@ -33,9 +33,7 @@ from onnx_ci.verify.compare import (
     NOTHING_IN_COMMON,
     SQNR_CAP,
     compare_outputs,
-    least_sqnr,
-    outside,
-    tightened,
+    use_of,
     whole_axes,
     worse_of,
 )
@@ -188,6 +186,8 @@ class Shelf:
         self.moments: dict[str, Moments] = {}  # of what tensors are multiplied with, as far as it is known
         self.errors: dict[tuple[str, int], float] = {}  # of whole tensors that were rounded plainly
         self.left: dict[str, float] = {}  # of the harm of rounding, where it goes by those
+        # What an error of each tensor does to what is computed with it, as far as that is known.
+        self.gain = {name: 1 / tensor.power for name, tensor in self.tensors.items() if tensor.power}
 
     def files(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Path]]:
         """The values of tensors in forms, as files: all forms together may be more than memory holds."""
@@ -202,11 +202,15 @@ class Shelf:
         names = list(moments)
         left = _side_by_side(lambda name: harm_left(self._weight(name), moments[name]), names)
         self.left = dict(zip(names, left, strict=True))
+        met = _side_by_side(lambda name: gain(self._weight(name), moments[name]), names)
+        self.gain.update((name, found) for name, found in zip(names, met, strict=True) if found)
 
     def harm(self, name: str, form: int) -> float:
-        """What a form does to a tensor: the error that rounding leaves, as far as outputs get to see it."""
+        """What a form does to what is computed with a tensor: the error that rounding leaves, over what it
+        would be without, about."""
         left = self.left.get(name, 1.0) if self.forms[form].variant else 1.0
-        return self.errors.get((name, form), self.tensors[name].forms[form].error) * left
+        error = self.errors.get((name, form), self.tensors[name].forms[form].error)
+        return error * left * self.gain.get(name, 1.0)
 
     def _weight(self, name: str) -> Array:
         return self.model.array(self.tensors[name].places[0].tensor).astype(np.float32, copy=False)
@@ -338,7 +342,6 @@ def _sample(values: Array, enough: int) -> tuple[Array, int]:
 
 
 LESSON = 0.5  # of the noise that a mix may make, after one was refused: inputs tell less than it seemed
-FAR_OFF = 10.0  # times the noise that the tolerance allows: such a mix is not tried on further inputs
 
 Mix = Mapping[str, int]  # the form of each tensor that has one
 
@@ -349,20 +352,18 @@ class Ended(Exception):
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of one mix. `noise` is the power of the error over that of the signal, over all outputs."""
+    """What came of one mix. `noise` is the power of the error over what the tolerance allows, of the output
+    that is nearest to its limit."""
 
     mix: Mix
     deltas: tuple[OutputDelta, ...]
+    noise: float
     moved: bool  # any bit of any output, against the same session with no mix
     safe: bool = False  # holds with room to spare
 
     @property
     def holds(self) -> bool:
         return not any(delta.problem for delta in self.deltas)
-
-    @property
-    def noise(self) -> float:
-        return sum(10 ** (-delta.sqnr / 10) for delta in self.deltas if delta.sqnr < SQNR_CAP)
 
     @property
     def sqnr(self) -> float:
@@ -399,7 +400,7 @@ class Trials:
     own: Refuting  # the inputs that a proof begins with
     inputs: Mapping[str, list[str]]  # of the session, by the tensors they stand for
     tolerance: Tolerance
-    margin: Tolerance  # what a search that goes to the edge has to hold
+    room: float  # the part of the noise within it that a search which goes to the edge may use up
     most: int  # runs of one input each
     until: float  # on the clock
     say: Callable[[str], None]
@@ -430,15 +431,20 @@ class Trials:
         keys = [tuple(sorted(mix.items())) for mix in mixes]
         return [self.made[key] for key in keys if key in self.made]
 
-    def run(self, mix: Mix) -> Tried:
-        """Try a mix on all inputs; on the first only, where that is far off."""
+    def run(self, mix: Mix, *, spare: bool = False) -> Tried:
+        """Try a mix on all inputs; on the first only, where it does not hold there, with room to spare if
+        that is asked for."""
         key = tuple(sorted(mix.items()))
         if key not in self.made:
             tried, seen = self._tried(mix)
             self.alone[key] = self.made[key] = tried
-            if self.rest.feeds and tried.noise <= FAR_OFF * self.limit:
+            if self.rest.feeds and (tried.safe or (tried.holds and not spare)):
                 self.made[key], _ = self._tried(mix, seen)
         return self.made[key]
+
+    def at_first(self, mix: Mix) -> Tried:
+        """What the first inputs told of a mix that was tried."""
+        return self.alone[tuple(sorted(mix.items()))]
 
     def learn(self, refuting: Refuting | None) -> bool:
         """Try mixes on more inputs from now on, first on these: where what held in trials was refused. What
@@ -455,7 +461,7 @@ class Trials:
             self.unchanged = [*self._seen({}, self.first).digests, *self.unchanged]
         self.made = {key: tried for key, tried in self.made.items() if not tried.holds}
         self.learned.append(refuting)
-        self.margin = tightened(self.margin, LESSON)
+        self.room *= LESSON
         return True
 
     def _as_proven(self, one: Refuting, outputs: ArrayOutputs) -> Sequence[OutputDelta]:
@@ -473,16 +479,6 @@ class Trials:
         if key not in self.alone:
             self.alone[key], _ = self._tried(mix)
         return self.alone[key]
-
-    @property
-    def limit(self) -> float:
-        """The noise that the tolerance allows, about."""
-        return 10 ** (-least_sqnr(self.tolerance) / 10)
-
-    @property
-    def room(self) -> float:
-        """The noise that a search may use up, about."""
-        return 10 ** (-least_sqnr(self.margin) / 10)
 
     def shows(self, name: str) -> bool:
         """Whether any output moves when a tensor is damaged for good."""
@@ -503,22 +499,24 @@ class Trials:
         except RunFailed as error:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
-            return Tried(mix, (failed,), moved=True), Seen([], [])
+            return Tried(mix, (failed,), math.inf, moved=True), Seen([], [])
         seen = known.followed_by(seen) if known else seen
         return self._judged(mix, seen), seen
 
     def _judged(self, mix: Mix, seen: Seen) -> Tried:
         count, batched = len(seen.outputs), self.reference.batched
+        # What was not run counts as kept: then no input is judged more strictly than all of them would be.
+        outputs = [*seen.outputs, *self.originals[count:]]
         with self.reference.runner.meter.timing("comparing"):
-            deltas = compare_outputs(self.originals[:count], seen.outputs, self.tolerance, batched=batched)
+            deltas = compare_outputs(self.originals, outputs, self.tolerance, batched=batched)
             complete = count == len(self.originals)
             for one in self.learned if complete else ():
-                deltas = worse_of(deltas, self._as_proven(one, seen.outputs))
-            safe = not any(any(outside(delta, self.margin)) for delta in deltas)
+                deltas = worse_of(deltas, self._as_proven(one, outputs))
+            noise = max((use_of(delta, self.tolerance) for delta in deltas), default=0.0)
             if complete:  # what a proof begins with has to hold too, but needs no room to spare
-                deltas = worse_of(deltas, self._as_proven(self.own, seen.outputs))
-            safe = safe and not any(delta.problem for delta in deltas)
-            return Tried(mix, deltas, moved=seen.digests != self.unchanged[:count], safe=safe)
+                deltas = worse_of(deltas, self._as_proven(self.own, outputs))
+            safe = noise <= self.room and not any(delta.problem for delta in deltas)
+            return Tried(mix, deltas, noise, moved=seen.digests != self.unchanged[:count], safe=safe)
 
     def _thinned(self, outputs: ArrayOutputs) -> ArrayOutputs:
         """Originals as the worker hands out what they are compared with."""

@@ -27,7 +27,7 @@ from onnx_ci.model.proto import NodeProto
 
 DAMPING = 0.1  # of the mean of the diagonal: what holds for inputs that were never seen
 STRIDE = 16  # columns after which errors are passed on to all that follow
-SLAB = 1 << 18  # numbers at a time
+SLAB = 1 << 20  # numbers at a time
 TRIED, FEW_BITS = 32, 5  # rows, and bits, that tell what it is worth
 JUDGED = 64  # rows that tell whether it was worth it
 
@@ -129,12 +129,24 @@ def harm_left(values: Array, moments: Moments) -> float:
     """What is left of the harm that rounding does, about, where errors make up for each other: from 0 to 1,
     by some rows of a weight in few bits."""
     weight = moments.matrix(values)
-    weight = np.ascontiguousarray(weight[:, :, :: -(-weight.shape[2] // TRIED)], dtype=np.float64)
+    weight = weight[:, :, :: -(-weight.shape[2] // TRIED)]
     reach = np.abs(weight).max(axis=1, keepdims=True)
     scale = np.broadcast_to(np.where(reach > 0, reach, 1.0), weight.shape)
     found = _passed_on(weight, scale, np.zeros_like(weight), _in_few_bits, moments)
     was, now = (_harm(weight - part * scale, moments) for part in (_in_few_bits(weight / scale), found))
     return min(1.0, now / was) if was > 0 else 1.0
+
+
+def gain(values: Array, moments: Moments) -> float:
+    """How much of a product's power an error of this weight makes, for each unit of the error's own power,
+    about: as if errors had nothing to do with what they meet."""
+    weight = moments.matrix(values)
+    step = -(-weight.shape[2] // JUDGED)
+    some = np.ascontiguousarray(weight[:, :, ::step], dtype=np.float32)
+    fit = moments.fit.reshape(-1, *moments.fit.shape[-2:])
+    power = step * float(np.einsum("bcn,bcn->", some, np.matmul(fit, some), dtype=np.float64))
+    met = float(np.trace(fit, axis1=1, axis2=2, dtype=np.float64).sum()) * weight.shape[2] / values.size
+    return met / power if power > 0 else 0.0
 
 
 def _in_few_bits(over: Array) -> Array:
@@ -146,23 +158,29 @@ def _passed_on(
 ) -> Array:
     """Round column after column, each with what those before it left."""
     upper, order = moments.factors
-    places = order[:, :, None]
-    weight, scale = (np.take_along_axis(part, places, axis=1).astype(np.float64) for part in (weight, scale))
-    zero = np.take_along_axis(zero, places, axis=1)
+    weight, scale, zero = (_in_order(part, order) for part in (weight, scale, zero))
     wanted, found = weight.copy(), np.empty_like(weight)
-    count = weight.shape[1]
+    count, has_zero = weight.shape[1], zero.any()
     for start in range(0, count, STRIDE):
         end = min(start + STRIDE, count)
         errors = np.empty((weight.shape[0], end - start, weight.shape[2]))
         for at in range(start, end):
-            found[:, at] = snap(wanted[:, at] / scale[:, at] + zero[:, at])
-            error = weight[:, at] - (found[:, at] - zero[:, at]) * scale[:, at]
+            rounded = wanted[:, at] / scale[:, at]
+            rounded = found[:, at] = snap(rounded + zero[:, at] if has_zero else rounded)
+            error = (rounded - zero[:, at] if has_zero else rounded) * scale[:, at]
+            error = np.subtract(weight[:, at], error, out=errors[:, at - start])
             wanted[:, at + 1 : end] += upper[:, at, at + 1 : end, None] * error[:, None]
-            errors[:, at - start] = error
         wanted[:, end:] += upper[:, start:end, end:].swapaxes(1, 2) @ errors
     back = np.empty_like(found)
-    np.put_along_axis(back, places, found, axis=1)
+    for one, rows, places in zip(back, found, order, strict=True):
+        one[places] = rows
     return back
+
+
+def _in_order(parts: Array, order: Array) -> Array:
+    """The columns of each group in an order of its own, as float64."""
+    turned = [columns[places] for columns, places in zip(parts, order, strict=True)]
+    return np.stack(turned).astype(np.float64)
 
 
 def _harm(error: Array, moments: Moments) -> float:

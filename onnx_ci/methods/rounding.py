@@ -240,24 +240,24 @@ def in_units(scale: Array, unit: np.float32) -> Array:
 
 def nearest_values(values: Array, bits: int) -> Array:
     """The levels that values between -1 and 1 are nearest to."""
-    return levels_of(bits)[look_up(values, bits)]
+    found: Array = _level_at(bits).take(_steps(values, bits))
+    return found
 
 
 def _nearest(blocks: Array, bits: int, unit: np.float32 | None) -> tuple[Array, Array]:
     largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=1, keepdims=True), axis=1)
-    best = np.full(len(blocks), np.inf)
-    codes, scales = np.zeros(blocks.shape, np.uint8), np.zeros(len(blocks), np.float32)
+    best, scales = np.full((len(blocks), 1), np.inf), np.zeros((len(blocks), 1), np.float32)
     for ratio in TABLE_RATIOS:
         wanted = largest * np.float32(ratio)
         scale = _as_half(wanted) if unit is None else in_units(wanted, unit) * unit
-        tried = look_up(blocks / scale, bits)
-        part = levels_of(bits)[tried]
+        part = nearest_values(blocks / scale, bits)
         part *= scale
         part -= blocks
-        error = np.einsum("ij,ij->i", part, part)
+        error = np.einsum("ij,ij->i", part, part)[:, None]
         better = error < best
-        codes[better], scales[better], best[better] = tried[better], scale[better, 0], error[better]
-    return codes, scales
+        np.copyto(scales, scale, where=better)
+        np.copyto(best, error, where=better)
+    return look_up(blocks / scales, bits), scales[:, 0]
 
 
 def _as_half(scale: Array) -> Array:
@@ -268,11 +268,19 @@ def _as_half(scale: Array) -> Array:
 
 def look_up(values: Array, bits: int) -> Array:
     """The numbers of the levels that values are nearest to; what is beyond the ends is at the ends."""
-    fine = FINE.get(bits, FINEST)
-    values = np.clip(values, -1, 1)
-    values *= fine
-    found: Array = _nearest_of(bits)[np.rint(values).astype(np.int16) + fine]
+    found: Array = _nearest_of(bits).take(_steps(values, bits))
     return found
+
+
+def _steps(values: Array, bits: int) -> Array:
+    """Values between -1 and 1 as numbers of fine steps from -1 on."""
+    fine = FINE.get(bits, FINEST)
+    steps = np.maximum(values, -1)
+    np.minimum(steps, 1, out=steps)
+    steps *= fine
+    np.rint(steps, out=steps)
+    steps += fine
+    return steps.astype(np.intp)
 
 
 @cache
@@ -281,3 +289,9 @@ def _nearest_of(bits: int) -> Array:
     steps = np.linspace(-1, 1, 2 * FINE.get(bits, FINEST) + 1)
     found: Array = np.abs(steps[:, None] - levels_of(bits)).argmin(axis=1).astype(np.uint8)
     return found
+
+
+@cache
+def _level_at(bits: int) -> Array:
+    """The same as levels."""
+    return levels_of(bits)[_nearest_of(bits)]

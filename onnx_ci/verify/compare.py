@@ -16,7 +16,7 @@ from onnx import ValueInfoProto
 
 from onnx_ci.methods.rounding import sum_of_products
 from onnx_ci.policy.schema import AT_LEAST, AT_MOST, Tolerance
-from onnx_ci.results import PICKS, SPREAD, Breach, Comparison, OutputDelta, OutputKind, noise_share
+from onnx_ci.results import PICKS, SPREAD, Breach, Comparison, OutputDelta, OutputKind
 from onnx_ci.sandbox.exchange import Array, is_complex, is_float, is_integer, is_text, type_name
 from onnx_ci.util.advice import set_tolerance
 from onnx_ci.verify.observation import Observation, observation_of
@@ -496,7 +496,8 @@ def _as_given(behind: Observation, values: Array) -> Array:
     rows = _rows(behind, values)
     kept = rows > rows.max(axis=-1, keepdims=True, initial=-np.inf) - _MASK
     if rows.size and kept.all():
-        return rows - rows.sum(axis=-1, keepdims=True) / rows.shape[-1]
+        rows -= rows.sum(axis=-1, keepdims=True) / rows.shape[-1]
+        return rows
     means = np.where(kept, rows, 0.0).sum(axis=-1, keepdims=True) / np.maximum(
         kept.sum(axis=-1, keepdims=True), 1
     )
@@ -611,6 +612,30 @@ def outside(worst: Distance | OutputDelta, tolerance: Tolerance) -> Iterator[Pro
             f" (a cosine of {_number(cosine)} allows {allowed:.3g})"
         )
         yield Problem("scale", words)
+
+
+def use_of(delta: Distance | OutputDelta, tolerance: Tolerance) -> float:
+    """Return how much of the noise that a tolerance allows an output has, by the limit that it is nearest to:
+    1 is at the limit. As powers, which add up where errors have nothing to do with each other."""
+    shares: list[float] = []
+    for name in AT_MOST:
+        limit = getattr(tolerance, name)
+        if limit is not None:
+            shares.append(_over(getattr(delta, name), limit) ** 2)
+    for name in ("cosine", "top1"):
+        limit = getattr(tolerance, name)
+        if limit is not None:
+            shares.append(_over(1 - getattr(delta, name), 1 - limit))
+    if tolerance.sqnr is not None or not shares:
+        limit = USUAL if tolerance.sqnr is None else tolerance.sqnr
+        shares.append(0.0 if delta.sqnr >= SQNR_CAP else 10 ** ((limit - delta.sqnr) / 10))
+    return max(shares)
+
+
+def _over(value: float, limit: float) -> float:
+    if value <= 0.0:
+        return 0.0
+    return value / limit if limit > 0.0 else math.inf
 
 
 def _number(value: float, limit: float | None = None) -> str:
@@ -749,12 +774,6 @@ def least_sqnr(tolerance: Tolerance) -> float:
     if tolerance.cosine is not None:
         limits.append(-10 * math.log10(max(2 * (1 - tolerance.cosine), 1e-30)))
     return max(limits, default=USUAL)
-
-
-def with_margin(tolerance: Tolerance, *, samples: int = 0) -> Tolerance:
-    """Return the tolerance without the room that a search along its edge would use up: the more, the fewer
-    samples of the user's own there are."""
-    return tightened(tolerance, noise_share(samples))
 
 
 def tightened(tolerance: Tolerance, share: float) -> Tolerance:

@@ -30,8 +30,8 @@ from onnx_ci.verify.compare import (
     compare_outputs,
     equality_hint,
     outside,
+    tightened,
     with_histograms,
-    with_margin,
     worse_of,
 )
 from onnx_ci.verify.distribution import Distribution, Draw, Unclear
@@ -40,6 +40,7 @@ from onnx_ci.verify.reference import Reference
 
 SOME, MANY = 4, 16  # further inputs: always, and where the limit is near
 _SEED = 7919  # where further inputs start, counted from those of the rule
+_NEAR = 0.5  # of the noise that the tolerance allows: with more than that a limit is near
 _SHOWN = 3  # problems named in a reason
 _LOADS = 3  # times a model is loaded to see how long that takes
 _LOADING = 5.0  # seconds after which that is not done again
@@ -304,7 +305,7 @@ def _problem(delta: OutputDelta, count: int) -> str:
 
 def is_near(passed: Verification, tolerance: Tolerance) -> bool:
     """Whether an output came so close to the limit that other inputs may well be beyond it."""
-    room = with_margin(tolerance)
+    room = tightened(tolerance, _NEAR)
     return any(any(outside(delta, room)) for delta in passed.outputs)
 
 

@@ -57,7 +57,7 @@ def trials_on(known: Any) -> Trials:
         own=Refuting(known, (0, 1)),
         inputs={"w": ["w"]},
         tolerance=limits,
-        margin=limits,
+        room=1.0,
         most=1000,
         until=float("inf"),
         say=lambda _: None,
