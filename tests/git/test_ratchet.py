@@ -130,6 +130,7 @@ def test_no_policy_to_ratchet(tmp_path: Path) -> None:
     assert (done.code, "init --ratchet" in done.err) == (2, True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("flag", [True, False])
 def test_only_what_is_new_fails(tmp_path: Path, flag: bool) -> None:
     repository = Repository(tmp_path)

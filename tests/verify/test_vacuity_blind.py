@@ -42,6 +42,7 @@ def heads(change: float = 1.0, text: str = HEADS) -> onnx.ModelProto:
     return filled(text, boxes=boxes, far=np.full(8, 100.0), classes=classes * change)
 
 
+@pytest.mark.sampled(0)
 def test_scores_beside_large_numbers_are_judged_behind_their_sigmoid() -> None:
     """A detector has boxes in pixels and scores below one in the same output."""
     found = compare(heads(), heads(change=-1.0))
