@@ -11,6 +11,8 @@ from tests.support.action import Called, call
 from tests.support.git_repo import Repository
 from tests.support.pull_requests import Hosted
 
+pytestmark = pytest.mark.sampled(2)
+
 WRONG = "is not in what is checked out"
 
 

@@ -11,6 +11,8 @@ from tests.support.cli import call as onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean
 
+pytestmark = pytest.mark.sampled(2)
+
 WRITTEN = """\
 # what our models may weigh
 version: 1

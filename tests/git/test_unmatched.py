@@ -12,6 +12,8 @@ from tests.support.cli import call as onnx_ci
 from tests.support.git_repo import Repository
 from tests.support.models import bloated, lean
 
+pytestmark = pytest.mark.sampled(2)
+
 RULED = 'version: 1\nmodels:\n  - path: "models/**"\n    budget: {size: 1 MB}\n'
 
 

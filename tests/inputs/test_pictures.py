@@ -16,6 +16,8 @@ from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.normalization import BYTES, IMAGENET, RANGES, SIGNED, UNIT, PictureRange, picture_ranges
 from onnx_ci.policy.schema import InputSpec
 
+pytestmark = pytest.mark.sampled(2)
+
 Floats = NDArray[np.float64]
 
 

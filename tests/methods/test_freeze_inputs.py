@@ -18,6 +18,8 @@ from tests.support.weight_models import applied
 from tests.traps.base import Array, model, weight
 from tests.traps.structure import all_weights_are_inputs, defaults_around_inputs
 
+pytestmark = pytest.mark.sampled(2)
+
 X = weight(2, 64, seed=7, scale=1.0)
 
 

@@ -21,6 +21,8 @@ from tests.support.git_repo import write_policy
 from tests.support.models import lean, save_outside
 from tests.support.text_models import HEAD, model, save
 
+pytestmark = pytest.mark.sampled(2)
+
 # A value of 300, whatever comes in: its square is past 65504.
 START = """g (float[4] x) => (float[4] y) <float k32 = {%s}, float none32 = {0}> {
     k = Cast<to=10>(k32) none = Cast<to=10>(none32) i = Cast<to=10>(x) z = Mul(i, none) h = Add(z, k) """

@@ -11,6 +11,8 @@ from onnx_ci import compare
 from tests.support.known import known
 from tests.support.text_models import model
 
+pytestmark = pytest.mark.sampled(2)
+
 HEADS = """g (float[N,16] x) => (float[N,28] y) <float[16,8] boxes, float[8] far, float[16,20] classes> {
     b = MatMul(x, boxes)
     p = Add(b, far)
