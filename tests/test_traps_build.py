@@ -74,6 +74,7 @@ def test_each_has_a_name_and_a_reason() -> None:
     assert all(word == word.lower() for trap in FILE_TRAPS for word in trap.words)
 
 
+@pytest.mark.sampled(5)
 @named(tuple(trap for trap in EVERY if trap.runs))
 def test_runs(trap: Trap, tmp_path: Path) -> None:
     path = trap.build(tmp_path)
@@ -95,11 +96,13 @@ def test_onnxruntime_says_no(trap: Trap, tmp_path: Path) -> None:
     assert _refuses(lambda file: run(file, feeds), str(path)) or not RECENT
 
 
+@pytest.mark.sampled(3)
 @named(tuple(trap for trap in EVERY if trap.checks))
 def test_checker_says_yes(trap: Trap, tmp_path: Path) -> None:
     onnx.checker.check_model(str(trap.build(tmp_path)))
 
 
+@pytest.mark.sampled(4)
 @named(tuple(trap for trap in EVERY if trap.name != "external_past_4_gib"))
 def test_same_bytes_each_time(trap: Trap, tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]

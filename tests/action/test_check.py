@@ -15,7 +15,7 @@ from onnx_ci.util.text import one_line
 from tests.support.action import call
 from tests.support.pull_requests import Hosted
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(12)
 
 
 @pytest.fixture(scope="module")

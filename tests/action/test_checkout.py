@@ -11,6 +11,8 @@ from tests.support.action import Called, call
 from tests.support.git_repo import Repository
 from tests.support.pull_requests import Hosted
 
+pytestmark = pytest.mark.sampled(2)
+
 WRONG = "is not in what is checked out"
 
 
@@ -44,6 +46,7 @@ def check(folder: Path, event: dict[str, Any], proven: str, name: str, **inputs:
     return call(folder, name, event, also=also, **inputs)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["check", "fix", "commit"])
 @pytest.mark.parametrize("depth", [(), ("--depth=1",)])
 def test_the_base_is_not_judged_in_its_place(
@@ -58,6 +61,7 @@ def test_the_base_is_not_judged_in_its_place(
         assert "github.head_ref" in done.log
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("depth", [(), ("--depth=1",)])
 @pytest.mark.parametrize("ref", ["refs/pull/7/merge", "refs/heads/feature"])
 def test_what_has_the_head_is_judged(

@@ -16,7 +16,7 @@ from tests.support.git_repo import Repository
 from tests.support.models import bloated, save_outside
 from tests.support.pull_requests import Hosted
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 
 @pytest.fixture(scope="module")

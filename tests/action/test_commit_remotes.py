@@ -32,6 +32,7 @@ def served(host: Hosted) -> Repository:
     return host.clone("clone", "--depth=1")
 
 
+@pytest.mark.sampled(0)
 def test_the_token_goes_to_the_server_and_nowhere_else(host: Hosted, served: Repository) -> None:
     with git_server(host.home, TOKEN) as server:
         served.git("remote", "set-url", "origin", f"{server.url}/origin.git")
@@ -48,6 +49,7 @@ def test_the_token_goes_to_the_server_and_nowhere_else(host: Hosted, served: Rep
     assert "starts no workflow" not in done.log  # it is not the workflow's own token
 
 
+@pytest.mark.sampled(0)
 def test_a_token_that_may_not_write_is_told_so(host: Hosted, served: Repository) -> None:
     with git_server(host.home, TOKEN) as server:
         served.git("remote", "set-url", "origin", f"{server.url}/origin.git")

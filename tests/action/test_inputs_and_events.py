@@ -164,6 +164,7 @@ def test_the_summary_stays_within_its_limit(tmp_path: Path, monkeypatch: pytest.
     assert cut("short", 10) == "short"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["check", "comment"])
 def test_a_python_without_any_package_prepares_the_action(tmp_path: Path, mode: str) -> None:
     start = PROJECT / "onnx_ci" / "action" / "start.py"

@@ -38,6 +38,7 @@ def check(
     return call(host.home / "clone", name, event, also=also, **inputs)
 
 
+@pytest.mark.sampled(0)
 def test_what_is_loosened_is_in_the_comment(hosted: tuple[Hosted, dict[str, Any]], tmp_path: Path) -> None:
     done = check(hosted, tmp_path)
     assert (done.code, done.outputs["verdict"]) == ("0", "0"), done.log

@@ -18,7 +18,7 @@ from tests.support.git_repo import Repository
 from tests.support.models import bloated, lean
 from tests.traps import FILE_TRAPS, HOSTILE, NAMES, TRAPS, FileTrap
 
-pytestmark = pytest.mark.sampled(24)
+pytestmark = pytest.mark.sampled(144)
 
 POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 

@@ -138,6 +138,7 @@ def test_without_its_data_a_model_is_compared_as_far_as_it_goes(tmp_path: Path) 
     assert "tensors: 0 the same" in done.out
 
 
+@pytest.mark.sampled(0)
 def test_git_shows_models_once_it_is_told_to(tmp_path: Path) -> None:
     made = Repository(tmp_path)
     (tmp_path / ".gitattributes").write_text("*.onnx filter=lfs diff=lfs merge=lfs -text")

@@ -16,7 +16,7 @@ from tests.support.cli import Done, as_from_a_terminal, onnx_ci, plain_environme
 from tests.support.git_repo import write_policy
 from tests.support.models import bloated, lean
 
-pytestmark = pytest.mark.sampled(10)
+pytestmark = pytest.mark.sampled(20)
 
 WAITS = 'import sys, time; open(sys.argv[1], "w").close(); time.sleep(600)'
 

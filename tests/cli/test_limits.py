@@ -18,7 +18,7 @@ from onnx import helper
 from tests.support.cli import as_from_a_terminal, onnx_ci, plain_environment
 from tests.support.models import bloated, lean, save_outside
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(24)
 
 T = TypeVar("T")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="work is bounded where processes can be forked")

@@ -18,7 +18,7 @@ from tests.support.git_repo import Repository, write_policy
 from tests.support.models import lean, save_outside
 from tests.traps.hostile import crashes_at_load
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(9)
 
 WEIGH = "    methods: []\n"
 

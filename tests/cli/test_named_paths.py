@@ -37,6 +37,7 @@ NOT_CHECKED = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("command", ["check", "fix", "files", "check --staged", "plan --shards 2"])
 @pytest.mark.parametrize("path", NOT_CHECKED)
 def test_what_is_named_and_not_checked(path: str, command: str, repository: Repository) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.support.cli import Done, onnx_ci, plain_environment
 from tests.support.models import bloated, lean
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(12)
 
 POLICY = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n    methods: [dedupe]\n'
 # Stands for a bug that nobody knows yet: opening models of this name raises what nothing expects.

@@ -18,7 +18,7 @@ from tests.support.cli import onnx_ci as command
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(15)
 
 WIDTH = 64
 HEAD = "import numpy as np, onnxruntime as ort\ndef x(n, rows=2): return np.full((rows, 64), n, np.float32)\n"

@@ -28,7 +28,7 @@ from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean
 from tests.support.reports import outcome, run_report
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(12)
 
 WIDTHS = {"a/one.onnx": 128, "a/two.onnx": 112, "b/three.onnx": 32, "b/four.onnx": 24, "five.onnx": 16}
 

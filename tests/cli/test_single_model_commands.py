@@ -15,7 +15,7 @@ import yaml
 from tests.support.cli import call, onnx_ci
 from tests.support.models import bloated, lean
 
-pytestmark = pytest.mark.sampled(10)
+pytestmark = pytest.mark.sampled(20)
 
 
 def save(model: onnx.ModelProto, path: Path) -> Path:

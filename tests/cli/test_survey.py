@@ -25,6 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sampled(0)
 def test_every_form_is_proven_and_comes_with_its_rule(folder: Path) -> None:
     model = folder / "models" / "m.onnx"
     before = model.read_bytes()
@@ -57,6 +58,7 @@ def test_what_is_outside_the_tolerance_is_refused_in_words(folder: Path) -> None
     assert "models/m.onnx: fp16 refused: " in done.out
 
 
+@pytest.mark.sampled(0)
 def test_init_leaves_room_and_names_what_it_can_not_read(folder: Path) -> None:
     (folder / "broken.onnx").write_text("garbage")
     (folder / "far.onnx").write_text(POINTER)

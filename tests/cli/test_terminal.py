@@ -13,8 +13,6 @@ import pytest
 from tests.support.cli import onnx_ci
 from tests.support.models import bloated
 
-pytestmark = pytest.mark.sampled(2)
-
 pty = pytest.importorskip("pty")
 
 
@@ -42,6 +40,7 @@ def models(folder: Path) -> None:
         onnx.save(bloated(seed=number, layers=12, width=256), folder / f"m{number}.onnx")
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_progress_and_colour_at_a_terminal_only(tmp_path: Path) -> None:
     models(tmp_path)

@@ -48,6 +48,7 @@ def test_the_forms_of_a_rule_are_its_methods_with_what_lies_between() -> None:
     assert [form.options.bits for form in forms_of(fixed)] == [6]  # type: ignore[attr-defined]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("index", range(len(FORMS)), ids=[form.label for form in FORMS])
 def test_a_trial_gives_what_the_candidate_gives(index: int, tmp_path: Path) -> None:
     form: Form = FORMS[index]
@@ -84,6 +85,7 @@ def test_a_probe_without_other_weights_is_the_model(tmp_path: Path) -> None:
     assert identical(outputs(tmp_path / "probe.onnx", FEEDS), outputs(path, FEEDS))
 
 
+@pytest.mark.sampled(0)
 def test_estimates_are_near_what_is_written(tmp_path: Path) -> None:
     text = "g (float[1,512] x) => (float[1,512] y) { y = MatMul(x, W) }"
     path = write(lambda: model(text, {"W": weight(512, 512)}), tmp_path)

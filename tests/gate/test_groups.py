@@ -75,6 +75,7 @@ def test_sizes_are_held_against_the_budget(tmp_path: Path) -> None:
     assert (finding.code, finding.severity, finding.line) == ("OCI008", "error", 3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ["check", "fix"])
 @pytest.mark.parametrize("methods", ["[dedupe]", "[dedupe, int8-weights]"])
 def test_no_candidate_of_a_member_is_proven_twice(

@@ -14,7 +14,7 @@ from onnx_ci import api
 from tests.support.cli import onnx_ci
 from tests.support.models import bloated, lean
 
-pytestmark = pytest.mark.sampled(20)
+pytestmark = pytest.mark.sampled(40)
 
 RULE = 'version: 1\nmodels:\n  - path: "**/*.onnx"\n'
 LOSSY = f"{RULE}    methods: [dedupe, int8-weights]\n"

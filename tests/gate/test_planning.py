@@ -15,7 +15,7 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.models import lean
 from tests.traps.base import model, weight, write
 
-pytestmark = pytest.mark.sampled(16)
+pytestmark = pytest.mark.sampled(32)
 
 METHODS = "dedupe,fp16-weights,int8-weights,int4-weights"
 CANCELS = """g (float[n,64] x) => (float[n,64] y) { a = MatMul(x, P) b = MatMul(x, Q) d = Sub(a, b)

@@ -55,6 +55,7 @@ def test_a_changed_dvc_file_means_its_model(repository: Repository) -> None:
     assert not (root / "model.onnx").exists()
 
 
+@pytest.mark.sampled(0)
 def test_sizes_are_judged_without_the_content(repository: Repository) -> None:
     root = repository.root
     (root / "model.onnx").unlink()

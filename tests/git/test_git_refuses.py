@@ -13,7 +13,7 @@ from tests.support.cli import call, onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(16)
 
 COMMANDS = {
     "check": ["check"],

@@ -13,6 +13,8 @@ from tests.support.cli import call as onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import lean, save_outside
 
+pytestmark = pytest.mark.sampled(2)
+
 RULE = "    methods: []\n"
 
 

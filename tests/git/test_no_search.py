@@ -67,6 +67,7 @@ def test_exact_savings_are_announced_as_not_verified(tmp_path: Path) -> None:
     assert only(done)["after"]["size"] < only(done)["before"]["size"] / 2
 
 
+@pytest.mark.sampled(0)
 def test_what_a_search_found_is_shown(tmp_path: Path) -> None:
     write_policy(tmp_path, TOO_SMALL)
     onnx.save(lean(), tmp_path / "model.onnx")
@@ -78,6 +79,7 @@ def test_what_a_search_found_is_shown(tmp_path: Path) -> None:
     assert only(known)["verification"]["status"] == "passed"
 
 
+@pytest.mark.sampled(0)
 def test_what_may_be_rounded_passes_and_is_run_once(tmp_path: Path) -> None:
     write_policy(tmp_path, ROUNDING)
     onnx.save(lean(), tmp_path / "model.onnx")
@@ -123,6 +125,7 @@ def test_a_receipt_is_held_against_its_original(tmp_path: Path, rule: str) -> No
     assert codes(check(tmp_path)) == ["OCI049"]
 
 
+@pytest.mark.sampled(0)
 def test_a_rounded_model_whose_rule_forbids_it_fails(tmp_path: Path) -> None:
     """What another rule makes of its original is left to a search; that it may not stay is certain."""
     repository = Repository(tmp_path)
@@ -171,6 +174,7 @@ def test_the_hook_fails_at_once_and_shows_what_is_known(tmp_path: Path) -> None:
     assert "is over its size budget (.onnx-ci.yaml:4), but can be" in said
 
 
+@pytest.mark.sampled(0)
 def test_what_the_cache_knows_does_not_change_the_answer(tmp_path: Path) -> None:
     write_policy(tmp_path, ROUNDING)
     onnx.save(lean(), tmp_path / "model.onnx")
@@ -189,6 +193,7 @@ def test_samples_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
     assert (done.code, only(done)["verdict"]) == (1, "unverified")
 
 
+@pytest.mark.sampled(0)
 def test_a_shrunk_model_that_is_to_be_stored_otherwise_is_told(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
     write_policy(tmp_path, "    shrink: smallest\n" + ROUNDING)

@@ -14,7 +14,7 @@ from tests.support.cli import call as onnx_ci
 from tests.support.git_repo import Repository
 from tests.support.models import bloated, lean
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(15)
 
 STRICT = """\
 version: 1

@@ -11,6 +11,8 @@ from tests.support.cli import call as onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean
 
+pytestmark = pytest.mark.sampled(2)
+
 WRITTEN = """\
 # what our models may weigh
 version: 1
@@ -130,6 +132,7 @@ def test_no_policy_to_ratchet(tmp_path: Path) -> None:
     assert (done.code, "init --ratchet" in done.err) == (2, True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("flag", [True, False])
 def test_only_what_is_new_fails(tmp_path: Path, flag: bool) -> None:
     repository = Repository(tmp_path)

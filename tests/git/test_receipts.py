@@ -21,7 +21,7 @@ from tests.support.cli import Done, onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean
 
-pytestmark = pytest.mark.sampled(12)
+pytestmark = pytest.mark.sampled(24)
 
 INT8 = "    methods: [int8-weights]\n"
 FP16 = "    methods: [fp16-weights]\n"

@@ -37,6 +37,7 @@ def test_a_repository_that_came_with_the_files_is_not_entered(outer: bool, tmp_p
     assert (tmp_path / "pwned").exists(), "git itself starts it"
 
 
+@pytest.mark.sampled(0)
 def test_names_of_files_are_not_options_patterns_or_commands(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
     write_policy(tmp_path, RULE)

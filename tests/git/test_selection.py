@@ -12,7 +12,7 @@ from tests.support.cli import call as onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import lean
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 RULE = "    budget: {size: 1 MB, growth: 5%}\n    methods: []\n"
 

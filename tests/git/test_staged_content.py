@@ -11,7 +11,7 @@ from tests.support.cli import call as onnx_ci
 from tests.support.git_repo import Repository, write_policy
 from tests.support.models import bloated, lean, save_outside
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from tests.support.cli import call as onnx_ci
 from tests.support.git_repo import Repository
 from tests.support.models import bloated, lean
 
+pytestmark = pytest.mark.sampled(2)
+
 RULED = 'version: 1\nmodels:\n  - path: "models/**"\n    budget: {size: 1 MB}\n'
 
 
@@ -89,6 +91,7 @@ def test_a_model_that_was_moved_is_told_of_the_rule_it_had(tmp_path: Path) -> No
     assert "it was models/a.onnx before, under the rule for 'models/**' (.onnx-ci.yaml:3)" in done.out
 
 
+@pytest.mark.sampled(0)
 def test_after_init_no_new_model_goes_unseen(tmp_path: Path) -> None:
     made = Repository(tmp_path)
     onnx.save(lean(), tmp_path / "a.onnx")

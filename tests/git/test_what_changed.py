@@ -12,6 +12,8 @@ from tests.support.cli import call as onnx_ci
 from tests.support.git_repo import Repository
 from tests.support.models import lean
 
+pytestmark = pytest.mark.sampled(2)
+
 POLICY = """\
 version: 1
 models:

@@ -53,6 +53,7 @@ def test_ids_stay_in_their_table(constants: str, body: str, low: int, high: int)
     assert (feeds[0]["ids"].min(), feeds[0]["ids"].max()) == (low, high)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     "text",
     [

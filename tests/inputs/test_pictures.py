@@ -16,6 +16,8 @@ from onnx_ci.inputs.graph import UseDef
 from onnx_ci.inputs.normalization import BYTES, IMAGENET, RANGES, SIGNED, UNIT, PictureRange, picture_ranges
 from onnx_ci.policy.schema import InputSpec
 
+pytestmark = pytest.mark.sampled(2)
+
 Floats = NDArray[np.float64]
 
 
@@ -99,6 +101,7 @@ def test_pictures_are_in_the_range_that_was_found_and_that_is_said() -> None:
     assert "from 0 to 255" in deriver.reasons(FIRST)["x"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("shape", [(64, 64), (224, 224), (48, 320), (1, 1), (3, 500), (700, 640), (7, 7)])
 @pytest.mark.parametrize("index", range(4))
 def test_pictures_are_the_same_each_time_and_within_bounds(shape: tuple[int, int], index: int) -> None:

@@ -129,6 +129,7 @@ def test_opsets(opset: int, tmp_path: Path) -> None:
     assert shrunk(weight(64, 256).astype("f2").astype("f4"), tmp_path, opset=opset) < 0.6
 
 
+@pytest.mark.sampled(0)
 def test_random_structure(tmp_path: Path) -> None:
     """Odd shapes, types and repetitions in any mixture."""
     random = rng(5)

@@ -87,6 +87,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", PRODUCTS)
 def test_moments_are_those_of_what_a_weight_meets(case: str, tmp_path: Path) -> None:
     """Whatever the operator: the energy of what comes out is what the moments say."""

@@ -103,6 +103,7 @@ def test_in_a_function(tmp_path: Path) -> None:
     assert after.stat().st_size < 0.6 * before.stat().st_size
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("trap", [trap for trap in TRAPS if trap.runs and trap.repeats], ids=lambda t: t.name)
 def test_traps(trap: Trap, tmp_path: Path) -> None:
     path = trap.build(tmp_path)

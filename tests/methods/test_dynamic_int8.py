@@ -20,6 +20,8 @@ from tests.support.run_model import outputs
 from tests.traps.axes import AXES
 from tests.traps.base import Feed, constant, floats, model, weight, write
 
+pytestmark = pytest.mark.sampled(2)
+
 BRANCHES = """g (bool c, float[2,64] x) => (float[2,64] y) { y = If (c) <then_branch = t () => (float[2,64] a)
     { a = MatMul(x, W) }, else_branch = e () => (float[2,64] b) { b = MatMul(x, V) }> }"""
 

@@ -21,7 +21,7 @@ from tests.support.models import bloated, lean
 from tests.support.run_model import identical, outputs
 from tests.traps import Trap, feeds_for
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 FEEDS = [{"x": np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)}]
 RULE = 'version: 1\nmodels:\n  - path: "*.onnx"\n    methods: [{external-data: {threshold: 1 kB}}]\n'

@@ -32,7 +32,7 @@ from tests.support.models import bloated, lean
 from tests.support.run_model import fed, identical, outputs
 from tests.traps import Trap, feeds_for
 
-pytestmark = pytest.mark.sampled(10)
+pytestmark = pytest.mark.sampled(20)
 
 FEEDS: list[dict[str, Any]] = [{"x": np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)}]
 

@@ -306,6 +306,7 @@ def test_functions_and_old_models_get_constants(tmp_path: Path) -> None:
     assert not onnx.load(after).graph.initializer
 
 
+@pytest.mark.sampled(0)
 def test_a_thousand_transposes_end_soon(tmp_path: Path) -> None:
     """Each would be worth folding; together they would keep a gate busy for long."""
     nodes = [helper.make_node("Transpose", [f"t{n}"], [f"t{n + 1}"]) for n in range(1000)]

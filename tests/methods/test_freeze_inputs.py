@@ -18,6 +18,8 @@ from tests.support.weight_models import applied
 from tests.traps.base import Array, model, weight
 from tests.traps.structure import all_weights_are_inputs, defaults_around_inputs
 
+pytestmark = pytest.mark.sampled(2)
+
 X = weight(2, 64, seed=7, scale=1.0)
 
 
@@ -64,6 +66,7 @@ def test_some_stay_inputs_by_name(tmp_path: Path) -> None:
     assert identical(outputs(tmp_path / "in.onnx", [fed]), outputs(path, [fed]))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("ir", [3, 4, 8])
 @pytest.mark.parametrize(("methods", "most"), [("fp16-weights", 0.55), ("int8-weights", 0.35)])
 def test_other_methods_profit(ir: int, methods: str, most: float, tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def test_a_model_that_is_opened_and_written_is_the_same(model: onnx.ModelProto) 
         assert onnx.load(target) == model
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", EXACT)
 def test_an_exact_method_keeps_every_bit(name: str) -> None:
     @FEW

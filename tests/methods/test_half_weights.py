@@ -84,6 +84,7 @@ def test_dequantize_linear_gives_what_was_there(method: str, tmp_path: Path) -> 
     assert sqnr(run(tmp_path / "in.onnx"), run(path)) > 18
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("method", ["int8-weights", "int4-weights"])
 @pytest.mark.parametrize("build", [computed, stored])
 def test_the_planner_takes_them_and_it_is_proven(build: Any, method: str, tmp_path: Path) -> None:
@@ -96,6 +97,7 @@ def test_the_planner_takes_them_and_it_is_proven(build: Any, method: str, tmp_pa
     assert report["after"]["size"] < 0.6 * report["before"]["size"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", ["int8-weights:granularity=block", "int4-weights", "fp16-weights"])
 def test_our_own_output_is_not_rounded_again(first: str, tmp_path: Path) -> None:
     text = "g (float[2,512] x) => (float[2,512] y) { y = MatMul(x, W) }"

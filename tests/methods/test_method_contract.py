@@ -25,7 +25,7 @@ from onnx_ci.sandbox.runner import Runner
 from tests.support.run_model import fed, identical, outputs
 from tests.traps import GOOD_FILES, TRAPS, Trap, feeds_for
 
-pytestmark = pytest.mark.sampled(53)
+pytestmark = pytest.mark.sampled(107)
 
 MODELS = (*TRAPS, *GOOD_FILES)
 # Models for which any rounding is too much: differences of nearly equal weights, signs of zero, and what

@@ -18,7 +18,7 @@ from tests.support.run_model import outputs
 from tests.traps import HOSTILE, Trap
 from tests.traps.base import floats, model, weight, write
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 GELU = """g (float[2,64] x) => (float[2,64] y) { h = MatMul(x, W) a = Div(h, root) b = Erf(a) c = Add(b, one)
     d = Mul(h, c) y = Mul(d, half) }"""

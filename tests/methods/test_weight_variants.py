@@ -19,7 +19,7 @@ from tests.support.run_model import outputs
 from tests.support.weight_models import applied, weights_model
 from tests.traps import TRAPS, Trap, feeds_for
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(16)
 
 VARIANTS: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("int8-weights", {"granularity": "block", "block_size": 32}),

@@ -25,6 +25,7 @@ def flips() -> ModuleType:
     return module
 
 
+@pytest.mark.sampled(0)
 def test_every_damaged_model_gets_a_verdict(flips: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "originals").mkdir()
     models = flips.sources(tmp_path / "originals")

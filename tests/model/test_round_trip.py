@@ -39,6 +39,7 @@ def test_there_are_conformance_models() -> None:
     assert len(CONFORMANCE) > 100
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", CONFORMANCE, ids=lambda path: path.parent.name)
 def test_conformance_models_survive(path: Path, tmp_path: Path) -> None:
     target = rewrite(path, tmp_path / "model.onnx")
@@ -56,6 +57,7 @@ def test_conformance_models_survive(path: Path, tmp_path: Path) -> None:
     assert identical(expected, outputs(target, feeds))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("trap", [*TRAPS, *GOOD_FILES], ids=lambda trap: trap.name)
 def test_traps_survive(trap: Trap, tmp_path: Path) -> None:
     path = trap.build(tmp_path)

@@ -28,6 +28,7 @@ def refusal(text: str) -> PolicyError:
     return caught.value
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.usefixtures("loader")
 @pytest.mark.parametrize("case", BAD.values(), ids=BAD)
 def test_wrong_policy_is_refused_with_line_and_example(case: Bad) -> None:

@@ -31,6 +31,7 @@ def test_a_flood_of_values() -> None:
     assert "more than 100,000 values" in refusal("a: [" + "1," * 200_000 + "]")
 
 
+@pytest.mark.sampled(0)
 def test_aliases_of_aliases_of_rules() -> None:
     many = ", ".join(["dedupe"] * 1000)
     rules = "".join("  - {path: n, methods: *m}\n" for _ in range(1000))

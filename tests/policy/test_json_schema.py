@@ -81,6 +81,7 @@ ALL = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [name for name in ALL if name != "POLICY.overrides"])
 def test_every_example_in_a_hint_is_right(name: str) -> None:
     kind, example = ALL[name]
@@ -92,6 +93,7 @@ numbers = st.from_regex(r"[0-9_.eE+-]{1,6}", fullmatch=True)
 units = st.sampled_from(["", "B", "kB", "Kb", "MB", "MiB", "iB", "M", "k", "K", "%", "TB", "x"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "parse"),
     [(SIZE, parse_size), (COUNT, parse_count), (fraction(), parse_fraction)],

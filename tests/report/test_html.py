@@ -192,6 +192,7 @@ def test_what_to_do_comes_first() -> None:
     assert [item.text for item in first.all("li")] == ["✕ OCI003 fix models/encoder.onnx"]
 
 
+@pytest.mark.sampled(0)
 def test_a_map_holds_every_tensor_where_it_is_stored() -> None:
     many = replace(outcome(), tensors=tensors("w", 5_000), plan=None)
     root = read(render_outcome(many, title="m"))
@@ -309,6 +310,7 @@ def test_every_command_that_reports_can_write_it(tmp_path: Path) -> None:
         assert re.match("<!doctype html>\n<html", done.out)
 
 
+@pytest.mark.sampled(0)
 def test_a_file_with_a_hostile_name(tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(1)>\"'\x1b[2J\n.onnx"
     onnx.save(bloated(), tmp_path / name)

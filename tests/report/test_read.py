@@ -212,6 +212,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.sampled(0)
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_whatever_is_changed_is_refused_or_can_be_shown(data: st.DataObject) -> None:

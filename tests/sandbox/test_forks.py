@@ -39,6 +39,7 @@ def test_results_come_in_order_and_what_is_said_is_heard(jobs: int) -> None:
     assert sorted(told for told in heard if told[1]) == [(number, f"at {number}") for number in range(7)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_runs_out_is_stopped_and_the_others_go_on(jobs: int) -> None:
     def task(number: int, _: Say) -> str:

@@ -237,6 +237,7 @@ with Runner() as one:
 """
 
 
+@pytest.mark.sampled(0)
 def test_nothing_stays_behind(tmp_path: Path) -> None:
     (tmp_path / "temp").mkdir()
     path = save(model(LINEAR), tmp_path / "m.onnx")
@@ -255,6 +256,7 @@ def test_an_unused_runner_starts_nothing() -> None:
         assert one.pid is None
 
 
+@pytest.mark.sampled(0)
 def test_our_process_does_not_load_onnxruntime(tmp_path: Path) -> None:
     save(model(LINEAR), tmp_path / "m.onnx")
     np.save(tmp_path / "x.npy", X)

@@ -21,6 +21,8 @@ from tests.support.git_repo import write_policy
 from tests.support.models import lean, save_outside
 from tests.support.text_models import HEAD, model, save
 
+pytestmark = pytest.mark.sampled(2)
+
 # A value of 300, whatever comes in: its square is past 65504.
 START = """g (float[4] x) => (float[4] y) <float k32 = {%s}, float none32 = {0}> {
     k = Cast<to=10>(k32) none = Cast<to=10>(none32) i = Cast<to=10>(x) z = Mul(i, none) h = Add(z, k) """
@@ -176,6 +178,7 @@ def test_empty_values_infinity_and_nan_are_no_trouble(tmp_path: Path) -> None:
     assert ("q", "Mul") in over(looked_at(model(text), tmp_path))
 
 
+@pytest.mark.sampled(0)
 def test_what_integers_come_to_is_no_matter(tmp_path: Path) -> None:
     text = """g (float[200000] x) => (int64[2] y) <int64 two = {2}> {
         h = Cast<to=10>(x) n = Neg(h) s = Exp(n) t = Sqrt(s) v, y = TopK(t, two) }"""
@@ -277,6 +280,7 @@ def test_a_twin_past_its_limits_is_said_and_tried_again(
     assert (code, codes(outcome)) == (0, [("OCI056", "warning")])
 
 
+@pytest.mark.sampled(0)
 def test_a_candidate_that_was_looked_at_speaks_for_the_model(tmp_path: Path) -> None:
     """Rounded weights next to a float16 part; the finding is there once, whichever was looked at."""
     wide = helper.make_tensor("w", TensorProto.FLOAT, [64, 64], np.linspace(-1, 1, 4096).astype(np.float32))
@@ -307,6 +311,7 @@ HALF_SQUARE = """g (float[4] x) => (float[4] y) <float k32 = {%s}> {
     y = Cast<to=1>(d) }"""
 
 
+@pytest.mark.sampled(0)
 def test_compare_refuses_a_conversion_that_overflows(tmp_path: Path) -> None:
     done = compared(tmp_path, SINGLE_SQUARE % 300, HALF_SQUARE % 300)
     assert (done.code, codes(done.json)) == (1, [("OCI056", "error")]), done.out

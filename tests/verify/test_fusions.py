@@ -19,6 +19,7 @@ FUSED = HEAD + GELU % "e = Erf(d)"
 UNFUSED = HEAD + GELU % "n = Neg(d) k = Neg(n) e = Erf(k)"  # the same to the last bit
 
 
+@pytest.mark.sampled(0)
 def test_a_lost_fusion_is_said(tmp_path: Path) -> None:
     save(model(FUSED), tmp_path / "a.onnx")
     save(model(UNFUSED), tmp_path / "b.onnx")

@@ -95,12 +95,14 @@ def test_without_a_library_it_is_not_verified(home: Path) -> None:
     assert "libraries: [" in said
 
 
+@pytest.mark.sampled(0)
 def test_a_library_that_is_not_there(home: Path) -> None:
     done, said = checked(home)
     assert done.json["models"][0]["verdict"] == "unverified"
     assert "the library 'ops/libops.so' is not there" in said
 
 
+@pytest.mark.sampled(0)
 def test_a_library_that_is_none(home: Path) -> None:
     (home / "ops" / "libops.so").write_text("no library\n")
     done, said = checked(home)
@@ -108,6 +110,7 @@ def test_a_library_that_is_none(home: Path) -> None:
     assert "its library of operators can't be loaded" in said
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("link", ["ops/libops.so", "ops"])
 def test_no_link_leads_out(home: Path, tmp_path: Path, library: Path, link: str) -> None:
     """The library would be fine; where it lies is not."""

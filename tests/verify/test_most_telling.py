@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import numpy_helper, parser
 
 from onnx_ci import shrink
@@ -116,6 +117,7 @@ def edges(*, end: str = "y = Identity(z)") -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.sampled(0)
 def test_what_nothing_wakes_up_is_said(tmp_path: Path) -> None:
     onnx.save(edges(), tmp_path / "m.onnx")
     made = onnx_ci("samples", "m.onnx", "--output", "s.npz", cwd=tmp_path)

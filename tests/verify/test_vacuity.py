@@ -18,6 +18,8 @@ from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.prove import Prover, Submission
 from tests.traps.base import model, weight
 
+pytestmark = pytest.mark.sampled(2)
+
 BRANCH = """g (float[n,64] x, bool c) => (float[n,64] y) { h = MatMul(x, W)
     y = If (c) <then_branch = t () => (float[n,64] a) { a = MatMul(h, A) },
     else_branch = e () => (float[n,64] b) { b = Identity(h) }> }"""

@@ -11,6 +11,8 @@ from onnx_ci import compare
 from tests.support.known import known
 from tests.support.text_models import model
 
+pytestmark = pytest.mark.sampled(2)
+
 HEADS = """g (float[N,16] x) => (float[N,28] y) <float[16,8] boxes, float[8] far, float[16,20] classes> {
     b = MatMul(x, boxes)
     p = Add(b, far)
@@ -42,6 +44,7 @@ def heads(change: float = 1.0, text: str = HEADS) -> onnx.ModelProto:
     return filled(text, boxes=boxes, far=np.full(8, 100.0), classes=classes * change)
 
 
+@pytest.mark.sampled(0)
 def test_scores_beside_large_numbers_are_judged_behind_their_sigmoid() -> None:
     """A detector has boxes in pixels and scores below one in the same output."""
     found = compare(heads(), heads(change=-1.0))

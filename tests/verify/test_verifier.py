@@ -21,6 +21,8 @@ from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Claim, Verifier
 from tests.support.text_models import HEAD, LINEAR, LOOP, model, save
 
+pytestmark = pytest.mark.sampled(2)
+
 EMBED = (
     "g (int64[b,s] ids) => (float[b,s,2] y, int64[b,s] echo) <float[9,2] t = {"
     + ",".join(f"{i}.25" for i in range(18))
