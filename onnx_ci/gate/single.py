@@ -19,7 +19,7 @@ from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import SAMPLED, compressed_size, estimated_size, files_of, measure
 from onnx_ci.model.model import Model, called
-from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
+from onnx_ci.model.replace import is_orphan, readable_data, replaceable_data
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import DEFAULT_METHODS, Budget, Evaluate, Gain, InputSpec, MethodChoice, Rule
 from onnx_ci.results import Divergence, Finding, Outcome, Variant, Verdict, Verification
@@ -230,10 +230,7 @@ def check_dims(model: Path, dims: Mapping[str, int]) -> None:
 
 def data_paths(model: Path) -> list[Path]:
     """The data files that a model names; none where it can't be read."""
-    try:
-        return [model.parent / name for name in data_of(model)]
-    except ModelError:
-        return []
+    return [model.parent / name for name in readable_data(model)]
 
 
 def copy_model(source: Path, target: Path, *, over_orphans: bool = False) -> None:
