@@ -33,6 +33,9 @@ class Baseline:
         """The commit, as messages call it."""
         return "the last commit" if self.base == "HEAD" else self.base[:10]
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return Baseline, (self.judged, self.base)
+
     def __enter__(self) -> Baseline:
         return self
 

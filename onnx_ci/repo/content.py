@@ -164,6 +164,10 @@ class Sources:
         self._stack = ExitStack()
         self._scratch: Path | None = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Another process looks for itself."""
+        return Sources, (self.root, self.tree, self.everything, self.repository)
+
     def __enter__(self) -> Sources:
         return self
 
