@@ -16,12 +16,11 @@ from onnx_ci.model.graph import (
     all_nodes,
     bodies,
     constant_value,
-    default_inputs,
     opset,
     output_names,
     tensors,
 )
-from onnx_ci.model.interface import show_type
+from onnx_ci.model.interface import fed_inputs, show_type, type_name
 from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.model import Model, element_count, stored_size
@@ -113,10 +112,7 @@ def _stored(model: Model) -> dict[str, Stored]:
 
 
 def _described(model: Model, tensor: TensorProto) -> Stored:
-    names = TensorProto.DataType.DESCRIPTOR.values_by_number
-    known = names.get(tensor.data_type)
-    dtype = known.name.lower() if known else f"type {tensor.data_type}"
-    return _size(model, tensor), dtype, tuple(tensor.dims)
+    return _size(model, tensor), type_name(tensor.data_type), tuple(tensor.dims)
 
 
 def _done(became: Sequence[Stored]) -> str:
@@ -336,10 +332,9 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
         receipt = read_receipt(model.proto)
         weighty: Counter[str] = Counter()
         for node in all_nodes(model.proto):
-            weighty[node.op_type] += sum(map(_plain_bytes, node.attribute))
+            plain = filter(is_plain, node.attribute)
+            weighty[node.op_type] += sum(attribute.ByteSize() for attribute in plain)
         attributes = {op: size for op, size in weighty.most_common() if size >= WEIGHTY}
-        defaults = set(default_inputs(model.proto.graph))
-        inputs = [value for value in model.proto.graph.input if value.name not in defaults]
         imports = {entry.domain: entry.version for entry in model.proto.opset_import}
         return ModelInfo(
             path=name,
@@ -356,7 +351,7 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
             duplicate_bytes=round(sum(info.size * (1 - 1 / info.copies) for info in infos)),
             tensors=tuple(sorted(infos, key=lambda info: -info.size)),
             shrunk_by=receipt.names if receipt else (),
-            inputs=tuple(map(_value, inputs)),
+            inputs=tuple(map(_value, fed_inputs(model.proto))),
             outputs=tuple(map(_value, model.proto.graph.output)),
             opsets={domain: imports[domain] for domain in imports if domain not in STANDARD_DOMAINS},
             attributes=attributes,
@@ -364,10 +359,10 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
         )
 
 
-def _plain_bytes(attribute: AttributeProto) -> int:
-    """What an attribute takes that holds no tensor and no graph: the splits of trees, coefficients, texts."""
+def is_plain(attribute: AttributeProto) -> bool:
+    """Whether an attribute holds no tensor and no graph: the splits of trees, coefficients, texts do not."""
     others = ("t", "tensors", "g", "graphs", "sparse_tensor", "sparse_tensors")
-    return 0 if any(field.name in others for field, _ in attribute.ListFields()) else attribute.ByteSize()
+    return not any(field.name in others for field, _ in attribute.ListFields())
 
 
 def _value(value: Any) -> ValueInfo:
