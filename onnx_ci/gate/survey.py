@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,15 +14,15 @@ from onnx_ci.gate.attempts import LEVELS, each_level
 from onnx_ci.gate.judge import about_sharers, disk_trouble, how_to_get
 from onnx_ci.gate.lineage import lineage
 from onnx_ci.gate.project import Context, ruling_context
-from onnx_ci.gate.run import Progress
+from onnx_ci.gate.run import Progress, bound_of, in_forks
 from onnx_ci.gate.subject import Say, Subject, Task
 from onnx_ci.model.load import open_model
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import DEFAULT_METHODS, Budget, MethodChoice, Rule, Tolerance
 from onnx_ci.repo.content import Source, Sources
 from onnx_ci.results import Surveyed
-from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
-from onnx_ci.sandbox.process import free_memory, memory_for, processors, stored_bytes, usual_memory
+from onnx_ci.sandbox.forks import Bound, Stopped, can_fork
+from onnx_ci.sandbox.process import processors
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import scratch_folder
 from onnx_ci.util.text import relative_name
@@ -49,10 +48,7 @@ class Request:
 
     @property
     def bound(self) -> Bound:
-        likely = float(usual_memory(self.source.path))
-        return Bound(
-            self.seconds, memory_for(stored_bytes(self.source.path), self.rule.limits.memory), likely
-        )
+        return replace(bound_of(self.source.path, self.rule), seconds=self.seconds)
 
 
 def survey_models(
@@ -74,23 +70,15 @@ def survey_models(
             if doing:
                 progress(len(begun) - 1, len(asked), asked[number].name, doing)
 
-        def work(runner: Runner, number: int, say: Say) -> Surveyed | None:
+        def work(number: int, runner: Runner, say: Say) -> Surveyed | None:
             return survey(asked[number], runner, say) if time.monotonic() < until else None
-
-        @contextmanager
-        def working() -> Iterator[Callable[[int, Say], Surveyed | None]]:
-            sources.fork()
-            with Runner() as runner:
-                yield partial(work, runner)
 
         if not can_fork():
             with Runner() as runner:
-                return [work(runner, number, partial(heard, number)) for number in range(len(asked))]
-        sources.close_git()
+                return [work(number, runner, partial(heard, number)) for number in range(len(asked))]
         # In the order given, where not all may get their turn.
         jobs = 1 if math.isfinite(seconds) else min(processors(), len(asked))
-        room = free_memory() or math.inf
-        found = run_tasks([one.bound for one in asked], working, jobs=jobs, room=room, heard=heard)
+        found = in_forks([one.bound for one in asked], work, [sources], jobs=jobs, heard=heard)
         pairs = zip(asked, found, strict=True)
         return [_stopped(one, end) if isinstance(end, Stopped) else end for one, end in pairs]
 
