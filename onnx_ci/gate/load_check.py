@@ -12,7 +12,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.gate.cache import run_memory
 from onnx_ci.gate.decide import LOADING_HINT, softened
 from onnx_ci.gate.subject import Subject
-from onnx_ci.model.graph import all_nodes, mentions_type, opset, tensors
+from onnx_ci.model.graph import foreign_nodes, mentions_type, opset, tensors
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import measure
 from onnx_ci.model.model import Model, clear_values
@@ -157,9 +157,8 @@ def _missing_here(subject: Subject, failure: RunFailed) -> str:
         return NAME_IT
     if failure.status == "NotImplemented":
         return newer
-    own = {(function.domain, function.name) for function in proto.functions}
-    used = {(node.domain, node.op_type) for node in all_nodes(proto)}
-    extensions = {one for one in used - own if one[0] not in STANDARD}
+    used = {(node.domain, node.op_type) for node in foreign_nodes(proto)}
+    extensions = {one for one in used if one[0] not in STANDARD}
     if extensions and not runner.libraries.names:
         with contextlib.suppress(RunFailed):  # one that can't say what it has
             if extensions - runner.operators():

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from onnx_ci.gate.subject import Task
-from onnx_ci.model.graph import STANDARD_DOMAINS, all_nodes, default_inputs, metadata_entry, opset
+from onnx_ci.model.graph import STANDARD_DOMAINS, default_inputs, foreign_nodes, metadata_entry, opset
 from onnx_ci.model.interface import operator_name
-from onnx_ci.model.proto import ModelProto, NodeProto
+from onnx_ci.model.proto import ModelProto
 from onnx_ci.policy.fields import RUNTIMES
 from onnx_ci.policy.schema import Require
 from onnx_ci.results import Finding
@@ -62,7 +62,7 @@ def _versions(require: Require, proto: ModelProto) -> Iterator[Unmet]:
 
 
 def _contents(require: Require, proto: ModelProto) -> Iterator[Unmet]:
-    nodes = _foreign(proto)
+    nodes = foreign_nodes(proto)
     foreign = {node.domain for node in nodes} - {*(require.domains or ()), *STANDARD_DOMAINS}
     if require.domains is not None and foreign:
         allowed = ", ".join(["ai.onnx", *(name for name in require.domains if name not in STANDARD_DOMAINS)])
@@ -105,12 +105,6 @@ def _dynamic_batch(require: Require, proto: ModelProto) -> Iterator[Unmet]:
             f"the batch of {first_of(sorted(open_first), _SHOWN)} is open, its rule requires it to be fixed"
         )
         yield Unmet("dynamic_batch", said, "export it with a fixed batch")
-
-
-def _foreign(proto: ModelProto) -> list[NodeProto]:
-    """All nodes but calls of the model's own functions, which are made of other nodes."""
-    own = {(function.domain, function.name) for function in proto.functions}
-    return [node for node in all_nodes(proto) if (node.domain, node.op_type) not in own]
 
 
 def _any_of(patterns: Sequence[str], name: str) -> bool:
