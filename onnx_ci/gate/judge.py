@@ -148,18 +148,15 @@ def about_failures(task: Task, steps: Iterable[Step]) -> Iterator[Finding]:
             yield task.finding("OCI022", "warning", step.note, LEAVE_OUT)
 
 
-def about_unseen(task: Task, plan: Planned | None) -> Iterator[Finding]:
-    """Weights that nothing vouches for are not rounded; that is no fault, but it costs bytes."""
+def about_plan(task: Task, plan: Planned | None) -> Iterator[Finding]:
+    """What a search left: weights that nothing vouches for are not rounded, which costs bytes; and where it
+    did not come to its end, what it found is proven, and may not be the smallest."""
     if plan is not None and plan.unseen:
         count = len(plan.unseen)
         names = ", ".join(plan.unseen[:2]) + (", …" if count > 2 else "")
         left = f"{count} tensor{'s'[: count != 1]} left as they are"
         message = f"{left}, since no output moves whatever is done to them: {names}"
         yield task.finding("OCI005", "note", message, "give inputs that reach them: " + GIVE_SAMPLES)
-
-
-def about_search(task: Task, plan: Planned | None) -> Iterator[Finding]:
-    """A search that did not come to its end: what it found is proven, and may not be the smallest."""
     if plan is not None and plan.untried:
         hint = (
             "raise plan_runs, or limits: {total_seconds: ...} if it is set; or give the size that is enough"
@@ -240,8 +237,7 @@ def outcome_of(
             *about_sharers(task, subject.sharers),
             *about_failures(task, ledger.idle.values()),
             *about_dims(task, subject.model),
-            *about_unseen(task, choice.plan),
-            *about_search(task, choice.plan),
+            *about_plan(task, choice.plan),
             *about_fusions(task.name, choice.verification),
             *choice.verification.findings(task.name),
             *findings,
