@@ -320,10 +320,11 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
         for info in infos:
             types[info.dtype] += info.size
         stored = sum(types.values())
-        ops = Counter(node.op_type for node in graphs.all_nodes(model.proto))
         receipt = read_receipt(model.proto)
+        ops: Counter[str] = Counter()
         weighty: Counter[str] = Counter()
         for node in graphs.all_nodes(model.proto):
+            ops[node.op_type] += 1
             plain = filter(is_plain, node.attribute)
             weighty[node.op_type] += sum(attribute.ByteSize() for attribute in plain)
         attributes = {op: size for op, size in weighty.most_common() if size >= WEIGHTY}
