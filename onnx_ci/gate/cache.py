@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -36,7 +36,7 @@ from onnx_ci.results import Measure, Step
 from onnx_ci.sandbox.versions import Libraries
 from onnx_ci.util.advice import Hint
 from onnx_ci.util.codec import build
-from onnx_ci.util.files import atomic_write, cache_home, cache_url, state_home, sweep_files
+from onnx_ci.util.files import atomic_write, cache_home, cache_url, package_version, state_home, sweep_files
 from onnx_ci.util.sizes import size_setting
 from onnx_ci.version import __version__
 
@@ -125,7 +125,7 @@ def _digest(parts: Mapping[str, object]) -> str:
 @cache
 def makers() -> tuple[str, ...]:
     """Our own code, and all else that has a part in what comes of a model."""
-    installed = (f"{name} {_version(name)}" for name in PACKAGES)
+    installed = (f"{name} {package_version(name)}" for name in PACKAGES)
     return (
         f"onnx-ci {__version__} {_own_code()}",
         *_runtimes(),
@@ -136,20 +136,13 @@ def makers() -> tuple[str, ...]:
 
 def versions() -> tuple[str, ...]:
     """What made a report, for whoever wants to make it again."""
-    found = [f"{name} {_version(name)}" for name in ("onnx", "numpy")]
+    found = [f"{name} {package_version(name)}" for name in ("onnx", "numpy")]
     return (f"onnx-ci {__version__}", *_runtimes(), *found, f"Python {platform.python_version()}")
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
 
 
 def _runtimes() -> list[str]:
     """onnxruntime comes in several packages, one for each kind of hardware."""
-    if found := _version("onnxruntime"):
+    if found := package_version("onnxruntime"):
         return [f"onnxruntime {found}"]
     names = ((found.metadata["Name"], found.version) for found in distributions())
     return sorted(f"{name} {number}" for name, number in names if str(name).startswith("onnxruntime"))

@@ -18,17 +18,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onnx_ci.errors import EnvironmentFault, OnnxCiError
 from onnx_ci.gate.cache import makers
 from onnx_ci.gate.project import Judging
-from onnx_ci.gate.run import Asked, Judged, Plan, Progress, Share, judge_each, ran_out
-from onnx_ci.gate.subject import InPlace, NewFile
+from onnx_ci.gate.run import Asked, Judged, Progress, judge_each, ran_out
 from onnx_ci.inputs.sample_paths import sample_files
 from onnx_ci.model.store import file_sha256
-from onnx_ci.repo.baseline import Baseline
-from onnx_ci.results import Command, Outcome
+from onnx_ci.results import Outcome
 from onnx_ci.sandbox.forks import Stopped
 from onnx_ci.sandbox.process import command, end_with_parent, way_of_ending
 
@@ -45,32 +43,16 @@ SHARED = "all workers need the repository under the same path, as on a shared fo
 class Job:
     """All that it takes to judge one model elsewhere."""
 
-    command: Command
-    share: Share
-    how: dict[str, Any]  # what a Judging is made with
-    shown_from: Path
-    path: Path
-    output: InPlace | NewFile | None
-    target: int | None  # what a group leaves to the model
-    withheld: str
+    asked: Asked
     contents: dict[str, str]  # files, and their sha256
     made_by: tuple[str, ...]
 
     @classmethod
     def of(cls, asked: Asked) -> Job:
-        plan, how = asked.plan, asked.plan.how
-        return cls(
-            command=plan.command,
-            share=replace(plan.share, models=(asked.path,)),
-            how={"only_new": how.only_new, "cache": how.cache, "runtimes": how.runtimes},
-            shown_from=plan.shown_from,
-            path=asked.path,
-            output=asked.output,
-            target=plan.targets.get(asked.path),
-            withheld=plan.withheld.get(asked.path, ""),
-            contents=contents(asked),
-            made_by=makers(),
-        )
+        how = asked.plan.how
+        there = Judging(only_new=how.only_new, cache=how.cache, runtimes=how.runtimes)
+        plan = replace(asked.plan, how=there, look=None)
+        return cls(asked=replace(asked, plan=plan), contents=contents(asked), made_by=makers())
 
     def judge(self) -> Judged:
         """On a worker: the same walk as at home, once it is clear that it starts from the same."""
@@ -81,25 +63,15 @@ class Job:
         ]
         if ours:
             raise EnvironmentFault(f"worker {_here()} has {', '.join(ours)}", hint=SAME)
-        with self.share.sources() as sources, Baseline(sources, self.share.base) as baseline:
-            plan = Plan(
-                command=self.command,
-                share=self.share,
-                how=Judging(**self.how),
-                shown_from=self.shown_from,
-                sources=sources,
-                baseline=baseline,
-                targets={} if self.target is None else {self.path: self.target},
-                withheld={self.path: self.withheld} if self.withheld else {},
-            )
-            asked = Asked(plan, self.path, self.output)
-            found = contents(asked)
+        plan = self.asked.plan
+        with plan.sources, plan.baseline:
+            found = contents(self.asked)
             for name in sorted({*found, *self.contents}):
                 if found.get(name) != self.contents.get(name):
                     message = f"worker {_here()} does not see the same {name!r} as where the run was started"
                     raise EnvironmentFault(message, hint=SHARED)
-            (outcome,) = judge_each([asked], jobs=1)
-            return Judged(outcome, plan.seconds.get(self.path, 0.0), tuple(plan.notes))
+            (outcome,) = judge_each([self.asked], jobs=1)
+            return Judged(outcome, plan.seconds.get(self.asked.path, 0.0), tuple(plan.notes))
 
 
 def contents(asked: Asked) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,18 +62,9 @@ def judge(task: Task, runner: Runner | None, ledger: Ledger, say: Say = lambda _
     A model that can't be handled is an outcome too, never an exception.
     """
     try:
-        hashing = task.hashing or (BackgroundHash(task.path) if task.identify else None)
-        with open_model(task.path, root=task.root) as model, scratch_folder() as scratch:
+        with opened(task, runner, say) as subject:
+            model = subject.model
             if not is_unfinished(model):
-                subject = Subject(
-                    task=task,
-                    model=model,
-                    lineage=lineage(model, task.rule),
-                    hashing=hashing,
-                    scratch=scratch,
-                    runner=runner,
-                    say=say,
-                )
                 return _walk(subject, ledger)
             if task.output is None:
                 return replace(task.outcome("would_shrink"), findings=(_unfinished(task),))
@@ -88,12 +79,28 @@ def judge(task: Task, runner: Runner | None, ledger: Ledger, say: Say = lambda _
         return replace(task.outcome("unverified"), findings=(disk_trouble(task.name, error),))
 
 
+@contextmanager
+def opened(task: Task, runner: Runner | None, say: Say) -> Iterator[Subject]:
+    """The model of a task, open, with a folder for what is tried."""
+    hashing = task.hashing or (BackgroundHash(task.path) if task.identify else None)
+    with open_model(task.path, root=task.root) as model, scratch_folder() as scratch:
+        yield Subject(
+            task=task,
+            model=model,
+            lineage=lineage(model, task.rule),
+            hashing=hashing,
+            scratch=scratch,
+            runner=runner,
+            say=say,
+        )
+
+
 def _walk(subject: Subject, ledger: Ledger) -> Outcome:
     """An open model, from where it comes from to what is put in its place."""
-    with ExitStack() as opened:
+    with ExitStack() as originals:
         # A hook does not run what fails by its size anyway.
         failing = not subject.task.search and over_limits(subject.before, subject.limits)
-        origin = None if failing else source_of(subject, opened)
+        origin = None if failing else source_of(subject, originals)
         if origin is None:
             choice = choose(subject, ledger)
         else:
@@ -148,18 +155,15 @@ def about_failures(task: Task, steps: Iterable[Step]) -> Iterator[Finding]:
             yield task.finding("OCI022", "warning", step.note, LEAVE_OUT)
 
 
-def about_unseen(task: Task, plan: Planned | None) -> Iterator[Finding]:
-    """Weights that nothing vouches for are not rounded; that is no fault, but it costs bytes."""
+def about_plan(task: Task, plan: Planned | None) -> Iterator[Finding]:
+    """What a search left: weights that nothing vouches for are not rounded, which costs bytes; and where it
+    did not come to its end, what it found is proven, and may not be the smallest."""
     if plan is not None and plan.unseen:
         count = len(plan.unseen)
         names = ", ".join(plan.unseen[:2]) + (", …" if count > 2 else "")
         left = f"{count} tensor{'s'[: count != 1]} left as they are"
         message = f"{left}, since no output moves whatever is done to them: {names}"
         yield task.finding("OCI005", "note", message, "give inputs that reach them: " + GIVE_SAMPLES)
-
-
-def about_search(task: Task, plan: Planned | None) -> Iterator[Finding]:
-    """A search that did not come to its end: what it found is proven, and may not be the smallest."""
     if plan is not None and plan.untried:
         hint = (
             "raise plan_runs, or limits: {total_seconds: ...} if it is set; or give the size that is enough"
@@ -240,8 +244,7 @@ def outcome_of(
             *about_sharers(task, subject.sharers),
             *about_failures(task, ledger.idle.values()),
             *about_dims(task, subject.model),
-            *about_unseen(task, choice.plan),
-            *about_search(task, choice.plan),
+            *about_plan(task, choice.plan),
             *about_fusions(task.name, choice.verification),
             *choice.verification.findings(task.name),
             *findings,

@@ -12,7 +12,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.gate.cache import run_memory
 from onnx_ci.gate.decide import LOADING_HINT, softened
 from onnx_ci.gate.subject import Subject
-from onnx_ci.model.graph import all_nodes, mentions_type, opset, tensors
+from onnx_ci.model.graph import foreign_nodes, mentions_type, opset, tensors
 from onnx_ci.model.load import open_model
 from onnx_ci.model.measure import measure
 from onnx_ci.model.model import Model, clear_values
@@ -113,8 +113,7 @@ def _run(subject: Subject) -> Ran:
             reference.runner.load(reference.original, limits=subject.rule.limits)
         except RunFailed as failure:
             return _failed(subject, failure, failure)
-        state: State = "broken" if subject.rule.inputs.samples else "loaded"
-        return Ran(state=state, said=error.message, hint=error.hint)
+        return _not_run(subject, error)
     values: dict[str, list[bool]] = {}
     for sample in outputs:
         for name, array in sample.items():
@@ -130,14 +129,19 @@ def _failed(subject: Subject, failure: RunFailed, error: ModelError) -> Ran:
         hint = "give the model more room: limits: {seconds: ..., memory: ...}"
         return Ran(state="ran out", said=error.message, hint=hint)
     if failure.stage == "run":
-        state: State = "broken" if subject.rule.inputs.samples else "loaded"
-        return Ran(state=state, said=error.message, hint=error.hint)
+        return _not_run(subject, error)
     if failure.stage == "load":
         missing = _missing_here(subject, failure)
         if missing:
             return Ran(state="elsewhere", said=said, hint=missing)
         return Ran(state="broken", said=f"onnxruntime can't load it: {said}", hint="export it again")
     return Ran(state="broken", said=said, hint=error.hint)
+
+
+def _not_run(subject: Subject, error: ModelError) -> Ran:
+    """A model that loads: its samples have to run it, inputs that were made up need not."""
+    state: State = "broken" if subject.rule.inputs.samples else "loaded"
+    return Ran(state=state, said=error.message, hint=error.hint)
 
 
 def _missing_here(subject: Subject, failure: RunFailed) -> str:
@@ -153,9 +157,8 @@ def _missing_here(subject: Subject, failure: RunFailed) -> str:
         return NAME_IT
     if failure.status == "NotImplemented":
         return newer
-    own = {(function.domain, function.name) for function in proto.functions}
-    used = {(node.domain, node.op_type) for node in all_nodes(proto)}
-    extensions = {one for one in used - own if one[0] not in STANDARD}
+    used = {(node.domain, node.op_type) for node in foreign_nodes(proto)}
+    extensions = {one for one in used if one[0] not in STANDARD}
     if extensions and not runner.libraries.names:
         with contextlib.suppress(RunFailed):  # one that can't say what it has
             if extensions - runner.operators():

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int, str, str], None]  # models done, models in all, name, what is being done
 
+
+def no_progress(*_: object) -> None:
+    """Tell nobody."""
+
+
 MOST_SHARDS = 256  # jobs of a matrix
 NO_POLICY = (
     "no .onnx-ci.yaml found: models are checked by built-in rules (all exact methods);"
@@ -147,7 +152,7 @@ class Judging:
         shard: Shard | None = None,
         whole: Selection | None = None,
         policy_from: PolicyFrom = "head",
-        progress: Progress = lambda *_: None,
+        progress: Progress = no_progress,
     ) -> None:
         self.jobs = jobs  # models at a time; None: by processors and memory
         self.cluster = cluster  # whose workers judge them; None: this machine

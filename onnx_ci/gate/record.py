@@ -16,6 +16,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -115,8 +116,7 @@ def record(
 ) -> Iterator[Recording]:
     """Keep what the sessions of this process are fed inside the block, as `onnx-ci record` does."""
     how = Recorded(output=str(output), count=count, limit=limit, add=add)
-    context = open_context(None, how.here)
-    _check_place(how, context)
+    context = _place_to_write(how)
     recording = Recording()
     with scratch_folder() as spool:
         watching = recorder.Recorder(str(spool), how.settings(spool))
@@ -130,8 +130,7 @@ def record(
 
 def record_command(command: Sequence[str], how: Recorded) -> Recording:
     """Run a command, and keep what the sessions of every Python in it are fed."""
-    context = open_context(None, how.here)
-    _check_place(how, context)
+    context = _place_to_write(how)
     recording = Recording()
     with scratch_folder() as scratch:
         spool, site = scratch / "spool", scratch / "site"
@@ -147,8 +146,9 @@ def record_command(command: Sequence[str], how: Recorded) -> Recording:
     return recording
 
 
-def _check_place(how: Recorded, context: Context) -> None:
+def _place_to_write(how: Recorded) -> Context:
     """Find out whether samples can be written, before a program takes its time; nothing stays behind."""
+    context = open_context(None, how.here)
     folder = how.here / how.output if how.output else context.root / RECORDED
     there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
     try:
@@ -159,6 +159,7 @@ def _check_place(how: Recorded, context: Context) -> None:
             f"samples can't be written to {how.output or RECORDED}: {name}: {error.strerror}",
             hint="name another folder: onnx-ci record --output DIR -- COMMAND",
         ) from None
+    return context
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -237,8 +238,8 @@ class _Models:
         found = [path for path in all_models(context.root, context.repository) if path.is_file()]
         self.sizes = {path: path.stat().st_size for path in found}
         self.real = {path.resolve(): path for path in found}
-        self.digests: dict[Path, str] = {}
-        self.origins: dict[Path, str] = {}
+        self._sha256 = cache(file_sha256)
+        self._origin = cache(_origin)
 
     def of(self, seen: Seen) -> list[Path]:
         """Return the models that a session ran: the very file, else all of its content, else those of which
@@ -256,19 +257,13 @@ class _Models:
             same = [path for path in self.sizes if seen.source in (self._origin(path), self._sha256(path))]
         return same or [path for path in self.sizes if self._origin(path) == seen.sha256]
 
-    def _sha256(self, path: Path) -> str:
-        if path not in self.digests:
-            self.digests[path] = file_sha256(path)
-        return self.digests[path]
 
-    def _origin(self, path: Path) -> str:
-        """Return what a model was made from, by its receipt."""
-        if path not in self.origins:
-            receipt = None
-            with contextlib.suppress(ModelError, OSError):
-                receipt = read_receipt(read_skeleton(path))
-            self.origins[path] = receipt.source_sha256 if receipt else ""
-        return self.origins[path]
+def _origin(path: Path) -> str:
+    """Return what a model was made from, by its receipt."""
+    receipt = None
+    with contextlib.suppress(ModelError, OSError):
+        receipt = read_receipt(read_skeleton(path))
+    return receipt.source_sha256 if receipt else ""
 
 
 def _keep_one(path: Path, parts: Sequence[Seen], how: Recorded, context: Context) -> RecordedModel:

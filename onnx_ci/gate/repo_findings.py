@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onnx_ci.errors import ModelError
 from onnx_ci.gate.subject import Task
 from onnx_ci.model.model import display_path
-from onnx_ci.model.replace import data_of
+from onnx_ci.model.replace import readable_data
 from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.content import ENDING, Source, Sources
 from onnx_ci.results import Finding, Outcome
@@ -167,10 +166,7 @@ class Standing:
         return f"git add {_words(dict.fromkeys([self.source.path, *self._data(), *gone]))}"
 
     def _data(self) -> list[Path]:
-        try:
-            return [self.source.path.parent / name for name in data_of(self.source.path)]
-        except ModelError:  # replaced by somebody else meanwhile: what it says now is not ours to tell
-            return []
+        return [self.source.path.parent / name for name in readable_data(self.source.path)]
 
 
 def _words(paths: Iterable[Path]) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from onnx_ci.gate.subject import Task
-from onnx_ci.model.graph import all_nodes, default_inputs, metadata_entry, opset
-from onnx_ci.model.proto import ModelProto, NodeProto
+from onnx_ci.model.graph import STANDARD_DOMAINS, default_inputs, foreign_nodes, metadata_entry, opset
+from onnx_ci.model.interface import operator_name
+from onnx_ci.model.proto import ModelProto
 from onnx_ci.policy.fields import RUNTIMES
 from onnx_ci.policy.schema import Require
 from onnx_ci.results import Finding
 from onnx_ci.util.text import first_of
 
-_STANDARD = ("", "ai.onnx")
 _SHOWN = 3
 
 
@@ -41,58 +41,42 @@ def unmet(require: Require, proto: ModelProto) -> list[Unmet]:
     """The requirements that a model does not meet."""
     if require == Require():
         return []
-    return [one for check in _CHECKS for one in check(require, proto)]
+    return [*_versions(require, proto), *_contents(require, proto), *_dynamic_batch(require, proto)]
 
 
-def _opset(require: Require, proto: ModelProto) -> Iterator[Unmet]:
+def _versions(require: Require, proto: ModelProto) -> Iterator[Unmet]:
     version = opset(proto)
     if require.opset is not None and version not in require.opset:
         hint = "export it with another opset (opset_version=…), or convert it with onnx.version_converter"
         yield Unmet("opset", f"has opset {version}, its rule requires {require.opset.words}", hint)
-
-
-def _ir(require: Require, proto: ModelProto) -> Iterator[Unmet]:
     if require.ir is not None and proto.ir_version not in require.ir:
         said = f"has IR version {proto.ir_version}, its rule requires {require.ir.words}"
         yield Unmet("ir", said, "save it with another one: model.ir_version = …")
-
-
-def _runtimes(require: Require, proto: ModelProto) -> Iterator[Unmet]:
-    """The first version beyond what a runtime takes tells enough of it."""
-    found = (proto.ir_version, opset(proto), opset(proto, "ai.onnx.ml"))
+    older = "export it for an older one (opset_version=…, model.ir_version = …), or ship a newer runtime"
+    found = (proto.ir_version, version, opset(proto, "ai.onnx.ml"))
     for name in require.runtimes:
         pairs = zip(("IR version", "opset", "opset of ai.onnx.ml"), found, RUNTIMES[name], strict=True)
         beyond = [f"{what} {has}, {name} takes up to {most}" for what, has, most in pairs if has > most]
-        if beyond:
-            hint = (
-                "export it for an older one (opset_version=…, model.ir_version = …), or ship a newer runtime"
-            )
-            yield Unmet("runtimes", f"has {beyond[0]}", hint)
+        if beyond:  # the first tells enough of a runtime
+            yield Unmet("runtimes", f"has {beyond[0]}", older)
 
 
-def _domains(require: Require, proto: ModelProto) -> Iterator[Unmet]:
-    if require.domains is None:
-        return
-    foreign = {node.domain for node in _foreign(proto)} - {*require.domains, *_STANDARD}
-    if foreign:
-        allowed = ", ".join(["ai.onnx", *(name for name in require.domains if name not in _STANDARD)])
+def _contents(require: Require, proto: ModelProto) -> Iterator[Unmet]:
+    nodes = foreign_nodes(proto)
+    foreign = {node.domain for node in nodes} - {*(require.domains or ()), *STANDARD_DOMAINS}
+    if require.domains is not None and foreign:
+        allowed = ", ".join(["ai.onnx", *(name for name in require.domains if name not in STANDARD_DOMAINS)])
         said = f"uses operators of {first_of(sorted(foreign), _SHOWN)}, its rule allows those of {allowed}"
         yield Unmet("domains", said, "export it without them, or leave out the optimizer that put them in")
-
-
-def _operators(require: Require, proto: ModelProto) -> Iterator[Unmet]:
-    used = sorted({_name(node) for node in _foreign(proto)})
-    denied = [name for name in used if _any_of(require.operators.deny, name)]
-    allow = require.operators.allow
+    used = sorted({operator_name(node) for node in nodes})
+    deny, allow = require.operators.deny, require.operators.allow
+    denied = [name for name in used if _any_of(deny, name)]
     unnamed = [name for name in used if allow is not None and not _any_of(allow, name)]
     hint = "export it without them, or change require: {operators: …}"
     if denied:
         yield Unmet("operators", f"has {first_of(denied, _SHOWN)}, which its rule denies", hint)
     if unnamed:
         yield Unmet("operators", f"has {first_of(unnamed, _SHOWN)}, which its rule does not allow", hint)
-
-
-def _metadata(require: Require, proto: ModelProto) -> Iterator[Unmet]:
     missing = [key for key in require.metadata if not (metadata_entry(proto, key) or "").strip()]
     if missing:
         said = f"has no {first_of(missing, _SHOWN)} in its metadata, which its rule requires"
@@ -121,27 +105,6 @@ def _dynamic_batch(require: Require, proto: ModelProto) -> Iterator[Unmet]:
             f"the batch of {first_of(sorted(open_first), _SHOWN)} is open, its rule requires it to be fixed"
         )
         yield Unmet("dynamic_batch", said, "export it with a fixed batch")
-
-
-_CHECKS: Sequence[Callable[[Require, ModelProto], Iterator[Unmet]]] = (
-    _opset,
-    _ir,
-    _runtimes,
-    _domains,
-    _operators,
-    _metadata,
-    _dynamic_batch,
-)
-
-
-def _foreign(proto: ModelProto) -> Iterator[NodeProto]:
-    """All nodes but calls of the model's own functions, which are made of other nodes."""
-    own = {(function.domain, function.name) for function in proto.functions}
-    return (node for node in all_nodes(proto) if (node.domain, node.op_type) not in own)
-
-
-def _name(node: NodeProto) -> str:
-    return node.op_type if node.domain in _STANDARD else f"{node.domain}.{node.op_type}"
 
 
 def _any_of(patterns: Sequence[str], name: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from onnx_ci.errors import ModelError, OnnxCiError
 from onnx_ci.gate.attempts import RAN_OUT
@@ -29,15 +29,8 @@ from onnx_ci.repo.content import Source, Sources, check_out, obtain
 from onnx_ci.repo.select import models_below
 from onnx_ci.repo.tree import Tree
 from onnx_ci.results import BUG, Base, Command, Finding, Measure, ModelDiff, Outcome, RunReport
+from onnx_ci.sandbox import process
 from onnx_ci.sandbox.forks import Bound, Heard, Stopped, can_fork, run_tasks
-from onnx_ci.sandbox.process import (
-    ended_children,
-    free_memory,
-    memory_for,
-    processors,
-    stored_bytes,
-    usual_memory,
-)
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import scratch_folder, sweep_files
 from onnx_ci.util.sizes import format_size
@@ -194,10 +187,9 @@ class Asked:
     @property
     def bound(self) -> Bound:
         """Where time is measured, or a command of the user's runs, nothing else runs beside it."""
-        rule, likely = self.rule, float(usual_memory(self.path))
-        if rule.budget.timed or rule.evaluate is not None:
-            likely = math.inf
-        return Bound(rule.total_seconds, memory_for(stored_bytes(self.path), rule.limits.memory), likely)
+        bound = bound_of(self.path, self.rule)
+        alone = self.rule.budget.timed or self.rule.evaluate is not None
+        return replace(bound, likely=math.inf) if alone else bound
 
     def unverified(self, finding: Finding, *, written: bool = False) -> Outcome:
         """What is left to say of a model that could not be judged."""
@@ -209,6 +201,12 @@ class Asked:
             findings=(finding,),
             written=written,
         )
+
+
+def bound_of(path: Path, rule: Rule) -> Bound:
+    """What the work on a model may take under a rule, and the memory that it is likely to take."""
+    memory = process.memory_for(process.stored_bytes(path), rule.limits.memory)
+    return Bound(rule.total_seconds, memory, float(process.usual_memory(path)))
 
 
 @dataclass(frozen=True)
@@ -246,43 +244,54 @@ def judge_each(
             progress(len(ended), len(asked), asked[number].name, doing)
 
     if can_fork():
-        yield from _in_forks(asked, min(jobs or processors(), len(asked)), heard)
-    elif (jobs := jobs or _side_by_side(asked)) > 1 and len(asked) > 1:
-        yield from _in_threads(asked, jobs, heard)
+        yield from _in_forks(asked, min(jobs or process.processors(), len(asked)), heard)
     else:
-        with Runner() as runner:
-            for number, each in enumerate(asked):
-                outcome = judge_by_rule(each, runner, partial(heard, number))
-                heard(number, None)
-                yield outcome
+        yield from _in_threads(asked, jobs or _side_by_side(asked), heard)
 
 
 def _in_forks(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Outcome]:
-    """Each process keeps its worker for all the models it gets."""
+    def work(number: int, runner: Runner, say: Say) -> Judged:
+        began = time.perf_counter()
+        outcome = judge_by_rule(asked[number], runner, say)
+        return Judged(outcome, round(time.perf_counter() - began, 3), tuple(store().notes()))
+
     used = dict.fromkeys(sources for each in asked for sources in each.plan.baseline.all_sources())
+    results = in_forks([each.bound for each in asked], work, used, jobs=jobs, heard=heard)
+    for each, result in zip(asked, results, strict=True):
+        yield ran_out(each, result) if isinstance(result, Stopped) else result.noted(each)
+
+
+Result = TypeVar("Result")
+
+
+def in_forks(
+    bounds: Sequence[Bound],
+    work: Callable[[int, Runner, Say], Result],
+    used: Iterable[Sources],
+    *,
+    jobs: int,
+    heard: Heard,
+) -> list[Result | Stopped]:
+    """Do work on each of several models. Each process keeps its worker for all the models it gets; `used` is
+    where it looks for them."""
 
     @contextmanager
-    def working() -> Iterator[Callable[[int, Say], Judged]]:
+    def working() -> Iterator[Callable[[int, Say], Result]]:
         for sources in used:
             sources.fork()
         with Runner() as runner:
-            yield lambda number, say: judge_and_note(asked[number], runner, say)
+            yield lambda number, say: work(number, runner, say)
 
     for sources in used:
         sources.close_git()
-    bounds, room = [each.bound for each in asked], math.inf
-    if jobs > 1:
-        room = free_memory() or math.inf
-    results = run_tasks(bounds, working, jobs=jobs, room=room, heard=heard)
-    for each, result in zip(asked, results, strict=True):
-        yield ran_out(each, result) if isinstance(result, Stopped) else result.noted(each)
+    return run_tasks(bounds, working, jobs=jobs, room=process.free_memory() or math.inf, heard=heard)
 
 
 def _side_by_side(asked: Sequence[Asked]) -> int:
     """How many models fit into memory together, the largest ones; no more than there are processors."""
     likely = sorted((each.bound.likely for each in asked), reverse=True)
-    room = free_memory() or 0
-    return max([1, *(n for n in range(1, processors() + 1) if sum(likely[:n]) < room)])
+    room = process.free_memory() or 0
+    return max([1, *(n for n in range(1, process.processors() + 1) if sum(likely[:n]) < room)])
 
 
 def _in_threads(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Outcome]:
@@ -311,7 +320,7 @@ def _in_threads(asked: Sequence[Asked], jobs: int, heard: Heard) -> Iterator[Out
                         pass
                     yield future.result()
             except BaseException:  # interrupted, or one model ended the run: don't wait for the others' work
-                with ended_children():
+                with process.ended_children():
                     pool.shutdown(cancel_futures=True)
                 raise
 
@@ -340,12 +349,6 @@ def ran_out(asked: Asked, stopped: Stopped) -> Outcome:
     message = f"{asked.name}: {reason}; it is not verified"
     hint = f"{hint}; if it is not meant to be judged, exclude it with `ignore: true`"
     return asked.unverified(Finding(code=RAN_OUT, severity=rule.severity, message=message, hint=hint))
-
-
-def judge_and_note(asked: Asked, runner: Runner, say: Say) -> Judged:
-    began = time.perf_counter()
-    outcome = judge_by_rule(asked, runner, say)
-    return Judged(outcome, round(time.perf_counter() - began, 3), tuple(store().notes()))
 
 
 def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -237,32 +237,16 @@ class Parts:
     """A selection in parts, and what is in each. By default that follows from the commit alone, so that every
     machine finds the same; what is `learned` has to be handed to the others as a plan."""
 
-    def __init__(self, context: Context, selection: Selection, count: int, *, learned: bool = False) -> None:
+    def __init__(
+        self, context: Context, selection: Selection, count: int, *, learned: bool = False, plan: str = ""
+    ) -> None:
+        """In so many parts, or as a `plan` says that was written with --format json."""
         self._paths = {relative_name(path, context.root): path for path in selection.models}
-        self.parts = split(list(_units(context, selection, learned=learned)), count)
-        self.count = count
-
-    @classmethod
-    def of_plan(cls, context: Context, selection: Selection, file: str) -> Parts:
-        """As a plan says that was written with --format json. It has to be one of these models."""
-        parts = cls(context, Selection(models=[], base=selection.base), 1)
-        parts._paths = {relative_name(path, context.root): path for path in selection.models}
-        try:
-            with (context.here / file).open("rb") as stream:
-                shards = json.loads(stream.read(LONGEST_PLAN))["shards"]
-            parts.parts = [
-                [Unit(names=tuple(map(str, s["models"])), size=int(s["size"]), cost=0)] for s in shards
-            ]
-        except OSError as error:
-            raise UsageError(f"{file}: can't be read: {error.strerror}", hint=PLAN_HINT) from None
-        except (ValueError, TypeError, KeyError):
-            raise UsageError(f"{file}: is no plan", hint=PLAN_HINT) from None
-        parts.count = len(parts.parts)
-        planned = [name for part in parts.parts for unit in part for name in unit.names]
-        odd = sorted({*planned} ^ {*parts._paths}) or [name for name in planned if planned.count(name) > 1]
-        if odd:
-            raise UsageError(f"{file}: is a plan of other models: {first_of(odd, 3)}", hint=PLAN_HINT)
-        return parts
+        if plan:
+            self.parts = _planned(context.here / plan, plan, self._paths)
+        else:
+            self.parts = split(list(_units(context, selection, learned=learned)), count)
+        self.count = len(self.parts)
 
     def models(self, index: int) -> list[Path]:
         return sorted(self._paths[name] for unit in self.parts[index - 1] for name in unit.names)
@@ -281,6 +265,23 @@ class Parts:
         return Shard(index=index, count=self.count, split=digest[:32])
 
 
+def _planned(path: Path, name: str, models: Collection[str]) -> list[list[Unit]]:
+    """The parts that a plan says. It has to be one of these models."""
+    try:
+        with path.open("rb") as stream:
+            shards = json.loads(stream.read(LONGEST_PLAN))["shards"]
+        units = [Unit(names=tuple(map(str, s["models"])), size=int(s["size"]), cost=0) for s in shards]
+    except OSError as error:
+        raise UsageError(f"{name}: can't be read: {error.strerror}", hint=PLAN_HINT) from None
+    except (ValueError, TypeError, KeyError):
+        raise UsageError(f"{name}: is no plan", hint=PLAN_HINT) from None
+    planned = [model for unit in units for model in unit.names]
+    odd = sorted({*planned} ^ {*models}) or [model for model in planned if planned.count(model) > 1]
+    if odd:
+        raise UsageError(f"{name}: is a plan of other models: {first_of(odd, 3)}", hint=PLAN_HINT)
+    return [[unit] for unit in units]
+
+
 def part_of(context: Context, selection: Selection, asked: str, plan: str = "") -> tuple[Selection, Shard]:
     """What `--shard I/N` leaves of a selection, by itself or as a plan says."""
     found = re.fullmatch(r"([0-9]{1,3})/([0-9]{1,3})", asked)
@@ -288,7 +289,7 @@ def part_of(context: Context, selection: Selection, asked: str, plan: str = "") 
     if not 1 <= index <= count <= MOST_SHARDS:
         message = f"--shard: expected I/N with I from 1 to N, found {asked!r}"
         raise UsageError(message, hint="for example: --shard 1/3")
-    parts = Parts.of_plan(context, selection, plan) if plan else Parts(context, selection, count)
+    parts = Parts(context, selection, count, plan=plan)
     if parts.count != count:
         raise UsageError(f"--shard {asked}: {plan} has {parts.count} shards", hint=PLAN_HINT)
     models = parts.models(index)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import filecmp
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,10 @@ from onnx_ci.methods.catalogue import METHODS, method
 from onnx_ci.model.load import open_model, read_skeleton
 from onnx_ci.model.measure import SAMPLED, compressed_size, estimated_size, files_of, measure
 from onnx_ci.model.model import Model, called
-from onnx_ci.model.replace import data_of, is_orphan, replaceable_data
+from onnx_ci.model.replace import is_orphan, readable_data, replaceable_data
 from onnx_ci.model.store import BackgroundHash
 from onnx_ci.policy.schema import DEFAULT_METHODS, Budget, Evaluate, Gain, InputSpec, MethodChoice, Rule
-from onnx_ci.results import Divergence, Finding, Outcome, Variant, Verdict, Verification
+from onnx_ci.results import Divergence, Finding, Measure, Outcome, Variant, Verdict, Verification
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write, scratch_folder
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from onnx_ci.inputs.from_files import FileOptions
     from onnx_ci.sandbox.runner import Runner
-    from onnx_ci.verify.prove import Submission
+    from onnx_ci.verify.prove import Prover, Submission
     from onnx_ci.verify.reference import Reference
 
 # What makes inputs and runs models is loaded by the functions that do: to shrink without a proof takes
@@ -230,10 +230,7 @@ def check_dims(model: Path, dims: Mapping[str, int]) -> None:
 
 def data_paths(model: Path) -> list[Path]:
     """The data files that a model names; none where it can't be read."""
-    try:
-        return [model.parent / name for name in data_of(model)]
-    except ModelError:
-        return []
+    return [model.parent / name for name in readable_data(model)]
 
 
 def copy_model(source: Path, target: Path, *, over_orphans: bool = False) -> None:
@@ -264,7 +261,7 @@ def compare_files(first: Path, second: Path, rule: Rule, say: Say = lambda _: No
     """The second model against the first: an outcome whose verdict is ok only within the tolerance."""
     outcome = Outcome(path=str(second), verdict="unreadable", rule_pattern=str(first))
     try:
-        with _FirstModel(first, rule, say) as comparison:
+        with _first_model(first, rule, say) as comparison:
             return comparison.with_model(outcome, second)
     except ModelError as error:
         return _unreadable(outcome, error)
@@ -275,32 +272,26 @@ def _unreadable(outcome: Outcome, error: ModelError) -> Outcome:
     return replace(outcome, findings=(finding,))
 
 
+@contextmanager
+def _first_model(first: Path, rule: Rule, say: Say) -> Iterator[_FirstModel]:
+    from onnx_ci.sandbox.runner import Runner
+    from onnx_ci.verify.prove import Prover
+
+    check_dims(first, rule.inputs.dims)
+    rule = replace(rule, pattern=str(first), inputs=replace(rule.inputs, count=COMPARED))
+    with open_model(first) as before, Runner() as runner, scratch_folder() as scratch:
+        prover = Prover(rule, before, runner, scratch, home=home_of(first), timed=True, say=say)
+        say("measuring")
+        yield _FirstModel(before, prover, measure(first, before.proto, hashing=BackgroundHash(first)))
+
+
+@dataclass(frozen=True)
 class _FirstModel:
     """One model that others are compared with; its inputs and outputs are found once."""
 
-    def __init__(self, first: Path, rule: Rule, say: Say = lambda _: None) -> None:
-        check_dims(first, rule.inputs.dims)
-        self.say = say
-        self.first = first
-        self.rule = replace(rule, pattern=str(first), inputs=replace(rule.inputs, count=COMPARED))
-        self.stack = ExitStack()
-
-    def __enter__(self) -> _FirstModel:
-        from onnx_ci.sandbox.runner import Runner
-        from onnx_ci.verify.prove import Prover
-
-        with self.stack as stack:
-            self.before = stack.enter_context(open_model(self.first))
-            runner, scratch = stack.enter_context(Runner()), stack.enter_context(scratch_folder())
-            home = home_of(self.first)
-            self.prover = Prover(self.rule, self.before, runner, scratch, home=home, timed=True, say=self.say)
-            self.say("measuring")
-            self.measured = measure(self.first, self.before.proto, hashing=BackgroundHash(self.first))
-            self.stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
+    before: Model
+    prover: Prover
+    measured: Measure
 
     def with_model(self, outcome: Outcome, second: Path, *, always_time: bool = False) -> Outcome:
         """Compare one; where it is outside the tolerance, it is timed only if that is asked for."""
@@ -350,7 +341,7 @@ def compare_variants(
 ) -> tuple[list[Variant], list[Outcome]]:
     """Hold any number of models against the first: a row for each, the first one's included."""
     variants, outcomes = [], []
-    with _FirstModel(first, rule, say) as comparison:
+    with _first_model(first, rule, say) as comparison:
         for other in others:
             outcome = Outcome(path=str(other), verdict="unreadable", rule_pattern=str(first))
             divergence = None

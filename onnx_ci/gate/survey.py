@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.attempts import LEVELS, each_level
-from onnx_ci.gate.judge import about_sharers, disk_trouble, how_to_get
-from onnx_ci.gate.lineage import lineage
+from onnx_ci.gate.judge import about_sharers, disk_trouble, how_to_get, opened
 from onnx_ci.gate.project import Context, ruling_context
-from onnx_ci.gate.run import Progress
-from onnx_ci.gate.subject import Say, Subject, Task
-from onnx_ci.model.load import open_model
-from onnx_ci.model.store import BackgroundHash
+from onnx_ci.gate.run import Progress, bound_of, in_forks
+from onnx_ci.gate.subject import Say, Task
 from onnx_ci.policy.schema import DEFAULT_METHODS, Budget, MethodChoice, Rule, Tolerance
 from onnx_ci.repo.content import Source, Sources
 from onnx_ci.results import Surveyed
-from onnx_ci.sandbox.forks import Bound, Stopped, can_fork, run_tasks
-from onnx_ci.sandbox.process import free_memory, memory_for, processors, stored_bytes, usual_memory
+from onnx_ci.sandbox.forks import Bound, Stopped, can_fork
+from onnx_ci.sandbox.process import processors
 from onnx_ci.sandbox.runner import Runner
-from onnx_ci.util.files import scratch_folder
 from onnx_ci.util.text import relative_name
 
 RUNS = 60  # to plan with: fewer than `fix` takes, for an answer in seconds
@@ -36,23 +31,21 @@ METHODS = (*DEFAULT_METHODS, *(MethodChoice(name=name) for name in LEVELS["small
 class Request:
     """A model to be surveyed: where its content is, and what its rule says of inputs and tolerance."""
 
-    name: str
-    matched: str
+    task: Task
     source: Source
-    rule: Rule
-    home: Path
     seconds: float  # that it may take
 
     @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
     def result(self) -> Surveyed:
-        return Surveyed(path=self.name, matched=self.matched, size=self.source.size)
+        return Surveyed(path=self.name, matched=self.task.matched, size=self.source.size)
 
     @property
     def bound(self) -> Bound:
-        likely = float(usual_memory(self.source.path))
-        return Bound(
-            self.seconds, memory_for(stored_bytes(self.source.path), self.rule.limits.memory), likely
-        )
+        return replace(bound_of(self.source.path, self.task.rule), seconds=self.seconds)
 
 
 def survey_models(
@@ -74,23 +67,15 @@ def survey_models(
             if doing:
                 progress(len(begun) - 1, len(asked), asked[number].name, doing)
 
-        def work(runner: Runner, number: int, say: Say) -> Surveyed | None:
+        def work(number: int, runner: Runner, say: Say) -> Surveyed | None:
             return survey(asked[number], runner, say) if time.monotonic() < until else None
-
-        @contextmanager
-        def working() -> Iterator[Callable[[int, Say], Surveyed | None]]:
-            sources.fork()
-            with Runner() as runner:
-                yield partial(work, runner)
 
         if not can_fork():
             with Runner() as runner:
-                return [work(runner, number, partial(heard, number)) for number in range(len(asked))]
-        sources.close_git()
+                return [work(number, runner, partial(heard, number)) for number in range(len(asked))]
         # In the order given, where not all may get their turn.
         jobs = 1 if math.isfinite(seconds) else min(processors(), len(asked))
-        room = free_memory() or math.inf
-        found = run_tasks([one.bound for one in asked], working, jobs=jobs, room=room, heard=heard)
+        found = in_forks([one.bound for one in asked], work, [sources], jobs=jobs, heard=heard)
         pairs = zip(asked, found, strict=True)
         return [_stopped(one, end) if isinstance(end, Stopped) else end for one, end in pairs]
 
@@ -111,14 +96,16 @@ def _asked(
         plan_runs=RUNS,
         plan_seconds=None,
     )
-    return Request(
+    source = sources.of(path)
+    task = Task(
+        path=source.path,
         name=relative_name(path, context.here),
         matched=ruled.name_of(path),
-        source=sources.of(path),
         rule=rule,
+        root=source.root,
         home=ruled.folder,
-        seconds=min(seconds, rule.total_seconds),
     )
+    return Request(task=task, source=source, seconds=min(seconds, rule.total_seconds))
 
 
 def _stopped(asked: Request, stopped: Stopped) -> Surveyed:
@@ -132,25 +119,14 @@ def _stopped(asked: Request, stopped: Stopped) -> Surveyed:
 
 def survey(asked: Request, runner: Runner, say: Say = lambda _: None) -> Surveyed:
     """What could be had of one model. Its outputs are verified; latency and score are not looked at."""
-    source = asked.source
-    task = Task(path=source.path, name=asked.name, rule=asked.rule, root=source.root, home=asked.home)
-    result = asked.result
-    if source.absent:
-        part = source.absent[0]
+    task, result = asked.task, asked.result
+    if asked.source.absent:
+        part = asked.source.absent[0]
         keeper = part.pointer.keeper if part.pointer else ""
         how = how_to_get(part.path, keeper, fetching=False)
         return replace(result, problem=f"{asked.name}: its content has not been downloaded; {how}")
     try:
-        with open_model(task.path, root=task.root) as model, scratch_folder() as scratch:
-            subject = Subject(
-                task=task,
-                model=model,
-                lineage=lineage(model, task.rule),
-                hashing=BackgroundHash(task.path),
-                scratch=scratch,
-                runner=runner,
-                say=say,
-            )
+        with opened(task, runner, say) as subject:
             for shared in about_sharers(task, subject.sharers):
                 return replace(result, problem=shared.message)
             problem = f"{asked.name}: rounded before: only its original tells what else could be had"

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 from onnx_ci.errors import ModelError
 from onnx_ci.model.dtypes import BITS, NUMPY_TYPES, stored_bytes
 from onnx_ci.model.graph import Body, attribute_tensors
+from onnx_ci.model.interface import operator_name, opset_imports, own_metadata, show_type, type_name
 from onnx_ci.model.load import open_model, open_skeleton
-from onnx_ci.model.measure import files_of, parameters
+from onnx_ci.model.measure import files_of, is_plain, parameters
 from onnx_ci.model.model import Model, location
-from onnx_ci.model.npy import INNER, KEY
 from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, full_onnx
-from onnx_ci.model.receipt import KEY as RECEIPT
 from onnx_ci.model.receipt import read_receipt
 from onnx_ci.model.wire import Span
 from onnx_ci.results import (
@@ -78,9 +77,9 @@ def diff_models(
             params_before=parameters(old.proto),
             params_after=parameters(new.proto),
             interface=tuple(_interface(old.proto, new.proto)),
-            opsets=_changes(_opsets(old.proto), _opsets(new.proto)),
+            opsets=_changes(opset_imports(old.proto), opset_imports(new.proto)),
             header=_changes(_header(old.proto), _header(new.proto)),
-            metadata=_changes(_metadata(old.proto), _metadata(new.proto)),
+            metadata=_changes(own_metadata(old.proto), own_metadata(new.proto)),
             operators=comparison.operators(),
             nodes=comparison.nodes,
             node_counts=comparison.node_counts(),
@@ -135,8 +134,6 @@ def _changes(before: Mapping[str, str | int], after: Mapping[str, str | int]) ->
 
 
 def _interface(before: ModelProto, after: ModelProto) -> Iterator[Difference]:
-    from onnx_ci.model.interface import show_type
-
     for kind in ("input", "output"):
         old, new = ({v.name: show_type(v.type) for v in getattr(m.graph, kind)} for m in (before, after))
         for change in _changes(old, new):
@@ -145,20 +142,12 @@ def _interface(before: ModelProto, after: ModelProto) -> Iterator[Difference]:
             yield Difference(name=f"order of {kind}s", before=", ".join(old), after=", ".join(new))
 
 
-def _opsets(proto: ModelProto) -> dict[str, int]:
-    return {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
-
-
 def _header(proto: ModelProto) -> dict[str, str | int]:
     names = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
     header = {name.replace("_", " "): getattr(proto, name) for name in names if getattr(proto, name)}
     header |= {f"function {f.domain or 'ai.onnx'}.{f.name}": len(f.node) for f in proto.functions}
     receipt = read_receipt(proto)
     return {**header, "shrunk by onnx-ci with": ", ".join(receipt.names)} if receipt else header
-
-
-def _metadata(proto: ModelProto) -> dict[str, str | int]:
-    return {p.key: p.value for p in proto.metadata_props if p.key not in (RECEIPT, KEY, INNER)}
 
 
 @dataclass(eq=False)
@@ -210,7 +199,7 @@ class _Parts:
 
     @property
     def operators(self) -> dict[str, str | int]:
-        counts = Counter(map(operator, self.nodes.values()))
+        counts = Counter(map(operator_name, self.nodes.values()))
         return dict(sorted(counts.items()))
 
     def content(self, tensor: TensorProto) -> Span | bytes | None:
@@ -233,34 +222,21 @@ class _Parts:
             return self.model.store.read(Span(content.source, content.offset + start, stop - start))
         return content[start:stop]
 
+    def digest(self, content: Span | bytes, ranges: Ranges) -> bytes:
+        digest = hashlib.sha256()
+        for start, stop in ranges:
+            digest.update(self.read(content, start, stop))
+        return digest.digest()
+
     def size(self, tensor: TensorProto) -> int:
         if tensor.data_type == TensorProto.STRING:
             return sum(map(len, tensor.string_data))
         return max(stored_bytes(tensor.data_type, tensor.dims) or 0, 0)
 
 
-def operator(node: NodeProto) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else str(node.op_type)
-
-
 def describe(tensor: TensorProto) -> str:
     """Its type and shape: float[64,3,7,7]."""
-    known = tensor.data_type in TensorProto.DataType.values()
-    kind = TensorProto.DataType.Name(tensor.data_type).lower() if known else f"type {tensor.data_type}"
-    return f"{kind}[{','.join(map(str, tensor.dims))}]"
-
-
-@dataclass
-class _Sums:
-    """What the differences of one tensor add up to."""
-
-    count: int = 0
-    different: int = 0
-    squares: float = 0.0
-    errors: float = 0.0
-    largest: float = 0.0
-    not_finite: int = 0
-    numeric: bool = True
+    return f"{type_name(tensor.data_type)}[{','.join(map(str, tensor.dims))}]"
 
 
 @dataclass(eq=False)
@@ -300,10 +276,10 @@ class _Comparison:
         changes = []
         for (name, number), node in self.old.nodes.items():
             other = self.new.nodes.get((name, number))
-            differences = _differences(node, other) if other is not None else None
-            if differences is not None:
-                changes.append(Difference(name=name, before=differences[0], after=differences[1]))
-        return tuple(changes)
+            if other is not None:
+                was, now = _differences(node, other)
+                changes.append(Difference(name=name, before=was, after=now))
+        return tuple(change for change in changes if change.before or change.after)
 
     def node_counts(self) -> ChangeCounts:
         gone = Counter(_kind(n) for key, n in self.old.nodes.items() if key not in self.new.nodes)
@@ -396,13 +372,13 @@ class _Comparison:
 
         if same_form and all(first == second for first, second in pairs()):
             return None
-        sums = _summed(pairs(), types)
-        if sums.numeric:
-            scale = count / max(sums.count, 1)
-            self.sums[key[0]] = (sums.squares * scale, sums.errors * scale)
-        change = self._change(key, old, new, moved=_moved(sums, exact))
-        if sums.numeric:
-            self.spreads[id(change)] = lambda: _spread(pairs, types)
+        if not numeric:
+            return self._change(key, old, new, moved=_changed_bytes(pairs(), exact))
+        moved, sums = _changed_numbers(pairs(), types, exact)
+        scale = count / max(sum(stop - start for start, stop in ranges), 1)
+        self.sums[key[0]] = (sums[0] * scale, sums[1] * scale)
+        change = self._change(key, old, new, moved=moved)
+        self.spreads[id(change)] = lambda: _spread(pairs, types)
         return change
 
     def _renamed(self, gone: Mapping[Key, TensorProto], added: Mapping[Key, TensorProto]) -> dict[Key, Key]:
@@ -425,10 +401,7 @@ class _Comparison:
             return repr(key).encode()
         ranges, exact = _ranges(_length(content), 1, self.allowance)
         self.exact &= exact
-        digest = hashlib.sha256(repr(_form(tensor)).encode())
-        for start, stop in ranges:
-            digest.update(part.read(content, start, stop))
-        return digest.digest()
+        return repr(_form(tensor)).encode() + part.digest(content, ranges)
 
     def layers(self, tensors: Sequence[TensorChange]) -> tuple[LayerChange, ...]:
         sizes: dict[str, list[int]] = {}
@@ -504,27 +477,44 @@ def _spread(pairs: Callable[[], Pairs], types: tuple[Any, Any]) -> ValueSpread |
     return ValueSpread(low=low, high=high, before=before, after=after)
 
 
-def _summed(pairs: Pairs, types: tuple[Any, Any]) -> _Sums:
+def _changed_bytes(pairs: Pairs, exact: bool) -> ValueShift:
     import numpy as np
 
-    sums = _Sums(numeric=all(types))
+    count = different = 0
     for first, second in pairs:
-        if not sums.numeric:
-            old, new = np.frombuffer(first, np.uint8), np.frombuffer(second, np.uint8)
-            sums.count += len(old)
-            sums.different += int(np.count_nonzero(old != new))
-            continue
-        was, now = (_numbers(data, kind) for data, kind in zip((first, second), types, strict=True))
-        sums.count += len(was)
-        sums.different += int(np.count_nonzero((was != now) & ~(np.isnan(was) & np.isnan(now))))
-        sums.not_finite += int(np.count_nonzero(np.isfinite(was) & ~np.isfinite(now)))
+        count += len(first)
+        different += int(np.count_nonzero(np.frombuffer(first, np.uint8) != np.frombuffer(second, np.uint8)))
+    share = different / max(count, 1)
+    return ValueShift(share=share, relative=None, max_abs=None, not_finite=0, exact=exact)
+
+
+def _changed_numbers(
+    pairs: Pairs, types: tuple[Any, Any], exact: bool
+) -> tuple[ValueShift, tuple[float, float]]:
+    """How far values moved, and the sums of the squares of what they were and of their errors."""
+    import numpy as np
+
+    count = different = not_finite = 0
+    squares = errors = largest = 0.0
+    for first, second in pairs:
+        was, now = _numbers(first, types[0]), _numbers(second, types[1])
+        count += len(was)
+        different += int(np.count_nonzero((was != now) & ~(np.isnan(was) & np.isnan(now))))
+        not_finite += int(np.count_nonzero(np.isfinite(was) & ~np.isfinite(now)))
         usable = np.isfinite(was) & np.isfinite(now)
         was, now = was[usable], now[usable]
-        errors = np.abs(now - was)
-        sums.squares += float(was @ was)
-        sums.errors += float(errors @ errors)
-        sums.largest = max(sums.largest, float(errors.max(initial=0.0)))
-    return sums
+        apart = np.abs(now - was)
+        squares += float(was @ was)
+        errors += float(apart @ apart)
+        largest = max(largest, float(apart.max(initial=0.0)))
+    moved = ValueShift(
+        share=different / max(count, 1),
+        relative=_relative([(squares, errors)]),
+        max_abs=largest if math.isfinite(largest) else None,
+        not_finite=not_finite,
+        exact=exact,
+    )
+    return moved, (squares, errors)
 
 
 def _numbers(
@@ -538,17 +528,6 @@ def _numbers(
         return values[:: max(1, len(values) // most) if most else 1].astype(np.float64)
 
 
-def _moved(sums: _Sums, exact: bool) -> ValueShift:
-    largest = sums.largest if sums.numeric and math.isfinite(sums.largest) else None
-    return ValueShift(
-        share=sums.different / max(sums.count, 1),
-        relative=_relative([(sums.squares, sums.errors)]) if sums.numeric else None,
-        max_abs=largest,
-        not_finite=sums.not_finite,
-        exact=exact,
-    )
-
-
 def _relative(sums: Iterable[tuple[float, float]]) -> float | None:
     """The size of the errors relative to that of the values; None where there is nothing to relate to."""
     pairs = list(sums)
@@ -560,10 +539,8 @@ def _attributes(node: NodeProto) -> dict[str, bytes]:
     """What each attribute says; tensors and graphs in it are compared by themselves."""
     values = {}
     for attribute in node.attribute:
-        inside = any(attribute.HasField(name) for name in ("t", "g", "sparse_tensor"))
-        inside = inside or any(getattr(attribute, name) for name in ("tensors", "graphs", "sparse_tensors"))
         plain = AttributeProto(name=attribute.name, type=attribute.type)
-        if not inside:
+        if is_plain(attribute):
             plain.CopyFrom(attribute)
             plain.ClearField("doc_string")
         values[attribute.name] = plain.SerializeToString(deterministic=True)
@@ -572,30 +549,24 @@ def _attributes(node: NodeProto) -> dict[str, bytes]:
 
 def _kind(node: NodeProto) -> tuple[object, ...]:
     """All of a node but what its values are called."""
-    return operator(node), len(node.input), len(node.output), tuple(sorted(_attributes(node).items()))
+    return operator_name(node), len(node.input), len(node.output), tuple(sorted(_attributes(node).items()))
 
 
-def _differences(before: NodeProto, after: NodeProto) -> tuple[str, str] | None:
-    """What two nodes that give the same value are, as far as that differs."""
+def _differences(before: NodeProto, after: NodeProto) -> tuple[str, str]:
+    """What two nodes that give the same value are, as far as that differs; nothing where it does not."""
     old, new = _attributes(before), _attributes(after)
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    whole = operator(before) != operator(after) or before.input != after.input
-    if not names and not whole:
-        return None
-    first, second = (
-        " ".join(
-            [
-                _call(node) if whole else operator(node),
-                *(f"{a.name}={_value(a)}" for a in node.attribute if a.name in names),
-            ]
-        )
-        for node in (before, after)
-    )
-    return first, second
+    whole = operator_name(before) != operator_name(after) or before.input != after.input
+
+    def shown(node: NodeProto) -> str:
+        values = (f" {a.name}={_value(a)}" for a in node.attribute if a.name in names)
+        return (_call(node) if whole else operator_name(node)) + "".join(values)
+
+    return (shown(before), shown(after)) if names or whole else ("", "")
 
 
 def _call(node: NodeProto) -> str:
-    return f"{operator(node)}({_short(', '.join(node.input))})"
+    return f"{operator_name(node)}({_short(', '.join(node.input))})"
 
 
 def _value(attribute: AttributeProto) -> str:
@@ -609,8 +580,7 @@ def _value(attribute: AttributeProto) -> str:
         if several := getattr(attribute, name):
             texts = (v.decode(errors="replace") if name == "strings" else f"{v:g}" for v in several)
             return _short(f"[{', '.join(texts)}]")
-    inside = any(getattr(attribute, name) for name in ("tensors", "graphs", "sparse_tensors"))
-    return "…" if inside or attribute.HasField("g") or attribute.HasField("sparse_tensor") else "[]"
+    return "[]" if is_plain(attribute) else "…"
 
 
 def _short(text: str) -> str:
@@ -630,10 +600,10 @@ def textconv(path: Path) -> Iterator[str]:
         return
     with model:
         proto = model.proto
-        for name, value in {**_header(proto), **_opsets(proto)}.items():
+        for name, value in {**_header(proto), **opset_imports(proto)}.items():
             yield f"{name}: {value}"
-        for name, value in _metadata(proto).items():
-            yield f"metadata {name}: {_short(str(value))}"
+        for name, value in own_metadata(proto).items():
+            yield f"metadata {name}: {_short(value)}"
         for change in _interface(ModelProto(), proto):
             yield f"{change.name}: {change.after}"
         parts = _Parts(model)
@@ -654,7 +624,5 @@ def _stored(parts: _Parts, tensor: TensorProto) -> str:
         return "does not hold what its shape needs"
     if math.prod(tensor.dims) <= FEW and _numpy_type(tensor.data_type):
         return str(parts.model.array(tensor).reshape(-1).tolist())
-    digest = hashlib.sha256()
-    for start, stop in _ranges(parts.size(tensor), 1, None)[0]:
-        digest.update(parts.read(content, start, stop))
-    return f"{parts.size(tensor):,} bytes, sha256 {digest.hexdigest()[:16]}"
+    digest = parts.digest(content, _ranges(parts.size(tensor), 1, None)[0])
+    return f"{parts.size(tensor):,} bytes, sha256 {digest.hex()[:16]}"

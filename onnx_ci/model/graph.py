@@ -68,6 +68,12 @@ def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
         yield from body.node
 
 
+def foreign_nodes(model: ModelProto) -> list[NodeProto]:
+    """All nodes but calls of the model's own functions, which are made of other nodes."""
+    own = {(function.domain, function.name) for function in model.functions}
+    return [node for node in all_nodes(model) if (node.domain, node.op_type) not in own]
+
+
 def attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
     if attribute.HasField("t"):
         yield attribute.t
@@ -115,8 +121,7 @@ def mentions_type(model: ModelProto, kind: int) -> bool:
         return True
     if any(value.type.tensor_type.elem_type == kind for value in model.graph.input):
         return True
-    nodes = (node for body in bodies(model) for node in body.node)
-    return any(attribute.i == kind for node in nodes for attribute in type_attributes(node))
+    return any(attribute.i == kind for node in all_nodes(model) for attribute in type_attributes(node))
 
 
 def output_names(body: Body) -> list[str]:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from onnx_ci.model import npy, receipt
-from onnx_ci.model.graph import CONSTANTS_IR, all_nodes, default_inputs
-from onnx_ci.model.proto import ModelProto, TensorProto
+from onnx_ci.model.graph import CONSTANTS_IR, STANDARD_DOMAINS, all_nodes, default_inputs
+from onnx_ci.model.proto import ModelProto, NodeProto, TensorProto
 from onnx_ci.results import Port
 
 if TYPE_CHECKING:
@@ -47,13 +47,17 @@ def contract_breaks(before: ModelProto, after: ModelProto, *, allow: Collection[
 
 def ports(proto: ModelProto) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
     """What a model is fed and what it gives. A weight that is an input too is none of these."""
-    weights = {*default_inputs(proto.graph)}
-    fed = [value for value in proto.graph.input if value.name not in weights]
     inputs, outputs = (
         tuple(Port(name=value.name, type=show_type(value.type)) for value in values)
-        for values in (fed, proto.graph.output)
+        for values in (fed_inputs(proto), proto.graph.output)
     )
     return inputs, outputs
+
+
+def fed_inputs(proto: ModelProto) -> list[ValueInfoProto]:
+    """The inputs that have no value of their own."""
+    weights = {*default_inputs(proto.graph)}
+    return [value for value in proto.graph.input if value.name not in weights]
 
 
 def _values(
@@ -109,24 +113,30 @@ def show_type(kind: TypeProto) -> str:
     if which in ("sequence_type", "optional_type"):
         return f"{which.removesuffix('_type')}({show_type(getattr(kind, which).elem_type)})"
     if which == "map_type":
-        return f"map({_element(kind.map_type.key_type)}, {show_type(kind.map_type.value_type)})"
+        return f"map({type_name(kind.map_type.key_type)}, {show_type(kind.map_type.value_type)})"
     return "untyped" if which is None else which
 
 
 def _tensor(tensor: TypeProto.Tensor | TypeProto.SparseTensor) -> str:
     if not tensor.HasField("shape"):
-        return f"{_element(tensor.elem_type)} of unknown shape"
+        return f"{type_name(tensor.elem_type)} of unknown shape"
     dims = (str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
-    return f"{_element(tensor.elem_type)}[{','.join(dims)}]"
+    return f"{type_name(tensor.elem_type)}[{','.join(dims)}]"
 
 
-def _element(code: int) -> str:
-    known = TensorProto.DataType.items()
-    return next((name.lower() for name, value in known if value == code), f"type {code}")
+def type_name(data_type: int) -> str:
+    """An element type as people write it: float, int64."""
+    known = TensorProto.DataType.DESCRIPTOR.values_by_number.get(data_type)
+    return known.name.lower() if known else f"type {data_type}"
+
+
+def operator_name(node: NodeProto) -> str:
+    """The operator of a node, with its domain unless that is the standard one."""
+    return str(node.op_type) if node.domain in STANDARD_DOMAINS else f"{node.domain}.{node.op_type}"
 
 
 def _opsets(before: ModelProto, after: ModelProto) -> Iterator[str]:
-    old, new = _imports(before), _imports(after)
+    old, new = opset_imports(before), opset_imports(after)
     used = {_domain(node.domain) for node in all_nodes(after)}
     for domain, version in old.items():
         if domain in new and new[domain] != version:
@@ -138,7 +148,8 @@ def _opsets(before: ModelProto, after: ModelProto) -> Iterator[str]:
             yield f"opset import of {domain} {version} is new"
 
 
-def _imports(proto: ModelProto) -> dict[str, int]:
+def opset_imports(proto: ModelProto) -> dict[str, int]:
+    """The version of each domain of operators; of the standard one under its full name."""
     return {_domain(entry.domain): entry.version for entry in proto.opset_import}
 
 
@@ -147,12 +158,16 @@ def _domain(name: str) -> str:
 
 
 def _metadata(before: ModelProto, after: ModelProto) -> Iterator[str]:
-    old = {p.key: p.value for p in before.metadata_props if p.key not in OWN}
-    new = {p.key: p.value for p in after.metadata_props if p.key not in OWN}
+    old, new = own_metadata(before), own_metadata(after)
     yield from _gone_or_new("metadata", old, new)
     for key in old:
         if key in new and old[key] != new[key]:
             yield f"metadata {key!r} changed"
+
+
+def own_metadata(proto: ModelProto) -> dict[str, str]:
+    """The metadata without what this program writes."""
+    return {entry.key: entry.value for entry in proto.metadata_props if entry.key not in OWN}
 
 
 def _producer(before: ModelProto, after: ModelProto) -> Iterator[str]:

@@ -11,17 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.model.graph import (
-    STANDARD_DOMAINS,
-    all_nodes,
-    bodies,
-    constant_value,
-    default_inputs,
-    opset,
-    output_names,
-    tensors,
-)
-from onnx_ci.model.interface import show_type
+from onnx_ci.model import graph as graphs
+from onnx_ci.model.interface import fed_inputs, show_type, type_name
 from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.model import Model, element_count, stored_size
@@ -63,7 +54,7 @@ def by_name(files: Sequence[Path]) -> dict[str, Path]:
 
 def largest_tensors(model: Model, count: int = 3) -> tuple[tuple[str, int], ...]:
     """The tensors that take most of a model, by name, with their bytes."""
-    stored = {tensor.name: model.span(tensor) for tensor in tensors(model.proto) if tensor.name}
+    stored = {tensor.name: model.span(tensor) for tensor in graphs.tensors(model.proto) if tensor.name}
     sizes = {name: span.length for name, span in stored.items() if span is not None}
     return tuple(sorted(sizes.items(), key=lambda item: -item[1])[:count])
 
@@ -106,17 +97,14 @@ Stored = tuple[int, str, tuple[int, ...]]  # bytes, type and shape of a tensor
 def _stored(model: Model) -> dict[str, Stored]:
     """The tensors of a model by name. Those without one, in nodes, are called by their number."""
     found: dict[str, Stored] = {}
-    for number, tensor in enumerate(tensors(model.proto)):
+    for number, tensor in enumerate(graphs.tensors(model.proto)):
         name = tensor.name or f"(unnamed {number})"
         found[name if name not in found else f"{name} ({number})"] = _described(model, tensor)
     return found
 
 
 def _described(model: Model, tensor: TensorProto) -> Stored:
-    names = TensorProto.DataType.DESCRIPTOR.values_by_number
-    known = names.get(tensor.data_type)
-    dtype = known.name.lower() if known else f"type {tensor.data_type}"
-    return _size(model, tensor), dtype, tuple(tensor.dims)
+    return _size(model, tensor), type_name(tensor.data_type), tuple(tensor.dims)
 
 
 def _done(became: Sequence[Stored]) -> str:
@@ -139,7 +127,7 @@ def parameters(proto: ModelProto) -> int:
     fed = recorded(proto)
     shapes = (value.type.tensor_type.shape for value in proto.graph.input if value.name in fed)
     outside: int = sum(math.prod(dim.dim_value for dim in shape.dim) for shape in shapes)
-    stored = sum(element_count(tensor) for tensor in tensors(proto))
+    stored = sum(element_count(tensor) for tensor in graphs.tensors(proto))
     return stored + outside + _Encodings(proto).surplus()
 
 
@@ -178,9 +166,9 @@ class _Encodings:
         self.scales: set[str] = set()  # found out while the model runs
         self.parts: set[str] = set()
         self.hidden = 0  # numbers in bytes that hold several
-        for node in all_nodes(proto):
+        for node in graphs.all_nodes(proto):
             self._read(node)
-        self.used.update(name for body in bodies(proto) for name in output_names(body))
+        self.used.update(name for body in graphs.bodies(proto) for name in graphs.output_names(body))
 
     def surplus(self) -> int:
         """How many numbers the weights have more than what is stored for them."""
@@ -237,10 +225,10 @@ class _Encodings:
 def _stored_once(proto: ModelProto) -> dict[str, TensorProto]:
     """What is stored under a name that nothing else has."""
     listed: list[tuple[str, TensorProto]] = []
-    for body in bodies(proto):
+    for body in graphs.bodies(proto):
         if isinstance(body, GraphProto):
             listed += [(tensor.name, tensor) for tensor in body.initializer]
-        values = ((node, constant_value(node)) for node in body.node)
+        values = ((node, graphs.constant_value(node)) for node in body.node)
         listed += [(node.output[0], tensor) for node, tensor in values if tensor is not None]
     times = Counter(name for name, _ in listed)
     return {name: tensor for name, tensor in listed if times[name] == 1}
@@ -332,19 +320,19 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
         for info in infos:
             types[info.dtype] += info.size
         stored = sum(types.values())
-        ops = Counter(node.op_type for node in all_nodes(model.proto))
         receipt = read_receipt(model.proto)
+        ops: Counter[str] = Counter()
         weighty: Counter[str] = Counter()
-        for node in all_nodes(model.proto):
-            weighty[node.op_type] += sum(map(_plain_bytes, node.attribute))
+        for node in graphs.all_nodes(model.proto):
+            ops[node.op_type] += 1
+            plain = filter(is_plain, node.attribute)
+            weighty[node.op_type] += sum(attribute.ByteSize() for attribute in plain)
         attributes = {op: size for op, size in weighty.most_common() if size >= WEIGHTY}
-        defaults = set(default_inputs(model.proto.graph))
-        inputs = [value for value in model.proto.graph.input if value.name not in defaults]
         imports = {entry.domain: entry.version for entry in model.proto.opset_import}
         return ModelInfo(
             path=name,
             measure=found,
-            opset=opset(model.proto),
+            opset=graphs.opset(model.proto),
             ir_version=model.proto.ir_version,
             producer=f"{model.proto.producer_name} {model.proto.producer_version}".strip(),
             nodes=sum(ops.values()),
@@ -356,18 +344,18 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
             duplicate_bytes=round(sum(info.size * (1 - 1 / info.copies) for info in infos)),
             tensors=tuple(sorted(infos, key=lambda info: -info.size)),
             shrunk_by=receipt.names if receipt else (),
-            inputs=tuple(map(_value, inputs)),
+            inputs=tuple(map(_value, fed_inputs(model.proto))),
             outputs=tuple(map(_value, model.proto.graph.output)),
-            opsets={domain: imports[domain] for domain in imports if domain not in STANDARD_DOMAINS},
+            opsets={domain: imports[domain] for domain in imports if domain not in graphs.STANDARD_DOMAINS},
             attributes=attributes,
             estimated=not exact,
         )
 
 
-def _plain_bytes(attribute: AttributeProto) -> int:
-    """What an attribute takes that holds no tensor and no graph: the splits of trees, coefficients, texts."""
+def is_plain(attribute: AttributeProto) -> bool:
+    """Whether an attribute holds no tensor and no graph: the splits of trees, coefficients, texts do not."""
     others = ("t", "tensors", "g", "graphs", "sparse_tensor", "sparse_tensors")
-    return 0 if any(field.name in others for field, _ in attribute.ListFields()) else attribute.ByteSize()
+    return not any(field.name in others for field, _ in attribute.ListFields())
 
 
 def _value(value: Any) -> ValueInfo:
@@ -381,7 +369,7 @@ def _value(value: Any) -> ValueInfo:
 def _tensors(model: Model, total: int) -> list[TensorInfo]:
     plain: list[TensorProto] = []
     others: list[TensorProto] = []
-    for tensor in tensors(model.proto):
+    for tensor in graphs.tensors(model.proto):
         filled = tensor.data_type != TensorProto.STRING and element_count(tensor)
         (plain if filled else others).append(tensor)
     groups = [*same_content(model, plain, lambda tensor: tensor), *([tensor] for tensor in others)]

@@ -73,11 +73,8 @@ class Model:
     def set_span(self, tensor: TensorProto, span: Span) -> None:
         """Point a tensor at bytes of the store, keeping the external file it belongs to, if any."""
         home = location(tensor)
-        clear_values(tensor)
-        tensor.data_location = TensorProto.EXTERNAL
-        if home:
-            tensor.external_data.add(key="location", value=home)
-        tensor.external_data.add(key=self.store.key, value=" ".join(map(str, span)))
+        place = {"location": home} if home else {}
+        store_outside(tensor, {**place, self.store.key: " ".join(map(str, span))})
 
     def raw(self, tensor: TensorProto) -> bytes | bytearray:
         """The values as ONNX stores them in `raw_data`: little-endian, sub-byte types packed."""
@@ -143,6 +140,14 @@ def location(tensor: TensorProto) -> str:
 def clear_values(tensor: TensorProto) -> None:
     for name in (*NUMBER_FIELDS, "raw_data", "string_data", "external_data", "data_location"):
         tensor.ClearField(name)
+
+
+def store_outside(tensor: TensorProto, entries: Mapping[str, str]) -> None:
+    """Let a tensor say where its values are, in place of having them."""
+    clear_values(tensor)
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
 
 
 def element_count(tensor: TensorProto) -> int:

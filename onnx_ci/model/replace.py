@@ -189,7 +189,7 @@ def replaceable_data(target: Path) -> set[str]:
     target = target.resolve()
     return {
         PurePosixPath(name).as_posix()
-        for name in _readable_data(target)
+        for name in readable_data(target)
         if _is_likely(name, target) and not other_users(target.parent / name, target, target.parent)
     }
 
@@ -199,7 +199,7 @@ def _is_likely(name: str, target: Path) -> bool:
     return is_own(name, target) or (name.endswith(DATA_ENDINGS) and not (target.parent / name).is_symlink())
 
 
-def _readable_data(model: Path) -> list[str]:
+def readable_data(model: Path) -> list[str]:
     """The data files that a model names; none where there is no model that can be read."""
     try:
         return data_of(model)
@@ -219,7 +219,7 @@ def is_orphan(file: Path, target: Path) -> bool:
     """Whether a file looks like a model's data, and no model there names it, that at the target included."""
     if not _is_likely(file.name, target) or file.is_symlink() or not file.is_file():
         return False
-    current = {(target.parent / name).resolve() for name in _readable_data(target)}
+    current = {(target.parent / name).resolve() for name in readable_data(target)}
     return file.resolve() not in current and not other_users(file, target, target.parent)
 
 

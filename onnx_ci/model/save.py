@@ -25,7 +25,7 @@ from typing import IO
 from onnx_ci.errors import ModelError
 from onnx_ci.model.graph import tensors
 from onnx_ci.model.load import open_model, opened_files
-from onnx_ci.model.model import LARGE, Model, clear_values, display_path, location
+from onnx_ci.model.model import LARGE, Model, clear_values, display_path, location, store_outside
 from onnx_ci.model.npy import header, recorded, set_record
 from onnx_ci.model.proto import PROTOBUF_LIMIT, ModelProto, TensorProto
 from onnx_ci.model.receipt import model_digest
@@ -73,7 +73,8 @@ def lay_out(model: Model, *, names: Mapping[str, str] | None = None, all_to: str
             data[home] += [bytes(padding), span]
             offsets[home, span] = ends[home] + padding
             ends[home] += padding + span.length
-        _refer(tensor, home, offsets[home, span], span.length)
+        place = {"location": home, "offset": str(offsets[home, span]), "length": str(span.length)}
+        store_outside(tensor, place)
     data.update(_beside(model, proto, names or {}))
     skeleton = proto.SerializeToString(deterministic=True)
     return Layout(splice(skeleton, key=model.store.key), dict(data))
@@ -90,13 +91,6 @@ def _beside(model: Model, proto: ModelProto, names: Mapping[str, str]) -> dict[s
     if files:
         set_record(proto, record)
     return files
-
-
-def _refer(tensor: TensorProto, home: str, offset: int, length: int) -> None:
-    clear_values(tensor)
-    tensor.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", home), ("offset", str(offset)), ("length", str(length))):
-        tensor.external_data.add(key=key, value=value)
 
 
 STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]

@@ -314,9 +314,9 @@ def table(
     takes_none: bool = False,
     **own: Key,
 ) -> Kind:
-    """A mapping with known keys, its own and others', read as a dict of what was given; where that is wanted
-    with its line and those of its keys. One of `any_of` has to be there, or any where `no_limit` says what is
-    wrong without. With `takes_none`, `none` takes away what was said before."""
+    """A mapping with known keys, its own and others', read as a dict of what was given; `lined`, with its
+    line and those of its keys. One of `any_of` has to be there, or any where `no_limit` says what is wrong
+    without. With `takes_none`, which is lined too, `none` takes away what was said before."""
     keys = {**own, **(others or {})}
     schema = _table_schema(keys, takes_none=takes_none)
     if any_of:
@@ -330,7 +330,7 @@ def table(
         values = _read_keys(place, entries, keys, takes_none=takes_none)
         if no_limit and all(values.get(key, False) is False for key in any_of or keys):
             raise place.error(no_limit)
-        if not lined:
+        if not (lined or takes_none):
             return values
         lines = {key: entry.key_line for key, entry in entries.items()}
         return {**values, "line": place.line, "lines": lines}
@@ -438,18 +438,14 @@ def _range(place: Place) -> tuple[float, float]:
     return low, high
 
 
-def _command(place: Place) -> str:
-    text = _text(place)
-    if "{model}" not in text:
-        raise place.expected("a command that says where the model goes: {model}")
-    return text
+def _text_that(what: str, fits: Callable[[str], bool], schema: Schema) -> Kind:
+    def read(place: Place) -> str:
+        text = _text(place)
+        if not fits(text):
+            raise place.expected(what)
+        return text
 
-
-def _revision(place: Place) -> str:
-    text = _text(place)
-    if text.startswith("-"):
-        raise place.expected("a git revision")
-    return text
+    return Kind(read, schema)
 
 
 def _read_methods(place: Place) -> tuple[dict[str, Any], ...]:
@@ -479,8 +475,12 @@ _GAIN = table(
 GAIN = Kind(_gain, {"anyOf": [SHARE.schema, SIZE.schema["anyOf"][1], _GAIN.schema]})
 LEAST_0 = number(0)
 RANGE = Kind(_range, {"type": "array", "items": number().schema, "minItems": 2, "maxItems": 2})
-COMMAND = Kind(_command, {"type": "string", "pattern": r"\{model\}"})
-REVISION = Kind(_revision, TEXT.schema)
+COMMAND = _text_that(
+    "a command that says where the model goes: {model}",
+    lambda text: "{model}" in text,
+    {"type": "string", "pattern": r"\{model\}"},
+)
+REVISION = _text_that("a git revision", lambda text: not text.startswith("-"), TEXT.schema)
 
 
 _BOUND = r"\s*(<=|>=|<|>|==|)\s*([0-9]{1,4})\s*"
@@ -530,7 +530,6 @@ BUDGET = table(
     load_seconds=Key(number(high=DAY, above=0), "2", "how long onnxruntime may take to load it"),
     load_memory=Key(SIZE, "500 MB", "the memory that loading it may take, at the worst moment"),
     fits=Key(list_of(word(*PLACES)), "[pypi, github]", "places that have to take it, by name"),
-    lined=True,
     takes_none=True,
 )
 GROUP_BUDGET = table(
@@ -569,7 +568,6 @@ REQUIRE = table(
     runtimes=Key(
         list_of(word(*RUNTIMES)), "[onnxruntime-web@1.20]", "runtimes whose versions have to take it"
     ),
-    lined=True,
     takes_none=True,
 )
 
@@ -579,7 +577,6 @@ INPUTS = table(
     ranges=Key(map_of(RANGE), "{input_ids: [0, 30521]}", "the lowest and highest value of an input"),
     count=Key(whole(1, MOST_INPUTS), "4", "how many inputs to generate"),
     seed=Key(whole(0), "0", "where the generated inputs start"),
-    lined=True,
     takes_none=True,
 )
 
@@ -600,7 +597,6 @@ LIMITS = table(
         "600",
         "how long all work on one model may take; a search for the smallest form ends at half of it",
     ),
-    lined=True,
     takes_none=True,
 )
 
@@ -651,7 +647,6 @@ RULE = table(
         required=True,
     ),
     ignore=Key(BOOLEAN, "true", "leave these models alone"),
-    lined=True,
     takes_none=True,
 )
 

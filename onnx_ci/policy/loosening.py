@@ -8,23 +8,9 @@ from datetime import date
 from operator import attrgetter, gt, lt, ne
 from typing import Any
 
+from onnx_ci.policy import schema
 from onnx_ci.policy.edit import exact_size
 from onnx_ci.policy.fields import NONE
-from onnx_ci.policy.schema import (
-    AT_LEAST,
-    AT_MOST,
-    Budget,
-    Evaluate,
-    Group,
-    History,
-    Operators,
-    Override,
-    Policy,
-    Require,
-    Rule,
-    Unmatched,
-    Versions,
-)
 
 _DEMANDS = ("smallest", "to-budget", "exact-only")
 
@@ -41,7 +27,9 @@ class Loosening:
     permits: bool = False
 
 
-def loosenings(base: Rule | None, head: Rule | None, *, unmatched: Unmatched = "error") -> list[Loosening]:
+def loosenings(
+    base: schema.Rule | None, head: schema.Rule | None, *, unmatched: schema.Unmatched = "error"
+) -> list[Loosening]:
     """What the rule of a model asks less than the one it had. None is no rule at all, of which the base's
     policy says by `unmatched` what that means."""
     if base is None:
@@ -52,11 +40,11 @@ def loosenings(base: Rule | None, head: Rule | None, *, unmatched: Unmatched = "
         return [Loosening("rule", repr(base.pattern), NONE)]
     if head.ignore:
         return [Loosening("ignore", "false", "true")]
-    limits = () if head.tolerance.exact else ("exact", *AT_MOST, *AT_LEAST)
+    limits = () if head.tolerance.exact else ("exact", *schema.AT_MOST, *schema.AT_LEAST)
     generated = () if head.inputs.samples else ("count", "seed")
     return [
         *_looser("budget", base.budget, head.budget, _BUDGETS),
-        *_looser("require", base.require, head.require, [item.name for item in fields(Require)]),
+        *_looser("require", base.require, head.require, [item.name for item in fields(schema.Require)]),
         *_looser("tolerance", base.tolerance, head.tolerance, limits),
         *_evaluate(base.evaluate, head.evaluate),
         # Other inputs may show less: which do, nobody knows before.
@@ -66,27 +54,27 @@ def loosenings(base: Rule | None, head: Rule | None, *, unmatched: Unmatched = "
     ]
 
 
-def setting_loosenings(base: Policy, head: Policy) -> list[Loosening]:
+def setting_loosenings(base: schema.Policy, head: schema.Policy) -> list[Loosening]:
     """The same for what a policy says of all its models."""
     settings = ("unmatched", "policy_changes", "new_commands")
     return [*_looser("", base, head, settings), *_looser("lfs", base.lfs, head.lfs, ["missing"])]
 
 
-def history_loosenings(base: History | None, head: History | None) -> list[Loosening]:
+def history_loosenings(base: schema.History | None, head: schema.History | None) -> list[Loosening]:
     """What a branch may add more to the history."""
     if base is None:
         return []
     return list(_looser("history", base, head, ("budget", "lfs"), head.line if head else 0))
 
 
-def group_loosenings(base: Group, head: Group | None) -> list[Loosening]:
+def group_loosenings(base: schema.Group, head: schema.Group | None) -> list[Loosening]:
     """What the budget of a group allows more."""
     if head is None:
         return [Loosening(f"group {base.name!r}", "a budget", NONE)]
     return list(_looser(f"group {base.name!r}, budget", base.budget, head.budget, _BUDGETS, head.line))
 
 
-def new_overrides(base: Iterable[Override], head: Sequence[Override]) -> Iterator[Loosening]:
+def new_overrides(base: Iterable[schema.Override], head: Sequence[schema.Override]) -> Iterator[Loosening]:
     """Overrides for a content that had none, or had one for a shorter time."""
     until: dict[str, date] = {}
     for override in base:
@@ -100,14 +88,14 @@ def new_overrides(base: Iterable[Override], head: Sequence[Override]) -> Iterato
             yield Loosening(f"override for {override.path}", before, new, override.line)
 
 
-def _unasked(head: Rule) -> list[Loosening]:
+def _unasked(head: schema.Rule) -> list[Loosening]:
     """What a rule leaves out for a model that had none, where that is an error."""
     unruled = "no rule, which is an error"
     if head.ignore:
         return [Loosening("ignore", unruled, "true")]
     if not head.load_check:
         return [Loosening("load_check", unruled, "off")]
-    if not head.methods and head.budget == Budget():
+    if not head.methods and head.budget == schema.Budget():
         return [Loosening("rule", unruled, "one without methods and budget")]
     return []
 
@@ -124,7 +112,7 @@ def _looser(
             yield Loosening(f"{section} {name}".strip(), words(old), after, line)
 
 
-def _evaluate(base: Evaluate | None, head: Evaluate | None) -> Iterator[Loosening]:
+def _evaluate(base: schema.Evaluate | None, head: schema.Evaluate | None) -> Iterator[Loosening]:
     if base is not None and head is None:
         yield Loosening("evaluate", repr(base.command), NONE)
     elif base is not None:
@@ -132,7 +120,7 @@ def _evaluate(base: Evaluate | None, head: Evaluate | None) -> Iterator[Loosenin
         yield from _looser("evaluate", base, head, names)
 
 
-def _methods(base: Rule, head: Rule) -> Iterator[Loosening]:
+def _methods(base: schema.Rule, head: schema.Rule) -> Iterator[Loosening]:
     """A method that is gone no longer finds savings; one that is new may be used by `fix`."""
     old = {choice.name: choice.options for choice in base.methods}
     new = {choice.name: choice.options for choice in head.methods}
@@ -144,7 +132,7 @@ def _methods(base: Rule, head: Rule) -> Iterator[Loosening]:
             yield Loosening(f"method {name}", _mapping(old[name]), _mapping(options), permits=True)
 
 
-def _strictness(base: Rule, head: Rule) -> Iterator[Loosening]:
+def _strictness(base: schema.Rule, head: schema.Rule) -> Iterator[Loosening]:
     yield from _looser("", base, head, ("severity", "load_check", "only_new"))
     # Without a word of it, a budget that is new changes how far to go, and that is no loosening.
     if head.shrink and _DEMANDS.index(head.shrink) > _DEMANDS.index(base.mode):
@@ -157,16 +145,16 @@ def _gone_or(beyond: Callable[[float, float], bool]) -> Callable[[float | None, 
     return lambda old, new: old is not None and (new is None or beyond(new, old))
 
 
-def _wider(old: Versions | None, new: Versions | None) -> bool:
+def _wider(old: schema.Versions | None, new: schema.Versions | None) -> bool:
     return old is not None and (new is None or not new.within(old))
 
 
-def _fewer_denied(old: Operators, new: Operators) -> bool:
+def _fewer_denied(old: schema.Operators, new: schema.Operators) -> bool:
     allowed = old.allow is not None and (new.allow is None or _lacks(new.allow, old.allow))
     return _lacks(old.deny, new.deny) or allowed
 
 
-def _operators(operators: Operators) -> str:
+def _operators(operators: schema.Operators) -> str:
     allow = NONE if operators.allow is None else _list(operators.allow)
     return f"deny {_list(operators.deny)}, allow {allow}"
 
@@ -196,7 +184,7 @@ def _mapping(values: Mapping[str, object]) -> str:
     return str(dict(values) or NONE)
 
 
-_BUDGETS = [item.name for item in fields(Budget)]
+_BUDGETS = [item.name for item in fields(schema.Budget)]
 # When a field asks less than it did, and how its values are shown.
 _FIELDS: dict[str, tuple[Callable[[Any, Any], bool], Callable[[Any], str]]] = {
     **dict.fromkeys(
@@ -206,8 +194,8 @@ _FIELDS: dict[str, tuple[Callable[[Any, Any], bool], Callable[[Any], str]]] = {
     "minimum_gain": (lambda old, new: new.share > old.share or new.size > old.size, attrgetter("words")),
     "load_seconds": (_gone_or(gt), _number),
     "params": (_gone_or(gt), "{:,}".format),
-    **dict.fromkeys((*AT_MOST, "max_increase", "max_decrease"), (_gone_or(gt), _number)),
-    **dict.fromkeys(AT_LEAST, (_gone_or(lt), _number)),
+    **dict.fromkeys((*schema.AT_MOST, "max_increase", "max_decrease"), (_gone_or(gt), _number)),
+    **dict.fromkeys(schema.AT_LEAST, (_gone_or(lt), _number)),
     **dict.fromkeys(("opset", "ir"), (_wider, attrgetter("words"))),
     "domains": (lambda old, new: old is not None and (new is None or _lacks(new, old)), _list),
     "operators": (_fewer_denied, _operators),

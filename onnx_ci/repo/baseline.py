@@ -33,6 +33,9 @@ class Baseline:
         """The commit, as messages call it."""
         return "the last commit" if self.base == "HEAD" else self.base[:10]
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return Baseline, (self.judged, self.base)
+
     def __enter__(self) -> Baseline:
         return self
 
@@ -129,19 +132,7 @@ def model_history(repository: Path, model: Path) -> SizeHistory:
         for old, new, _ in commit.changes:
             if new in names and old and old != new:
                 names.update([old, *(old + ending for ending in (ENDING, *DATA_ENDINGS))])
-    entries = []
-    states: dict[str, dict[str, _Stored]] = {}
-    after: dict[str, _Stored] = {}
-    with closing(Objects(repository)) as objects:
-        for commit in commits:
-            before = states.get(commit.parents[0], {}) if commit.parents else {}
-            changes = [change for change in commit.changes if names.intersection(change[:2])]
-            states[commit.commit] = after = _applied(objects, before, changes)
-            merged = len(commit.parents) > 1 and any(states.get(p) == after for p in commit.parents)
-            if changes and not merged:  # what a merge only takes over was told before
-                entries.append(_entry(commit, before, after, [c[1] or c[0] for c in changes]))
-    entries += _uncommitted(repository, after, names.__contains__)
-    return _history(name, repository, entries)
+    return _history(name, repository, commits, names, names.__contains__)
 
 
 def total_history(repository: Path) -> SizeHistory:
@@ -151,21 +142,30 @@ def total_history(repository: Path) -> SizeHistory:
     named = {name for name in every if name.lower().endswith((".onnx", f".onnx{ENDING}"))}
     stems = sorted({name.removesuffix(ENDING) for name in named})
     ours = named | {name for name in every - named if called_after(name, stems)}
+
+    def is_ours(name: str) -> bool:
+        return name in ours or name.lower().endswith((".onnx", f".onnx{ENDING}"))
+
+    return _history("all models", repository, commits, ours, is_ours)
+
+
+def _history(
+    title: str, repository: Path, commits: Sequence[_Commit], ours: set[str], is_ours: Callable[[str], bool]
+) -> SizeHistory:
+    """What the files of these names took after each commit that changed one, and those that are `is_ours`
+    take now."""
     entries = []
-    state: dict[str, _Stored] = {}
+    states: dict[str, dict[str, _Stored]] = {}
+    after: dict[str, _Stored] = {}
     with closing(Objects(repository)) as objects:
         for commit in commits:
+            before = states.get(commit.parents[0], {}) if commit.parents else {}
             changes = [change for change in commit.changes if ours.intersection(change[:2])]
-            before, state = state, _applied(objects, state, changes)
-            if changes:
-                entries.append(_entry(commit, before, state, [c[1] or c[0] for c in changes]))
-    entries += _uncommitted(
-        repository, state, lambda name: name in ours or name.lower().endswith((".onnx", f".onnx{ENDING}"))
-    )
-    return _history("all models", repository, entries)
-
-
-def _history(title: str, repository: Path, entries: Sequence[HistoryEntry]) -> SizeHistory:
+            states[commit.commit] = after = _applied(objects, before, changes)
+            merged = len(commit.parents) > 1 and any(states.get(p) == after for p in commit.parents)
+            if changes and not merged:  # what a merge only takes over was told before
+                entries.append(_entry(commit, before, after, [c[1] or c[0] for c in changes]))
+    entries += _uncommitted(repository, after, is_ours)
     notes = []
     if is_shallow(repository):
         notes.append("this clone is shallow, so older versions are missing: git fetch --unshallow")

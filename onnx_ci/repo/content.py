@@ -14,10 +14,10 @@ from pathlib import Path
 
 import yaml
 
-from onnx_ci.errors import ModelError, PolicyError
+from onnx_ci.errors import PolicyError
 from onnx_ci.model.locations import DATA_ENDINGS, LARGEST, Pointer, read_pointer
 from onnx_ci.model.model import called
-from onnx_ci.model.replace import data_of
+from onnx_ci.model.replace import readable_data
 from onnx_ci.model.store import file_digest
 from onnx_ci.policy.reader import compose
 from onnx_ci.repo.git import ask_git, complaint_of, find_root, remotes, run_git, shared_folder, split
@@ -164,6 +164,10 @@ class Sources:
         self._stack = ExitStack()
         self._scratch: Path | None = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Another process looks for itself."""
+        return Sources, (self.root, self.tree, self.everything, self.repository)
+
     def __enter__(self) -> Sources:
         return self
 
@@ -214,7 +218,11 @@ class Sources:
             unmerged = self._name(model) in self.tree.unmerged
             return replace(here, unmerged=unmerged, in_place=here.in_place and not unmerged)
         first = self._part(model)
-        names = self._data_names(model, first)
+        # Where it can't be asked for its data, what is called after it and is there.
+        if first.content is None:
+            names = [name for name in _called_after(model) if self._part(model.parent / name).size]
+        else:
+            names = readable_data(first.content)  # of a model that can't be read it is said when it is judged
         if self.tree is not None and self.repository is not None:
             self.tree.look_up(self._name(model.parent / name) for name in names)
         parts = (first, *(self._part(model.parent / name) for name in names))
@@ -226,15 +234,6 @@ class Sources:
         if len(parts) > 1:
             self._bring_neighbours(parts[1:])
         return Source(path=self._aside(model), root=self.scratch, parts=parts, in_place=False)
-
-    def _data_names(self, model: Path, first: Part) -> list[str]:
-        """The data a model names; where it can't be asked, what is called after it and is there."""
-        if first.content is None:
-            return [name for name in _called_after(model) if self._part(model.parent / name).size]
-        try:
-            return data_of(first.content)
-        except ModelError:  # said when it is judged
-            return []
 
     def _bring_neighbours(self, data: Sequence[Part]) -> None:
         """Other models that may share the data: whether they do is seen by looking at them."""
@@ -324,10 +323,7 @@ def _called_after(model: Path) -> list[str]:
 
 def data_names(model: Path) -> list[str]:
     """The data files a model may have had: those that it names now, and those that are called after it."""
-    try:
-        return [*_called_after(model), *data_of(model)]
-    except ModelError:
-        return _called_after(model)
+    return [*_called_after(model), *readable_data(model)]
 
 
 def _small_text(path: Path) -> str:

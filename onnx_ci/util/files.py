@@ -283,12 +283,17 @@ def keep_traceback(error: Exception) -> tuple[str, str]:
 
 def _versions() -> str:
     import platform
+
+    names = ("onnx-ci", "onnx", "onnxruntime", "numpy")
+    packages = [f"{name} {package_version(name) or 'not installed'}" for name in names]
+    return ", ".join([f"Python {platform.python_version()}", platform.system(), *packages])
+
+
+def package_version(name: str) -> str:
+    """The version of an installed package; nothing where it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
-    versions = [f"Python {platform.python_version()}", platform.system()]
-    for name in ("onnx-ci", "onnx", "onnxruntime", "numpy"):
-        try:
-            versions.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            versions.append(f"{name} not installed")
-    return ", ".join(versions)
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
