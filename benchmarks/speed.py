@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import shutil
 import statistics
@@ -19,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import harness
 from models import NAMES, fetch
 
 GIT = shutil.which("git") or "git"
@@ -41,7 +41,7 @@ class Shrunk:
 def shrink(tree: Path, model: Path, cosine: float, folder: Path) -> Shrunk:
     command = [sys.executable, "-m", "onnx_ci", "shrink", str(model), "out.onnx", "--methods", METHODS]
     command += ["--tolerance", f"cosine={cosine}", "--no-cache", "--format", "json"]
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    environment = {**harness.environment(), "PYTHONPATH": str(tree)}
     before = processor_seconds()
     try:
         done = subprocess.run(
