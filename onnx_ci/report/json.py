@@ -7,7 +7,7 @@ from dataclasses import MISSING, asdict, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from onnx_ci.results import CODES, Finding, Latency, Measure, Outcome, RunReport, Verification
+from onnx_ci.results import Finding, Latency, Measure, Outcome, RunReport, Verification, codes
 from onnx_ci.version import __version__
 
 
@@ -143,7 +143,7 @@ def report_schema() -> dict[str, Any]:
         "models": models,
         **run["properties"],
     }
-    definitions["Finding"]["properties"]["code"]["examples"] = list(CODES)
+    definitions["Finding"]["properties"]["code"]["examples"] = list(codes())
     definitions["Planned"]["properties"]["forms"] = {"type": "object", "additionalProperties": SCALARS[int]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
