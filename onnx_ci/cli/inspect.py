@@ -48,10 +48,7 @@ ARGUMENTS = {
     ),
     "diff": (
         value(
-            "models",
-            "A B",
-            "two models, each a path or REV:PATH; one alone: what changed since HEAD",
-            nargs="+",
+            "models A B", "two models, each a path or REV:PATH; one alone: what changed since HEAD", nargs="+"
         ),
         flag("--exact", "compare all values of a large model, instead of samples of them"),
         flag("--exit-code", "exit 1 where they differ, as git diff does"),
@@ -60,18 +57,16 @@ ARGUMENTS = {
         "--markdown-limit",
     ),
     "log": (
-        value("model", "MODEL", "a model (default: all of the repository together)", nargs="?"),
+        value("model MODEL", "a model (default: all of the repository together)", nargs="?"),
         *format_arguments("text", "json", "markdown", "html", "svg"),
         "--markdown-limit",
     ),
     "badge": (
-        value("model", "MODEL", "a model (default: all of the repository together)", nargs="?"),
-        value("--of", "WHAT", "size, gzip or params", choices=("size", "gzip", "params"), default="size"),
-        value("--label", "TEXT", "what stands on the left (default: model size, and the like)"),
-        value(
-            "--format", "F", "svg, or json for shields.io/endpoint", choices=("svg", "json"), default="svg"
-        ),
-        value("--output", "P", "the file to write", default=""),
+        value("model MODEL", "a model (default: all of the repository together)", nargs="?"),
+        value("--of WHAT", "size, gzip or params", choices=("size", "gzip", "params"), default="size"),
+        value("--label TEXT", "what stands on the left (default: model size, and the like)"),
+        value("--format F", "svg, or json for shields.io/endpoint", choices=("svg", "json"), default="svg"),
+        value("--output P", "the file to write", default=""),
         "--policy",
     ),
     "files": (
@@ -81,7 +76,7 @@ ARGUMENTS = {
         "--policy",
     ),
     "survey": ("paths", "--policy", "--tolerance", *format_arguments("text", "json")),
-    "explain": (value("path", "PATH", "a model"), "--policy", "--no-cache"),
+    "explain": (value("path PATH", "a model"), "--policy", "--no-cache"),
 }
 EXAMPLES = {
     "info": """\

@@ -65,7 +65,9 @@ def flag(name: str, summary: str, **settings: Any) -> Argument:
     return name, {"action": "store_true", "help": summary, **settings}
 
 
-def value(name: str, metavar: str, summary: str, **settings: Any) -> Argument:
+def value(usage: str, summary: str, **settings: Any) -> Argument:
+    """`usage` is its name and what its value is called: "--policy FILE"."""
+    name, _, metavar = usage.partition(" ")
     return name, {"metavar": metavar, "help": summary, **settings}
 
 
@@ -74,10 +76,7 @@ def format_arguments(*names: str) -> tuple[Argument, Argument]:
     return (
         ("--format", {"choices": names, "help": "report format; may be given several times", **settings}),
         value(
-            "--output",
-            "P",
-            "file for the --format before it; without one, by its ending: r.html",
-            **settings,
+            "--output P", "file for the --format before it; without one, by its ending: r.html", **settings
         ),
     )
 
@@ -102,47 +101,40 @@ _MANY = {"action": "append", "default": []}
 # Arguments that several commands take.
 SHARED = dict(
     (
-        value("paths", "PATH", "models, their data files, or folders", nargs="*"),
-        value("--policy", "FILE", "policy file (default: .onnx-ci.yaml, found upward)"),
+        value("paths PATH", "models, their data files, or folders", nargs="*"),
+        value("--policy FILE", "policy file (default: .onnx-ci.yaml, found upward)"),
         value(
-            "--runtime",
-            "V",
+            "--runtime V",
             "verify in these versions of onnxruntime as well, each installed for itself: 1.20,1.23.2",
             **_MANY,
         ),
         value(
-            "--library",
-            "F",
+            "--library F",
             "a shared library with the custom operators of the model; it is loaded, so trust it",
             **_MANY,
         ),
-        value("--samples", "F", "inputs: .npz, .npy, folders", **_MANY),
-        value("--dims", "D", "sizes of symbolic dims: batch=1,sequence=64"),
-        value("--tolerance", "T", "cosine=0.999,max_abs=1e-2 (default: cosine=0.999)"),
+        value("--samples F", "inputs: .npz, .npy, folders", **_MANY),
+        value("--dims D", "sizes of symbolic dims: batch=1,sequence=64"),
+        value("--tolerance T", "cosine=0.999,max_abs=1e-2 (default: cosine=0.999)"),
         *format_arguments(*FORMATS),
-        (
-            "-q/--quiet",
-            {"help": "print nothing where all is well, and no progress", **_verbosity("quiet")},
-        ),
-        (
+        flag("-q/--quiet", "print nothing where all is well, and no progress", **_verbosity("quiet")),
+        flag(
             "-v/--verbose",
-            {"help": "print what is being done, a line each, on standard error", **_verbosity("verbose")},
+            "print what is being done, a line each, on standard error",
+            **_verbosity("verbose"),
         ),
         value(
-            "--markdown-limit",
-            "N",
+            "--markdown-limit N",
             "bytes of --format markdown at most: less important parts are left out"
             " (default: %(default)s, what a comment takes; a job summary takes 1048576)",
             type=whole_number(1_000),
             default=65_536,
         ),
-        (
+        flag(
             "--no-cache",
-            {
-                "dest": "cache",
-                "action": "store_false",
-                "help": "work on every model, also on those whose outcome is known from an earlier run",
-            },
+            "work on every model, also on those whose outcome is known from an earlier run",
+            dest="cache",
+            action="store_false",
         ),
     )
 )

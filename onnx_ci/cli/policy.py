@@ -47,7 +47,7 @@ def _share(text: str) -> float:
 ARGUMENTS = {
     "init": (
         flag("--ratchet", "a rule a model, at its size to the byte; then: onnx-ci ratchet"),
-        value("--headroom", "P", "room that budgets leave above present sizes (default: 5%%)", type=_share),
+        value("--headroom P", "room that budgets leave above present sizes (default: 5%%)", type=_share),
         flag("--no-survey", "don't look at what could be saved"),
         flag("--force", "replace a policy file that is already there"),
     ),

@@ -29,29 +29,25 @@ def _runs(text: str) -> int:
 BY_RULE = "do what its rule for IN says, as a build does, and copy IN if it is right"
 ARGUMENTS = {
     "shrink": (
-        value("source", "IN", "the model to shrink; it is left as it is"),
-        value("target", "OUT", "the file to write"),
+        value("source IN", "the model to shrink; it is left as it is"),
+        value("target OUT", "the file to write"),
+        value("--policy FILE", "do what its rule for IN says, as a build does, and copy IN if it is right"),
+        value("--depfile FILE", "write which files OUT was made from, for Make, Ninja and CMake"),
         value(
-            "--policy", "FILE", "do what its rule for IN says, as a build does, and copy IN if it is right"
-        ),
-        value("--depfile", "FILE", "write which files OUT was made from, for Make, Ninja and CMake"),
-        value(
-            "--methods",
-            "a,b",
+            "--methods a,b",
             "methods, mildest first, options after colons: dedupe,int8-weights:min_elements=4096"
             " (default: the exact ones; with --budget those that encode weights too)",
             default="",
         ),
-        value("--budget", "SIZE", "no more loss than this size needs: 25MB"),
+        value("--budget SIZE", "no more loss than this size needs: 25MB"),
         *("--tolerance", "--samples", "--dims"),
         value(
-            "--plan-runs",
-            "N",
+            "--plan-runs N",
             "runs to search for the best mix, tensor by tensor (default: %(default)d; 0: not at all)",
             type=_runs,
             default=PLAN_RUNS,
         ),
-        value("--plan-seconds", "S", argparse.SUPPRESS, type=float),  # of older scripts; 0 does not plan
+        value("--plan-seconds S", argparse.SUPPRESS, type=float),  # of older scripts; 0 does not plan
         *("--library", "--runtime"),
         flag("--no-verify", "write without running the models"),
         *("--no-cache", *REPORT),
