@@ -88,10 +88,8 @@ onnx-ci check --since origin/main -q        in CI: silent where all is well""",
     "fix": """\
 onnx-ci fix --all
 onnx-ci fix models/encoder.onnx && git add models/encoder.onnx""",
-    "plan": """\
-onnx-ci plan --shards 4 --all --format github-matrix""",
-    "merge": """\
-onnx-ci merge report-1.json report-2.json --output report.html""",
+    "plan": "onnx-ci plan --shards 4 --all --format github-matrix",
+    "merge": "onnx-ci merge report-1.json report-2.json --output report.html",
 }
 
 

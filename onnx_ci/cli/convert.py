@@ -34,8 +34,7 @@ EXAMPLES = {
     "restore": """\
 onnx-ci restore model.onnx whole.onnx       external data back into one file
 onnx-ci restore --original model.onnx       the model before it was shrunk""",
-    "embed": """\
-onnx-ci embed model.onnx model.c --symbol encoder""",
+    "embed": "onnx-ci embed model.onnx model.c --symbol encoder",
 }
 
 

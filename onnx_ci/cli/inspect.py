@@ -82,18 +82,15 @@ EXAMPLES = {
     "info": """\
 onnx-ci info model.onnx
 onnx-ci info model.onnx --output info.html""",
-    "files": """\
-onnx-ci files --all --null | xargs -0 tar -czf models.tar.gz""",
-    "explain": """\
-onnx-ci explain models/encoder.onnx""",
+    "files": "onnx-ci files --all --null | xargs -0 tar -czf models.tar.gz",
+    "explain": "onnx-ci explain models/encoder.onnx",
     "diff": """\
 onnx-ci diff old.onnx new.onnx
 onnx-ci diff v1.2:models/encoder.onnx models/encoder.onnx""",
     "log": """\
 onnx-ci log models/encoder.onnx
 onnx-ci log --format svg --output docs/model-size.svg""",
-    "badge": """\
-onnx-ci badge models/encoder.onnx --output docs/size.svg""",
+    "badge": "onnx-ci badge models/encoder.onnx --output docs/size.svg",
     "survey": """\
 onnx-ci survey
 onnx-ci survey models/encoder.onnx --tolerance cosine=0.99""",

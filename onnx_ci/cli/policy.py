@@ -56,12 +56,9 @@ ARGUMENTS = {
     "schema": (flag("--report", "the schema of what `check --format json` writes, instead"),),
 }
 EXAMPLES = {
-    "init": """\
-onnx-ci init && onnx-ci check --all""",
-    "ratchet": """\
-onnx-ci ratchet && git diff .onnx-ci.yaml""",
-    "methods": """\
-onnx-ci methods --format json""",
+    "init": "onnx-ci init && onnx-ci check --all",
+    "ratchet": "onnx-ci ratchet && git diff .onnx-ci.yaml",
+    "methods": "onnx-ci methods --format json",
 }
 
 

@@ -26,7 +26,6 @@ def _runs(text: str) -> int:
     return int(text)
 
 
-BY_RULE = "do what its rule for IN says, as a build does, and copy IN if it is right"
 ARGUMENTS = {
     "shrink": (
         value("source IN", "the model to shrink; it is left as it is"),
