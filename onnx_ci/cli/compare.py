@@ -132,7 +132,8 @@ def run_compare(options: argparse.Namespace) -> int:
         if name == "json":
             return dumps({"version": 1, "metric": options.metric, "variants": list(map(asdict, variants))})
         if name in ("text", "markdown", "html"):
-            sheet = variants_sheet(variants, told, options.metric or "")
+            inputs = next(filter(None, (outcome.verification.samples for outcome in told)), 0)
+            sheet = variants_sheet(variants, inputs, options.metric or "")
             return render(sheet, name, style, options.markdown_limit)
         return rendered_run(RunReport(command="shrink", outcomes=told), name, style, options)
 

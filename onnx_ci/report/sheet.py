@@ -6,18 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from onnx_ci import results
 from onnx_ci.report.text import counted, flowed
-from onnx_ci.results import (
-    Difference,
-    Divergence,
-    LayerChange,
-    ModelDiff,
-    Outcome,
-    TensorChange,
-    ValueSpread,
-    Variant,
-    Verification,
-)
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line, shell_word
 
@@ -36,7 +26,8 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[str, ...] = ()
     more: str = ""  # what lists all, where not even these rows are all
-    spreads: tuple[ValueSpread | None, ...] = ()  # for HTML alone: what to draw at the end of each row
+    # For HTML alone: what to draw at the end of each row.
+    spreads: tuple[results.ValueSpread | None, ...] = ()
 
     def filled(self) -> Section:
         """Without columns in which nothing is."""
@@ -96,7 +87,7 @@ def _aligned(section: Section, style: Style) -> Iterator[str]:
         yield line if number else style.paint(line, "dim")
 
 
-def diff_sheet(diff: ModelDiff) -> Sheet:
+def diff_sheet(diff: results.ModelDiff) -> Sheet:
     """Two models, and all in which they differ."""
     lines = [f"size {_was_and_is(diff.size_before, diff.size_after)}"]
     if diff.params_before != diff.params_after:
@@ -143,7 +134,7 @@ def diff_sheet(diff: ModelDiff) -> Sheet:
     return Sheet(title=f"{diff.before} -> {diff.after}", lines=tuple(lines), sections=tuple(sections))
 
 
-def base_sheet(diff: ModelDiff) -> Sheet:
+def base_sheet(diff: results.ModelDiff) -> Sheet:
     """The difference to the base, as a part of the report of a run."""
     sheet = diff_sheet(diff)
     before, after = (shell_word(one_line(name)) for name in (diff.before, diff.after))
@@ -166,7 +157,7 @@ def _was_and_is(before: int, after: int) -> str:
     return f"{format_size(before)} -> {format_size(after)} ({after - before:+,} bytes{share})"
 
 
-def _changes(title: str, changes: Sequence[Difference]) -> Section:
+def _changes(title: str, changes: Sequence[results.Difference]) -> Section:
     numbers = all(isinstance(v, int | None) for change in changes for v in (change.before, change.after))
     rows = tuple((change.name, _shown(change.before), _shown(change.after)) for change in changes)
     return Section(
@@ -190,12 +181,12 @@ def _relative(relative: float | None) -> str:
     return format_percent(relative) if relative < MANY_TIMES else f"{relative:.3g}x"
 
 
-def _layer(layer: LayerChange) -> tuple[str, ...]:
+def _layer(layer: results.LayerChange) -> tuple[str, ...]:
     sizes = format_size(layer.size_before), format_size(layer.size_after)
     return layer.prefix, f"{layer.tensors:,}", *sizes, _relative(layer.relative)
 
 
-def _tensor(change: TensorChange) -> tuple[str, ...]:
+def _tensor(change: results.TensorChange) -> tuple[str, ...]:
     moved = change.moved
     note = f"was {change.former}" if change.former else ""
     if moved is not None and moved.not_finite:
@@ -213,31 +204,26 @@ def _tensor(change: TensorChange) -> tuple[str, ...]:
     )
 
 
-def variants_sheet(variants: Sequence[Variant], outcomes: Sequence[Outcome], metric: str) -> Sheet:
-    """The classic table: one row a model, the first being what the others are held against."""
+def variants_sheet(variants: Sequence[results.Variant], inputs: int, metric: str) -> Sheet:
+    """The classic table: one row a model, the first being what the others are held against; `inputs` is how
+    many they were run on."""
     columns = (
         *("model", "verdict", "parameters", "size", "gzip", "inference", "ratio", "load", "memory"),
         *("cosine", "sqnr", "top-1", metric),
     )
     rows = tuple(map(_variant, variants))
     sections = [Section(title="models", columns=columns, rows=rows, numbers=columns[1:])]
-    for variant in variants:
-        if variant.divergence is not None:
-            sections += _divergence(variant.path, variant.divergence)
-    lines = [f"{verification.samples} inputs" for verification in _verifications(outcomes)[:1]]
+    lines = [f"{inputs} inputs"] if inputs else []
     lines += dict.fromkeys(variant.problem for variant in variants if variant.problem)
     for variant in variants:
         if variant.divergence is not None:
+            sections += _divergence(variant.path, variant.divergence)
             lines += _divergence_lines(variant.path, variant.divergence)
     title = f"{counted(len(variants), 'model')}, held against {variants[0].path}"
     return Sheet(title=title, lines=tuple(lines), sections=tuple(sections))
 
 
-def _verifications(outcomes: Sequence[Outcome]) -> list[Verification]:
-    return [outcome.verification for outcome in outcomes if outcome.verification.samples]
-
-
-def _variant(variant: Variant) -> tuple[str, ...]:
+def _variant(variant: results.Variant) -> tuple[str, ...]:
     about = "about " if variant.estimated else ""
     ratio = ""
     if variant.ratio is not None:
@@ -260,7 +246,7 @@ def _variant(variant: Variant) -> tuple[str, ...]:
     )
 
 
-def _divergence(path: str, found: Divergence) -> Iterator[Section]:
+def _divergence(path: str, found: results.Divergence) -> Iterator[Section]:
     if found.first is None:
         return
     gaps = [("first", found.first), *(("worst", gap) for gap in found.worst)]
@@ -273,7 +259,7 @@ def _divergence(path: str, found: Divergence) -> Iterator[Section]:
     yield Section(title=title, columns=columns, rows=rows, numbers=("sqnr", "error"))
 
 
-def _divergence_lines(path: str, found: Divergence) -> Iterator[str]:
+def _divergence_lines(path: str, found: results.Divergence) -> Iterator[str]:
     if found.compared and found.first is None:
         yield f"{path}: {counted(found.compared, 'inner tensor')} compared, none is off by more than rounding"
     if found.skip:  # as a policy takes it: JSON is YAML too
