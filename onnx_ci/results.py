@@ -171,9 +171,8 @@ class RuntimeRun:
 
     @property
     def setting(self) -> str:
-        return f"onnxruntime {self.version}" + (
-            "" if self.optimizations == "default" else " without optimizations"
-        )
+        how = "" if self.optimizations == "default" else " without optimizations"
+        return f"onnxruntime {self.version}{how}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,8 +345,8 @@ class Limit:
 
     def used(self, measure: Measure) -> int | None:
         """What a model takes of it; None where that was not measured."""
-        found: int | None = measure.size if self.name == "growth" else getattr(measure, self.name, None)
-        return found
+        used: int | None = getattr(measure, "size" if self.name == "growth" else self.name, None)
+        return used
 
 
 BaseState = Literal["new", "changed", "unchanged"]
@@ -728,11 +727,9 @@ class TensorInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueInfo:
-    """An input or output; a size that is open is a name, or "?"."""
+class ValueInfo(Port):
+    """The same with its shape; a size that is open is a name, or "?"."""
 
-    name: str
-    type: str
     shape: tuple[int | str, ...] | None  # None: the model does not say
 
 
