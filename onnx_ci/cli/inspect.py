@@ -10,18 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from onnx_ci.cli import output
 from onnx_ci.cli.arguments import read_tolerance
-from onnx_ci.cli.output import (
-    ProgressLine,
-    existing_path,
-    flag,
-    format_arguments,
-    value,
-    write_each,
-    write_to,
-)
+from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each, write_to
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
@@ -32,12 +25,10 @@ from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import commit_of, find_root
 from onnx_ci.repo.select import Wanted, all_models
 from onnx_ci.repo.tree import Tree
+from onnx_ci.report.json import dumps
+from onnx_ci.results import ModelInfo, Surveyed, SurveyedForm, TensorInfo
 from onnx_ci.util.sizes import PLACES, format_count, format_percent, format_size
 from onnx_ci.util.text import Style, bar, clipped_start, counted, layers_of, one_line
-
-if TYPE_CHECKING:
-    from onnx_ci.results import ModelInfo, Surveyed, SurveyedForm, TensorInfo
-
 
 ARGUMENTS = {
     # No findings, so no format that shows them elsewhere.
@@ -108,8 +99,6 @@ def run_info(options: argparse.Namespace) -> int:
 
     def rendered(name: str, style: Style) -> str:
         if name == "json":
-            from onnx_ci.report.json import dumps
-
             return dumps(asdict(info))
         if name == "html":
             from onnx_ci.report.html import render_info
@@ -204,8 +193,6 @@ def run_diff(options: argparse.Namespace) -> int:
 
     def rendered(name: str, style: Style) -> str:
         if name == "json":
-            from onnx_ci.report.json import dumps
-
             return dumps({**asdict(diff), "differs": diff.differs})
         from onnx_ci.report.sheet import diff_sheet, render
 
@@ -276,8 +263,6 @@ def run_log(options: argparse.Namespace) -> int:
         from onnx_ci.report.history import history_sheet, render_svg
 
         if name == "json":
-            from onnx_ci.report.json import dumps
-
             return dumps(asdict(history))
         if name == "svg":
             return render_svg(history)
@@ -295,7 +280,6 @@ def run_badge(options: argparse.Namespace) -> int:
     from onnx_ci.model.load import read_skeleton
     from onnx_ci.model.measure import parameters
     from onnx_ci.report.history import badge_json, badge_svg
-    from onnx_ci.report.json import dumps
 
     folder = find_root(Path.cwd()) or Path.cwd()
     models = all_models(folder, find_root(Path.cwd()))
@@ -379,8 +363,6 @@ def run_survey(options: argparse.Namespace) -> int:
 
     def rendered(name: str, style: Style) -> str:
         if name == "json":
-            from onnx_ci.report.json import dumps
-
             return dumps({"version": 1, "models": [_surveyed_json(one) for one in found if one]})
         lines = [*survey_table(found, style), *_survey_lines(found, style)]
         return "\n".join(lines or ["there is no model to look at"]) + "\n"
@@ -392,7 +374,7 @@ def run_survey(options: argparse.Namespace) -> int:
 def survey(context: Context, models: Sequence[Path], **settings: Any) -> list[Surveyed | None]:
     from onnx_ci.gate.survey import survey_models
 
-    with ProgressLine() as progress:
+    with output.ProgressLine() as progress:
         return survey_models(context, models, progress=progress, **settings) if models else []
 
 

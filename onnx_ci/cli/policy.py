@@ -25,6 +25,7 @@ from onnx_ci.policy.schema import Policy
 from onnx_ci.repo.content import Source, Sources
 from onnx_ci.repo.git import ask_in_parts, find_root
 from onnx_ci.repo.select import all_models
+from onnx_ci.report.json import dumps
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size, parse_fraction
@@ -249,8 +250,6 @@ def run_methods(options: argparse.Namespace) -> int:
         lines.append(f"{method.name:<{width}}  {method.fidelity:<14}  {method.summary}\n")
         lines += [f"{'':<{width}}                  {name}: {default}\n" for name, default in defaults.items()]
     if options.format == "json":
-        from onnx_ci.report.json import dumps
-
         lines = [dumps({"methods": listed})]
     sys.stdout.write("".join(lines))
     return 0
@@ -259,7 +258,7 @@ def run_methods(options: argparse.Namespace) -> int:
 def run_schema(options: argparse.Namespace) -> int:
     from onnx_ci.methods.catalogue import option_schemas
     from onnx_ci.policy.fields import json_schema
-    from onnx_ci.report.json import dumps, report_schema
+    from onnx_ci.report.json import report_schema
 
     sys.stdout.write(dumps(report_schema() if options.report else json_schema(option_schemas())))
     return 0
