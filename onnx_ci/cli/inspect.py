@@ -381,6 +381,7 @@ def survey(context: Context, models: Sequence[Path], **settings: Any) -> list[Su
 def survey_table(found: Sequence[Surveyed | None], style: Style) -> Iterator[str]:
     """A row a model: what it weighs, and what it would weigh in each form; then what could not be told."""
     from onnx_ci.gate.attempts import LEVELS
+    from onnx_ci.report.text import aligned
 
     models = [one for one in found if one is not None]
     if not models:
@@ -395,10 +396,8 @@ def survey_table(found: Sequence[Surveyed | None], style: Style) -> Iterator[str
         totals = [sum(held.get(level, one.size) for one, held in sizes) for level in LEVELS]
         now = sum(one.size for one in models)
         rows.append(("together", *map(format_size, (now, *totals))))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for number, row in enumerate(rows):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        yield line if number else style.paint(line, "bold")
+    head, *lines = aligned(rows)
+    yield from (style.paint(head, "bold"), *lines)
     for one in models:
         if one.problem:
             yield one_line(one.problem)

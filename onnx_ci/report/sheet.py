@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from onnx_ci import results
-from onnx_ci.report.text import counted, flowed
+from onnx_ci.report.text import aligned, counted, flowed
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line, shell_word
 
@@ -70,21 +70,18 @@ def render_text(sheet: Sheet, style: Style) -> str:
 
 def _aligned(section: Section, style: Style) -> Iterator[str]:
     rows = [section.columns, *(tuple(map(one_line, row)) for row in section.rows[:SHOWN])]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(section.columns))]
+    lines = list(
+        aligned(rows, right=[n for n, name in enumerate(section.columns) if name in section.numbers])
+    )
     room = style.width - INDENT
-    if style.width and room < sum(widths) + 2 * len(widths) - 2:  # one row below the other
+    if style.width and room < max(map(len, lines)):  # one row below the other
         for name, *cells in rows[1:]:
             yield name
             titled = zip(section.columns[1:], cells, strict=True)
             yield from flowed(((title, cell, "") for title, cell in titled), room, style)
         return
-    for number, row in enumerate(rows):
-        cells = [
-            cell.rjust(width) if name in section.numbers else cell.ljust(width)
-            for cell, width, name in zip(row, widths, section.columns, strict=True)
-        ]
-        line = "  ".join(cells).rstrip()
-        yield line if number else style.paint(line, "dim")
+    yield style.paint(lines[0], "dim")
+    yield from lines[1:]
 
 
 def diff_sheet(diff: results.ModelDiff) -> Sheet:
