@@ -175,22 +175,16 @@ def write_run(report: RunReport, options: argparse.Namespace) -> None:
 
 def write_outcome(outcome: Outcome, options: argparse.Namespace, *, title: str) -> None:
     """Write the report on one model without a policy; formats made for a run show it as a run of one."""
+    import importlib
+
     from onnx_ci.results import RunReport
 
     def rendered(name: str, style: Style) -> str:
-        if name == "text":
-            from onnx_ci.report import text
-
-            return text.render_outcome(outcome, style, title=title)
-        if name == "json":
-            from onnx_ci.report import json
-
-            return json.render_outcome(outcome)
-        if name == "html":
-            from onnx_ci.report import html
-
-            return html.render_outcome(outcome, title=title)
-        return rendered_run(RunReport(command="shrink", outcomes=(outcome,)), name, style, options)
+        if name not in ("text", "json", "html"):
+            return rendered_run(RunReport(command="shrink", outcomes=(outcome,)), name, style, options)
+        render = importlib.import_module(f"onnx_ci.report.{name}").render_outcome
+        more: dict[str, dict[str, Any]] = {"text": {"style": style, "title": title}, "html": {"title": title}}
+        return str(render(outcome, **more.get(name, {})))
 
     well = not any(finding.severity == "error" for finding in outcome.findings)
     if formats := shown_formats(options, well=well):
