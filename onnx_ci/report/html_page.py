@@ -204,13 +204,14 @@ def _plot(points: Sequence[Point]) -> Markup:
     across = Scale.over(sizes, unit=SIZE_UNITS[unit])
     upward = Scale.over([_noise(point) for point in points])
     places = {point: (_x(across, point.size), _y(upward, _noise(point))) for point in points}
+    corners = [(*places[point], *places[following]) for point, following in pairwise(_best(points))]
     # The chosen point is drawn last, so that no other hides it.
     in_order = sorted(points, key=lambda point: point.chosen)
     return element(
         "svg",
         *_horizontal(upward),
         *_vertical(across, unit),
-        *(_best_line(*places[point], *places[following]) for point, following in pairwise(_best(points))),
+        *(element("line", class_="best", x1=x1, y1=y1, x2=x2, y2=y2) for x1, y1, x2, y2 in corners),
         *(_mark(point, *places[point]) for point in in_order),
         class_="curve",
         role="img",
@@ -249,10 +250,6 @@ def _best(points: Sequence[Point]) -> list[Point]:
         if not front or _noise(point) < _noise(front[-1]):
             front.append(point)
     return front
-
-
-def _best_line(x1: str, y1: str, x2: str, y2: str) -> Markup:
-    return element("line", class_="best", x1=x1, y1=y1, x2=x2, y2=y2)
 
 
 def _mark(point: Point, x: str, y: str) -> Markup:

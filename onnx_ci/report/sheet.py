@@ -70,9 +70,8 @@ def render_text(sheet: Sheet, style: Style) -> str:
 
 def _aligned(section: Section, style: Style) -> Iterator[str]:
     rows = [section.columns, *(tuple(map(one_line, row)) for row in section.rows[:SHOWN])]
-    lines = list(
-        aligned(rows, right=[n for n, name in enumerate(section.columns) if name in section.numbers])
-    )
+    numbers = [place for place, name in enumerate(section.columns) if name in section.numbers]
+    lines = list(aligned(rows, right=numbers))
     room = style.width - INDENT
     if style.width and room < max(map(len, lines)):  # one row below the other
         for name, *cells in rows[1:]:
