@@ -276,9 +276,6 @@ def run_log(options: argparse.Namespace) -> int:
 
 def run_badge(options: argparse.Namespace) -> int:
     """Red where a model is over the budget of its rule, green below it, blue where it has none."""
-    from onnx_ci.gate.groups import stored_size
-    from onnx_ci.model.load import read_skeleton
-    from onnx_ci.model.measure import parameters
     from onnx_ci.report.history import badge_json, badge_svg
 
     folder = find_root(Path.cwd()) or Path.cwd()
@@ -290,25 +287,32 @@ def run_badge(options: argparse.Namespace) -> int:
         rule = project.ruling_context(project.open_context(options.policy), path).rule_of(path)
         limit = None if rule is None else getattr(rule.budget, options.of)
     with Sources(folder) as sources:
-        found = [sources.of(model) for model in models]
-        if options.of == "params":
-            amounts = [None if source.absent else parameters(read_skeleton(source.path)) for source in found]
-        else:
-            parts = {part.path: part for source in found for part in source.parts}
-            amounts = [stored_size(options.of, part) for part in parts.values()]
-    known = [amount for amount in amounts if amount is not None]
-    if len(known) < len(amounts):
-        raise EnvironmentFault(
-            "the content of a model is not here, so there is nothing to count",
-            hint="git lfs pull, or dvc pull",
-        )
-    total = sum(known)
+        total = weight_together(sources, models, options.of)
+    if total is None:
+        message = "the content of a model is not here, so there is nothing to count"
+        raise EnvironmentFault(message, hint="git lfs pull, or dvc pull")
     message = format_count(total) if options.of == "params" else format_size(total)
     names = {"size": "model size", "gzip": "model size, gzip", "params": "model parameters"}
     colour = "blue" if limit is None else "red" if total > limit else "brightgreen"
     shown = (options.label or names[options.of], message, colour)
     write_to(dumps({**badge_json(*shown)}) if options.format == "json" else badge_svg(*shown), options.output)
     return 0
+
+
+def weight_together(sources: Sources, models: Sequence[Path], measure: str) -> int | None:
+    """What models have together: bytes, as they are or compressed, or parameters. None where the content of
+    one is not here."""
+    from onnx_ci.gate.groups import parts_of, stored_size
+    from onnx_ci.model.load import read_skeleton
+    from onnx_ci.model.measure import parameters
+
+    if measure == "params":
+        found = [sources.of(model) for model in models]
+        amounts = [None if source.absent else parameters(read_skeleton(source.path)) for source in found]
+    else:
+        amounts = [stored_size(measure, part) for part in parts_of(sources, models)]
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
 
 
 def run_files(options: argparse.Namespace) -> int:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
 
-from onnx_ci.cli.inspect import survey, survey_table
+from onnx_ci.cli.inspect import survey, survey_table, weight_together
 from onnx_ci.cli.output import flag, value
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
-from onnx_ci.gate.groups import parts_of, stored_size
 from onnx_ci.gate.judge import how_to_get
 from onnx_ci.gate.project import Context, open_context, policy_for
 from onnx_ci.methods.catalogue import METHODS, Catalogue
-from onnx_ci.model.load import open_model, read_skeleton
-from onnx_ci.model.measure import parameters
+from onnx_ci.model.load import open_model
 from onnx_ci.model.model import display_path
 from onnx_ci.policy.edit import Holder, Lowered, lower, starter_policy, with_rules
 from onnx_ci.policy.load import FILE_NAMES, group_members, rule_for, rule_naming
@@ -173,9 +171,8 @@ def run_ratchet(options: argparse.Namespace) -> int:
 def _said(change: Lowered) -> str:
     if change.key == "params":
         return f"params {change.before:,} -> {change.after:,}"
-    return (
-        f"{change.key} {format_size(change.before)} -> {format_size(change.after)} ({change.after:,} bytes)"
-    )
+    sizes = f"{format_size(change.before)} -> {format_size(change.after)}"
+    return f"{change.key} {sizes} ({change.after:,} bytes)"
 
 
 class Present:
@@ -201,42 +198,24 @@ class Present:
         section, number = holder
         if section == "groups":
             members = group_members(self.policy.groups[number], self.models)
-            return self._together(key, [self.models[name] for name in members])
+            paths = [self.models[name] for name in members]
+            return None if key == "params" else weight_together(self.sources, paths, key)
         rule = self.policy.rules[number]
-        names = [
-            name
-            for name in self.models
-            if rule_naming(self.policy, name, "budget") is rule and not self._is_ignored(name)
-        ]
-        values = _all_known(self.measured(key, self.models[name]) for name in names)
-        return None if values is None else max(values, default=0)
-
-    def _is_ignored(self, name: str) -> bool:
-        rule = rule_for(self.policy, name)
-        return rule is not None and rule.ignore
-
-    def _together(self, key: str, members: list[Path]) -> int | None:
-        if key == "params":
-            return None
-        sizes = _all_known(stored_size(key, part) for part in parts_of(self.sources, members))
-        return None if sizes is None else sum(sizes)
+        largest = 0
+        for name, path in self.models.items():
+            whole = rule_for(self.policy, name)
+            if rule_naming(self.policy, name, "budget") is rule and not (whole and whole.ignore):
+                weight = self.measured(key, path)
+                if weight is None:
+                    return None
+                largest = max(largest, weight)
+        return largest
 
     def _measured(self, key: str, path: Path) -> int | None:
-        if key != "params":
-            return self._together(key, [path])
-        source = self.sources.of(path)
-        if source.absent:
-            return None
         try:
-            return parameters(read_skeleton(source.path))
+            return weight_together(self.sources, [path], key)
         except ModelError:
             return None
-
-
-def _all_known(values: Iterable[int | None]) -> list[int] | None:
-    """None where one of them is not known."""
-    numbers = list(values)
-    return None if None in numbers else [number for number in numbers if number is not None]
 
 
 def run_methods(options: argparse.Namespace) -> int:
