@@ -186,8 +186,7 @@ def write_outcome(outcome: Outcome, options: argparse.Namespace, *, title: str) 
         more: dict[str, dict[str, Any]] = {"text": {"style": style, "title": title}, "html": {"title": title}}
         return str(render(outcome, **more.get(name, {})))
 
-    well = not any(finding.severity == "error" for finding in outcome.findings)
-    if formats := shown_formats(options, well=well):
+    if formats := shown_formats(options, well=not outcome.errors):
         write_each(formats, rendered)
 
 

@@ -114,7 +114,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
             say=progress.of_one(str(source)),
         ).told_to("flags")
     output.write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
-    if any(finding.severity == "error" for finding in outcome.findings):
+    if outcome.errors:
         return 1
     if options.depfile:
         samples = sample_files(rule.inputs.samples, home_of(source))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -110,7 +109,7 @@ def _summary(report: results.RunReport) -> Iterator[Markup]:
         ("change", text.difference(was, now) if report.compared else ""),
         (text.after_word(report), format_size(after) if changed else ""),
         ("saved", text.change(before, after) if changed else ""),
-        ("findings", _counts(report)),
+        ("findings", ", ".join(text.finding_counts(report)) or "none"),
     )
     policy = f"policy {report.policy}, " if report.policy else ""
     base = f", compared with {report.base[:12]}" if report.base else ""
@@ -143,13 +142,6 @@ def _to_do(report: results.RunReport) -> Iterator[Markup]:
                 steps.setdefault((path, finding.hint), step)
     if steps:
         yield _titled("What to do", element("ol", *steps.values()), class_="to-do")
-
-
-def _counts(report: results.RunReport) -> str:
-    """How many errors and warnings there are, in words."""
-    counts = Counter(finding.severity for finding in report.all_findings)
-    kinds = [text.counted(counts[kind], kind) for kind in ("error", "warning") if counts[kind]]
-    return ", ".join(kinds) or "none"
 
 
 def _models(
@@ -206,15 +198,8 @@ def _model_map(report: results.RunReport, anchors: Mapping[int, str]) -> Iterato
         cells = text.model_cells(outcome)
         told = ("now", "change", "after", "verdict")
         words = ", ".join([cells["model"], *(cells[key] for key in told if cells[key])])
-        *folders, name = outcome.path.split("/")
-        here = Box(
-            groups=tuple(folders),
-            name=name,
-            size=outcome.before.size,
-            words=words,
-            kind=text.tone(outcome),
-            link=anchors.get(id(outcome), ""),
-        )
+        path, size, link = outcome.path.split("/"), outcome.before.size, anchors.get(id(outcome), "")
+        here = Box(path=path, size=size, words=words, kind=text.tone(outcome), link=link)
         base = outcome.base.measure if outcome.base else None
         now.append(here)
         was += [replace(here, size=base.size)] if base else []
@@ -222,9 +207,8 @@ def _model_map(report: results.RunReport, anchors: Mapping[int, str]) -> Iterato
     if len(now) < 2:
         return
     for each in report.gone:
-        *folders, name = each.path.split("/")
         words = f"{each.path}, {format_size(each.size)}, gone"
-        was.append(Box(groups=tuple(folders), name=name, size=each.size, words=words, kind="dim"))
+        was.append(Box(path=each.path.split("/"), size=each.size, words=words, kind="dim"))
     maps = [(text.column_titles(report, compared=True)["now"], now)]
     maps[:0] = [("was", was)] if report.compared else []
     if sum(box.size for box in after) != sum(box.size for box in now):
@@ -340,8 +324,8 @@ def _tensor_box(tensor: results.TensorBytes, size: int, *, after: bool = False) 
 
 def _in_layer(tensor: str, size: int, words: str, kind: str) -> Box:
     """A tensor among those of its layer: exporters join the names of modules with dots or slashes."""
-    *layers, name = [part for part in re.split(r"[./]+", tensor, maxsplit=20) if part] or ["(unnamed)"]
-    return Box(groups=tuple(layers), name=name, size=size, words=words, kind=kind)
+    path = [part for part in re.split(r"[./]+", tensor, maxsplit=20) if part] or ["(unnamed)"]
+    return Box(path=path, size=size, words=words, kind=kind)
 
 
 def _tensor_row(tensor: results.TensorBytes) -> tuple[str, ...]:

@@ -329,11 +329,10 @@ def share_bar(share: float, words: str, kind: str = "") -> Markup:
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """One thing in a treemap: its name and the groups that it is in, outermost first; `words` are all there
+    """One thing in a treemap: the groups that it is in, outermost first, and its name; `words` are all there
     is to say of it."""
 
-    groups: tuple[str, ...]
-    name: str
+    path: Sequence[str]
     size: int
     words: str
     kind: str  # of its colour
@@ -375,7 +374,7 @@ def _grouped(boxes: Sequence[Box]) -> Tree:
     root: Tree = {}
     for place, box in enumerate(boxes):
         group = root
-        for key in box.groups[:DEEPEST]:
+        for key in box.path[:-1][:DEEPEST]:
             inner = group.setdefault(f"{key}/", {})
             group = inner if isinstance(inner, dict) else group
         group[f"{place}"] = box  # two may have one name
@@ -403,7 +402,7 @@ def _shapes(group: Tree, place: Place, height: int) -> Iterator[Markup]:
     for (_, key, item), inner in _divided([item for item in items if item[0]], place, height / WIDE):
         x, y, wide, tall = inner
         has_room = wide * WIDE > 70 * 100 and tall * height > 3 * LABEL * 100
-        label = _label(item.name if isinstance(item, Box) else key.rstrip("/"), inner) if has_room else ""
+        label = _label(item.path[-1] if isinstance(item, Box) else key.rstrip("/"), inner) if has_room else ""
         if isinstance(item, Box):
             yield _box(item, inner)
             yield Markup(label)

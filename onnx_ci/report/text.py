@@ -514,6 +514,12 @@ def clipped(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
+def finding_counts(report: results.RunReport) -> list[str]:
+    """How many errors and warnings there are, in words."""
+    severities = [finding.severity for finding in report.all_findings]
+    return [counted(severities.count(kind), kind) for kind in ("error", "warning") if kind in severities]
+
+
 def saved_words(report: results.RunReport) -> str:
     """How much of how much, if anything; empty where nothing is to be gained."""
     saved = report.size_before - report.size_after
