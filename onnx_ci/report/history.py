@@ -37,7 +37,7 @@ def history_sheet(history: SizeHistory) -> Sheet:
         most = f"; the largest had {format_size(max(sizes))}" if max(sizes) > last else ""
         lines.append(f"{format_size(last)}{change}, {counted(len(entries), 'version')}{most}")
     rows = tuple(map(_row, reversed(entries)))
-    section = Section(title="versions", columns=COLUMNS, rows=rows, numbers=("size", "change", "percent"))
+    section = Section("versions", COLUMNS, rows, ("size", "change", "percent"))
     return Sheet(
         title=history.title,
         lines=(*lines, *history.notes),

@@ -17,7 +17,7 @@ LONGEST = 160  # characters of a value
 MANY_TIMES = 10.0  # from here on it is no percentage any more
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Section:
     """A table with its title; `numbers` are the columns to align at the right."""
 
@@ -88,14 +88,9 @@ def diff_sheet(diff: results.ModelDiff) -> Sheet:
     lines = [f"size {_was_and_is(diff.size_before, diff.size_after)}"]
     if diff.params_before != diff.params_after:
         lines.append(f"parameters {diff.params_before:,} -> {diff.params_after:,}")
-    counts = diff.node_counts
-    nodes = [(counts.changed, "changed"), (counts.added, "added"), (counts.gone, "gone")]
-    nodes.append((counts.renamed, "with other names for what they give"))
-    if any(number for number, _ in nodes):
-        lines.append(f"nodes: {', '.join(f'{number:,} {word}' for number, word in nodes if number)}")
-    states = [(getattr(diff.tensor_counts, state), state) for state in _STATES]
-    told = [f"{number:,} {state}" for number, state in states if number]
-    lines.append(f"tensors: {', '.join([*told, f'{diff.same_tensors:,} the same'])}")
+    if nodes := _counts(diff.node_counts, renamed="with other names for what they give"):
+        lines.append(f"nodes: {', '.join(nodes)}")
+    lines.append(f"tensors: {', '.join([*_counts(diff.tensor_counts), f'{diff.same_tensors:,} the same'])}")
     if not diff.exact:
         lines.append("values were compared in samples of each large tensor; onnx-ci diff --exact reads all")
     lines += diff.notes
@@ -111,20 +106,10 @@ def diff_sheet(diff: results.ModelDiff) -> Sheet:
     sections = [_changes(title, items) for title, items in changes if items]
     if diff.layers:
         rows = tuple(map(_layer, diff.layers))
-        sections.append(
-            Section(title="changed tensors by layer", columns=LAYERS, rows=rows, numbers=LAYERS[1:])
-        )
+        sections.append(Section("changed tensors by layer", LAYERS, rows, LAYERS[1:]))
     if diff.tensors:
-        rows = tuple(map(_tensor, diff.tensors))
-        sections.append(
-            Section(
-                title="tensors that changed",
-                columns=TENSORS,
-                rows=rows,
-                numbers=TENSORS[4:8],
-                spreads=tuple(change.values for change in diff.tensors),
-            )
-        )
+        rows, spreads = tuple(map(_tensor, diff.tensors)), tuple(change.values for change in diff.tensors)
+        sections.append(Section("tensors that changed", TENSORS, rows, TENSORS[4:8], spreads=spreads))
     if diff.nodes:
         sections.append(_changes("nodes that changed", diff.nodes))
     return Sheet(title=f"{diff.before} -> {diff.after}", lines=tuple(lines), sections=tuple(sections))
@@ -143,7 +128,11 @@ TENSORS: tuple[str, ...] = (
     *("tensor", "change", "was", "is", "size"),
     *("elements", "values moved by", "at most", "note"),
 )
-_STATES = ("changed", "added", "gone", "renamed")
+
+
+def _counts(counts: results.ChangeCounts, renamed: str = "renamed") -> list[str]:
+    words = {"changed": "changed", "added": "added", "gone": "gone", "renamed": renamed}
+    return [f"{getattr(counts, state):,} {word}" for state, word in words.items() if getattr(counts, state)]
 
 
 def _was_and_is(before: int, after: int) -> str:
@@ -156,12 +145,7 @@ def _was_and_is(before: int, after: int) -> str:
 def _changes(title: str, changes: Sequence[results.Difference]) -> Section:
     numbers = all(isinstance(v, int | None) for change in changes for v in (change.before, change.after))
     rows = tuple((change.name, _shown(change.before), _shown(change.after)) for change in changes)
-    return Section(
-        title=title,
-        columns=("what", "was", "is"),
-        rows=rows,
-        numbers=("was", "is") if numbers else (),
-    )
+    return Section(title, ("what", "was", "is"), rows, ("was", "is") if numbers else ())
 
 
 def _shown(value: str | int | None) -> str:
@@ -208,7 +192,7 @@ def variants_sheet(variants: Sequence[results.Variant], inputs: int, metric: str
         *("cosine", "sqnr", "top-1", metric),
     )
     rows = tuple(map(_variant, variants))
-    sections = [Section(title="models", columns=columns, rows=rows, numbers=columns[1:])]
+    sections = [Section("models", columns, rows, columns[1:])]
     lines = [f"{inputs} inputs"] if inputs else []
     lines += dict.fromkeys(variant.problem for variant in variants if variant.problem)
     for variant in variants:
@@ -252,7 +236,7 @@ def _divergence(path: str, found: results.Divergence) -> Iterator[Section]:
     )
     columns = ("tensor", "which", "operator", "sqnr", "error", "weights")
     title = f"where {path} parts, of {counted(found.compared, 'tensor')}"
-    yield Section(title=title, columns=columns, rows=rows, numbers=("sqnr", "error"))
+    yield Section(title, columns, rows, ("sqnr", "error"))
 
 
 def _divergence_lines(path: str, found: results.Divergence) -> Iterator[str]:
