@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnx_ci.cli import output
 from onnx_ci.cli.arguments import read_tolerance
-from onnx_ci.cli.output import existing_path, flag, format_arguments, value, write_each, write_to
+from onnx_ci.cli.output import dumps, existing_path, flag, format_arguments, value, write_each, write_to
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
@@ -25,10 +25,11 @@ from onnx_ci.repo.content import Sources
 from onnx_ci.repo.git import commit_of, find_root
 from onnx_ci.repo.select import Wanted, all_models
 from onnx_ci.repo.tree import Tree
-from onnx_ci.report.json import dumps
-from onnx_ci.results import ModelInfo, Surveyed, SurveyedForm, TensorInfo
 from onnx_ci.util.sizes import PLACES, format_count, format_percent, format_size
 from onnx_ci.util.text import Style, bar, clipped_start, counted, layers_of, one_line
+
+if TYPE_CHECKING:
+    from onnx_ci.results import ModelInfo, Surveyed, SurveyedForm, TensorInfo
 
 ARGUMENTS = {
     # No findings, so no format that shows them elsewhere.

@@ -218,6 +218,13 @@ def _in_ascii(content: str) -> str:
     return plain.encode("ascii", "backslashreplace").decode()
 
 
+def dumps(document: dict[str, Any]) -> str:
+    """What a command puts out as JSON. Commands that put out none need not load what reports are made of."""
+    from onnx_ci.report import json
+
+    return json.dumps(document)
+
+
 def write_to(content: str, target: str) -> None:
     """To a file, or to standard output where none is named. Paths may hold bytes that are no text."""
     if not target:
