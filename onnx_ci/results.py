@@ -4,70 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Literal
 
 from onnx_ci.util.advice import KEEP_IN_FLOAT32, RECORD, Audience, command_of, hint_for
 from onnx_ci.util.sizes import format_size
 from onnx_ci.util.text import counted, first_of
 
-CODES = {
-    "OCI001": "over its size budget",
-    "OCI002": "grew more than allowed",
-    "OCI003": "savings left on the table",
-    "OCI004": "outputs outside the tolerance",
-    "OCI005": "could not be verified",
-    "OCI006": "not a readable model",
-    "OCI007": "a Git LFS or DVC pointer, not a model",
-    "OCI008": "a group of models is over its budget",
-    "OCI009": "accepted by an override, or an override has ended",
-    "OCI010": "slower than allowed",
-    "OCI011": "shrunk under another policy",
-    "OCI012": "external data missing, damaged or outside the repository",
-    "OCI013": "crashed or ran out of limits while being run",
-    "OCI014": "too many parameters",
-    "OCI015": "not covered by any rule",
-    "OCI016": "the user's own score got worse",
-    "OCI017": "could not be written",
-    "OCI018": "an interrupted fix has to be finished",
-    "OCI019": "changed or unpacked by another tool after it was shrunk",
-    "OCI020": "stored otherwise than its rule asks",
-    "OCI021": "data files that are shared, or left behind",
-    "OCI022": "a method failed on it and was left out",
-    "OCI023": "the work tree does not hold what was judged",
-    "OCI024": "kept by DVC, which has to be told of a change",
-    "OCI025": "as it was before, so no more than a warning",
-    "OCI026": "a branch adds more to the history than allowed",
-    "OCI027": "compared with the version under its former name",
-    "OCI028": "changed by git when it is added",
-    "OCI029": "fixed in the work tree, and still to be staged",
-    "OCI030": "onnxruntime makes less of its graph than of its original's",
-    "OCI040": "a part of the run is missing",
-    "OCI041": "the models could not be judged",
-    "OCI044": "a change loosens the policy",
-    "OCI045": "fails under the policy of the base",
-    "OCI046": "a rule matches no model",
-    "OCI047": "not run: the change itself brings the command or library",
-    "OCI049": "not what its receipt says it was made from",
-    "OCI050": "taken at its receipt's word, without its original",
-    "OCI051": "its original could not be kept, so it was not replaced",
-    "OCI052": "a bug in onnx-ci kept it from being judged",
-    "OCI053": "can't be loaded or run as it is",
-    "OCI054": "puts out nothing but NaN or infinity",
-    "OCI055": "its outputs moved with its weights",
-    "OCI056": "computes in float16, which its values may overflow",
-    "OCI057": "made-up inputs tell it no more than noise does",
-    "OCI058": "recorded samples of a model that is not there",
-    "OCI059": "the search for a smaller form did not come to its end",
-    "OCI060": "takes longer or more memory to load than allowed",
-    "OCI061": "is not what its rule requires",
-}
 BUG = "OCI052"  # about one model: the run goes on, and ends with exit code 4
 COULD_NOT = "OCI041"  # about the run: it has no verdict on any model
 OVERFLOWS = "OCI056"
 _SHOWN = 3
 
 
-Code = Annotated[str, "one of CODES, or of a later version"]
+@cache
+def codes() -> dict[str, dict[str, str]]:
+    """Return for each code its title, what it means, the usual cause and what helps, as Markdown."""
+    import json
+
+    texts: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("codes.json").read_bytes())
+    return texts
+
+
+Code = Annotated[str, "one of codes(), or of a later version"]
 CodeOrNone = Annotated[str, "a code, or nothing"]
 Severity = Literal["error", "warning", "note"]
 Verdict = Literal[
@@ -96,6 +56,11 @@ class Finding:
     hint: str = ""
     file: str = ""  # of the policy, where it is not the rule of a model that is broken
     line: int = 0
+
+    @property
+    def title(self) -> str:
+        """What its code stands for; the code itself where that is of a later version."""
+        return codes()[self.code]["title"] if self.code in codes() else self.code
 
     @property
     def command(self) -> str:
@@ -206,9 +171,8 @@ class RuntimeRun:
 
     @property
     def setting(self) -> str:
-        return f"onnxruntime {self.version}" + (
-            "" if self.optimizations == "default" else " without optimizations"
-        )
+        how = "" if self.optimizations == "default" else " without optimizations"
+        return f"onnxruntime {self.version}{how}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,8 +345,8 @@ class Limit:
 
     def used(self, measure: Measure) -> int | None:
         """What a model takes of it; None where that was not measured."""
-        found: int | None = measure.size if self.name == "growth" else getattr(measure, self.name, None)
-        return found
+        used: int | None = getattr(measure, "size" if self.name == "growth" else self.name, None)
+        return used
 
 
 BaseState = Literal["new", "changed", "unchanged"]
@@ -763,11 +727,9 @@ class TensorInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueInfo:
-    """An input or output; a size that is open is a name, or "?"."""
+class ValueInfo(Port):
+    """The same with its shape; a size that is open is a name, or "?"."""
 
-    name: str
-    type: str
     shape: tuple[int | str, ...] | None  # None: the model does not say
 
 

@@ -13,8 +13,7 @@ from onnx_ci.methods.catalogue import METHODS, Catalogue, option_schemas
 from onnx_ci.policy.fields import RUNTIMES, SCHEMA_URL, json_schema
 from onnx_ci.policy.load import parse_policy
 from onnx_ci.report.json import dumps
-from onnx_ci.report.sarif import rule_texts
-from onnx_ci.results import CODES
+from onnx_ci.results import codes
 from onnx_ci.util.sizes import PLACES, PLACES_AS_OF, format_size
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -33,8 +32,8 @@ def table(*rows: tuple[str, ...]) -> list[str]:
 
 def about_findings() -> Iterator[str]:
     """A section for each code, which links can name."""
-    for code, meaning in CODES.items():
-        texts = rule_texts()[code]
+    for code, texts in codes().items():
+        meaning = texts["title"]
         yield from (
             "",
             f"### {code}",

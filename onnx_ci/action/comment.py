@@ -16,7 +16,7 @@ from onnx_ci.report import markdown
 from onnx_ci.report.annotations import Annotation, render_github
 from onnx_ci.report.markdown import name, prose
 from onnx_ci.report.read import read_report
-from onnx_ci.report.text import counted, saved_words
+from onnx_ci.report.text import counted, finding_counts, saved_words
 from onnx_ci.results import RunReport
 from onnx_ci.util.sizes import format_size
 
@@ -173,12 +173,8 @@ def api_of(inputs: Inputs, event: Event) -> Api:
 
 def post_status(inputs: Inputs, event: Event, report: RunReport, *, code: int, commit: str) -> None:
     """A commit status with the figures; where the token may not write one, the log says so."""
-    severities = [finding.severity for finding in report.all_findings]
-    figures = [
-        f"{counted(len(report.outcomes), 'model')}, {format_size(report.size_after)}",
-        *(counted(severities.count(kind), kind) for kind in ("error", "warning") if kind in severities),
-        saved_words(report),
-    ]
+    models = f"{counted(len(report.outcomes), 'model')}, {format_size(report.size_after)}"
+    figures = [models, *finding_counts(report), saved_words(report)]
     state: State = "success" if not code else "failure" if code == 1 else "error"
     _, address = run_address(event)
     try:

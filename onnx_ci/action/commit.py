@@ -99,9 +99,8 @@ class Committing:
         fixed, commit, attempts = self._fix(), "", self.inputs.push_attempts
         try:
             for attempt in range(attempts):
-                if (
-                    attempt
-                ):  # others pushed: the same on top of theirs, or anew where they changed what it is about
+                if attempt:
+                    # Others pushed: the same on top of theirs, or anew where they changed what it is about.
                     commit = self._rebase(branch, fixed)
                     tip = git.commit_of(self.root, branch.tracking) or ""
                     fixed = replace(fixed, base=tip) if commit else self._fix()

@@ -80,7 +80,7 @@ def _key(extras: Sequence[str]) -> str:
     python = f"{sys.version}\n{sys.base_prefix}\n{sysconfig.get_platform()}\n{','.join(sorted(extras))}\n"
     digest = hashlib.sha256(python.encode())
     package = (HOME / "onnx_ci").rglob("*.*")
-    source = [file for file in package if file.suffix in (".py", ".css", ".json", ".cmake")]
+    source = [file for file in package if file.is_file() and file.suffix != ".pyc"]
     for file in [HOME / "pyproject.toml", *sorted(source)]:
         digest.update(f"{file.relative_to(HOME).as_posix()}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())

@@ -40,7 +40,7 @@ def _shards(text: str) -> int:
 SELECTION: output.Arguments = (
     "paths",
     [
-        value("--since", "REF", "models changed since the merge base with REF", type=_ref),
+        value("--since REF", "models changed since the merge base with REF", type=_ref),
         flag("--staged", "models as they are staged (in a pre-push hook: as pushed)"),
         flag("--all", "every model"),
     ],
@@ -54,11 +54,11 @@ GATE = (
     *SELECTION,
     flag("--only-new", "what is wrong with models that did not change is a warning"),
     ("--policy-from", {"choices": ("head", "base"), "default": "head", "help": WHOSE}),
-    value("--jobs", "N", "models at a time (default auto: by processors and free memory)", type=_jobs),
+    value("--jobs N", "models at a time (default auto: by processors and free memory)", type=_jobs),
     ("--executor", {"choices": ("local", "dask"), "default": "local", "help": WHERE}),
-    value("--scheduler", "ADDRESS", "of Dask: tcp://HOST:PORT (default: DASK_SCHEDULER_ADDRESS)"),
-    value("--shard", "I/N", "only the I-th of N parts (onnx-ci plan makes them, merge joins them)"),
-    value("--plan", "FILE", "with --shard: the split that `onnx-ci plan --format json` wrote"),
+    value("--scheduler ADDRESS", "of Dask: tcp://HOST:PORT (default: DASK_SCHEDULER_ADDRESS)"),
+    value("--shard I/N", "only the I-th of N parts (onnx-ci plan makes them, merge joins them)"),
+    value("--plan FILE", "with --shard: the split that `onnx-ci plan --format json` wrote"),
     "--runtime",
     "--no-cache",
     *REPORT,
@@ -66,19 +66,19 @@ GATE = (
 ARGUMENTS = {
     "check": (
         *GATE,
-        ("--no-search", {"action": "store_false", "dest": "search", "help": NO_SEARCH}),
+        flag("--no-search", NO_SEARCH, dest="search", action="store_false"),
         flag("--search", "look all the same: undoes --no-search, in the `args` of a hook", default=True),
     ),
     "fix": GATE,
     "plan": (
-        value("--shards", "N", "at most so many jobs", type=_shards, required=True),
+        value("--shards N", "at most so many jobs", type=_shards, required=True),
         flag(
             "--learned", "by the times of earlier runs in the cache; then give shards the plan: --plan FILE"
         ),
         *SELECTION,
         *format_arguments("text", "json", "github-matrix"),
     ),
-    "merge": (value("reports", "REPORT", "written with --format json", nargs="+"), *REPORT),
+    "merge": (value("reports REPORT", "written with --format json", nargs="+"), *REPORT),
 }
 EXAMPLES = {
     "check": """\
@@ -88,10 +88,8 @@ onnx-ci check --since origin/main -q        in CI: silent where all is well""",
     "fix": """\
 onnx-ci fix --all
 onnx-ci fix models/encoder.onnx && git add models/encoder.onnx""",
-    "plan": """\
-onnx-ci plan --shards 4 --all --format github-matrix""",
-    "merge": """\
-onnx-ci merge report-1.json report-2.json --output report.html""",
+    "plan": "onnx-ci plan --shards 4 --all --format github-matrix",
+    "merge": "onnx-ci merge report-1.json report-2.json --output report.html",
 }
 
 

@@ -10,29 +10,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from onnx_ci.cli import output
 from onnx_ci.cli.arguments import read_dims, read_proof_options
-from onnx_ci.cli.output import (
-    REPORT,
-    ProgressLine,
-    existing_path,
-    flag,
-    rendered_run,
-    shown_formats,
-    value,
-    whole_number,
-    write_each,
-    write_outcome,
-)
+from onnx_ci.cli.output import REPORT, existing_path, flag, value, whole_number
 from onnx_ci.errors import ModelError, UsageError
+from onnx_ci.gate import single
 from onnx_ci.gate.project import open_context, ruling_context
-from onnx_ci.gate.single import (
-    check_dims,
-    compare_files,
-    compare_variants,
-    make_samples,
-    rule_without_policy,
-    samples_from_files,
-)
 from onnx_ci.inputs.from_files import FileOptions, named_files
 from onnx_ci.inputs.samples import entries, numbered_samples, sample_paths_for, write_npz
 from onnx_ci.model.model import called
@@ -65,41 +48,39 @@ def _size(text: str) -> tuple[int, int]:
 
 ARGUMENTS = {
     "compare": (
-        value("first", "A", "the model to compare with"),
-        value("others", "B", "the models that are compared with it; of several, a table", nargs="+"),
+        value("first A", "the model to compare with"),
+        value("others B", "the models that are compared with it; of several, a table", nargs="+"),
         flag("--table", "a row for each model, also of two"),
         flag("--layers", "name the inner tensors where they part, and the weights to skip"),
-        value("--evaluate", "COMMAND", "your own score for the table: 'python eval.py {model}'; trust it"),
-        value("--metric", "NAME", "what COMMAND prints: NAME: 12.3, or JSON"),
+        value("--evaluate COMMAND", "your own score for the table: 'python eval.py {model}'; trust it"),
+        value("--metric NAME", "what COMMAND prints: NAME: 12.3, or JSON"),
         *("--samples", "--dims", "--tolerance", "--library", "--runtime", *REPORT),
     ),
     "samples": (
-        value("model", "MODEL", "the model to make inputs for"),
+        value("model MODEL", "the model to make inputs for"),
         value(
-            "--output",
-            "F.npz",
+            "--output F.npz",
             "the first sample; further ones go to F-1.npz, F-2.npz, … beside it",
             required=True,
         ),
-        value("--count", "N", "how many (default: the rule's, or 2; with --from all, up to 64)", type=NUMBER),
-        value("--seed", "S", "for other values (default: the rule's, or 0)", type=NUMBER),
+        value("--count N", "how many (default: the rule's, or 2; with --from all, up to 64)", type=NUMBER),
+        value("--seed S", "for other values (default: the rule's, or 0)", type=NUMBER),
         "--dims",
-        value("--policy", "FILE", "use the inputs of its rule (default: .onnx-ci.yaml, found upward)"),
+        value("--policy FILE", "use the inputs of its rule (default: .onnx-ci.yaml, found upward)"),
         flag("--force", "write over files that are there"),
         value(
-            "--from",
-            "FILE",
+            "--from FILE",
             "make them from pictures, sounds or lines of text: files and patterns, 'photos/*.jpg'",
             nargs="+",
             dest="files",
             default=[],
         ),
-        value("--mean", "M", "of pictures from 0 to 1, for each channel: 0.485,0.456,0.406", type=_numbers),
-        value("--std", "S", "what they are divided by then: 0.229,0.224,0.225", type=_numbers),
-        value("--layout", "L", "of pictures: NCHW or NHWC", choices=("NCHW", "NHWC")),
-        value("--size", "HxW", "of pictures: 224x224", type=_size),
-        value("--rate", "HZ", "of sound (default: 16000)", type=whole_number(1, 1_000_000)),
-        value("--tokenizer", "FILE", "for text: the model's tokenizer.json"),
+        value("--mean M", "of pictures from 0 to 1, for each channel: 0.485,0.456,0.406", type=_numbers),
+        value("--std S", "what they are divided by then: 0.229,0.224,0.225", type=_numbers),
+        value("--layout L", "of pictures: NCHW or NHWC", choices=("NCHW", "NHWC")),
+        value("--size HxW", "of pictures: 224x224", type=_size),
+        value("--rate HZ", "of sound (default: 16000)", type=whole_number(1, 1_000_000)),
+        value("--tokenizer FILE", "for text: the model's tokenizer.json"),
     ),
 }
 EXAMPLES = {
@@ -117,30 +98,33 @@ _SHOWN = 3  # branches not taken that are named
 def run_compare(options: argparse.Namespace) -> int:
     names = (options.first, *options.others)
     first, *others = (existing_path(name, "compare A B [C …]") for name in names)
-    rule = rule_without_policy(**read_proof_options(options))
+    rule = single.rule_without_policy(**read_proof_options(options))
     score = _score(options)
     samples = {Path(name).absolute(): name for name in options.samples}
-    with called(samples), ProgressLine(options.verbosity) as progress:
+    with called(samples), output.ProgressLine(options.verbosity) as progress:
         if len(others) == 1 and not (options.table or options.layers or score):
             say = progress.of_one(options.others[0])
-            outcome = compare_files(first, others[0], rule, say).told_to("flags")
-            write_outcome(outcome, options, title=f"{options.first} against {options.others[0]}")
+            outcome = single.compare_files(first, others[0], rule, say).told_to("flags")
+            output.write_outcome(outcome, options, title=f"{options.first} against {options.others[0]}")
             return int(outcome.verdict != "ok")
         say = progress.of_one(options.first)
-        variants, outcomes = compare_variants(first, others, rule, say, score=score, layers=options.layers)
+        variants, outcomes = single.compare_variants(
+            first, others, rule, say, score=score, layers=options.layers
+        )
     told = tuple(outcome.told_to("flags") for outcome in outcomes)
 
     def rendered(name: str, style: Style) -> str:
         if name == "json":
             return dumps({"version": 1, "metric": options.metric, "variants": list(map(asdict, variants))})
         if name in ("text", "markdown", "html"):
-            sheet = variants_sheet(variants, told, options.metric or "")
+            inputs = next(filter(None, (outcome.verification.samples for outcome in told)), 0)
+            sheet = variants_sheet(variants, inputs, options.metric or "")
             return render(sheet, name, style, options.markdown_limit)
-        return rendered_run(RunReport(command="shrink", outcomes=told), name, style, options)
+        return output.rendered_run(RunReport(command="shrink", outcomes=told), name, style, options)
 
     well = not any(variant.problem or variant.verdict not in ("ok", None) for variant in variants)
-    if formats := shown_formats(options, well=well):
-        write_each(formats, rendered)
+    if formats := output.shown_formats(options, well=well):
+        output.write_each(formats, rendered)
     return int(not well)
 
 
@@ -165,14 +149,14 @@ def run_samples(options: argparse.Namespace) -> int:
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {str(target.parent)!r}", hint="make it first")
     spec = _spec(options, model)
-    check_dims(model, read_dims(options.dims or ""))
+    single.check_dims(model, read_dims(options.dims or ""))
     how = _file_options(options)
     if options.files:
         files = named_files(options.files)
-        inputs = samples_from_files(model, replace(spec, count=1), files, how)
+        inputs = single.samples_from_files(model, replace(spec, count=1), files, how)
     else:
         how.refuse_without_files()
-        inputs = make_samples(model, spec)
+        inputs = single.make_samples(model, spec)
     paths = sample_paths_for(target, len(inputs.samples))
     stale = [path for path in numbered_samples(target) if path not in paths]
     existing = [str(path) for path in (*paths, *stale) if path.exists()]
@@ -181,7 +165,7 @@ def run_samples(options: argparse.Namespace) -> int:
     for path, sample, reasons in zip(paths, inputs.samples, inputs.reasons, strict=True):
         write_npz(path, sample)
         sys.stdout.write(f"{path}\n" + "".join(f"  {line}\n" for line in _described(sample, reasons)))
-    for line in (*_untaken(inputs.untaken), *_asleep(inputs.asleep)):
+    for line in _unseen(inputs.untaken, inputs.asleep):
         sys.stdout.write(one_line(line) + "\n")
     if stale:
         names, pattern = ", ".join(map(str, stale)), f"{target.stem}*.npz"
@@ -204,15 +188,13 @@ def _file_options(options: argparse.Namespace) -> FileOptions:
     return how if options.count is None else replace(how, count=max(1, options.count))
 
 
-def _untaken(sides: Sequence[str]) -> Iterator[str]:
-    yield from (f"no sample takes {side}" for side in sides[:_SHOWN])
-    if len(sides) > _SHOWN:
-        yield f"nor {len(sides) - _SHOWN} other branches"
-
-
-def _asleep(outputs: Sequence[str]) -> Iterator[str]:
-    if outputs:
-        yield f"{asleep_words(outputs)}: real inputs would tell more (onnx-ci record -- PROGRAM)"
+def _unseen(untaken: Sequence[str], asleep: Sequence[str]) -> Iterator[str]:
+    """What samples leave in the dark: branches not taken, outputs that do not answer."""
+    yield from (f"no sample takes {side}" for side in untaken[:_SHOWN])
+    if len(untaken) > _SHOWN:
+        yield f"nor {len(untaken) - _SHOWN} other branches"
+    if asleep:
+        yield f"{asleep_words(asleep)}: real inputs would tell more (onnx-ci record -- PROGRAM)"
 
 
 def _spec(options: argparse.Namespace, model: Path) -> InputSpec:

@@ -6,6 +6,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from onnx_ci.cli.main import COMMANDS, command_parser
 from onnx_ci.cli.output import write_to
@@ -33,9 +34,13 @@ class Flag:
 
 
 def run_completion(options: argparse.Namespace) -> int:
-    scripts = {"bash": _bash, "zsh": _zsh, "fish": _fish}
-    lines = scripts[options.shell]()
-    write_to("".join(f"{line}\n" for line in lines), "")
+    """Print the script beside this file, with what is known of all commands in it."""
+    lines = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell]()
+    script = Path(__file__).with_name(f"completion.{options.shell}").read_text(encoding="utf-8")
+    described = (shlex.quote(f"{name}:{summary}") for name, (_, summary) in COMMANDS.items())
+    script = script.replace("@COMMANDS@", " ".join(COMMANDS))
+    script = script.replace("@DESCRIBED@\n", "".join(f"            {each}\n" for each in described))
+    write_to(script.replace("@OPTIONS@\n", "".join(f"{line}\n" for line in lines)), "")
     return 0
 
 
@@ -47,13 +52,6 @@ def _options(command: str) -> tuple[list[Flag], str]:
 
 
 def _bash() -> Iterator[str]:
-    yield "# bash completion of onnx-ci, made by: onnx-ci completion bash"
-    yield "_onnx_ci() {"
-    yield '    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=""'
-    yield '    if [ "$COMP_CWORD" -eq 1 ]; then'
-    yield f'        words="{" ".join(COMMANDS)} --help --version"'
-    yield "    else"
-    yield '        case "${COMP_WORDS[1]} $before $word" in'
     for command in COMMANDS:
         options, words = _options(command)
         for option in (each for each in options if each.takes_value):
@@ -64,34 +62,12 @@ def _bash() -> Iterator[str]:
         yield f'        "{command} "*" -"*) words="{names}" ;;'
         if words:
             yield f'        "{command} "*) words="{words}" ;;'
-    yield "        esac"
-    yield "    fi"
-    yield '    if [ -n "$words" ]; then'
-    yield "        local IFS=$' \\t\\n'"
-    yield '        COMPREPLY=($(compgen -W "$words" -- "$word"))'
-    yield "    fi"
-    yield "}"
-    yield "complete -o bashdefault -o default -F _onnx_ci onnx-ci"
 
 
 def _zsh() -> Iterator[str]:
     def escaped(text: str) -> str:
         return re.sub(r"([\[\]:\\])", r"\\\1", text)
 
-    yield "#compdef onnx-ci"
-    yield "# made by: onnx-ci completion zsh"
-    yield "_onnx_ci() {"
-    yield "    if (( CURRENT == 2 )); then"
-    yield "        local -a commands=("
-    for command, (_, summary) in COMMANDS.items():
-        yield f"            {shlex.quote(f'{command}:{summary}')}"
-    yield "        )"
-    yield "        _describe command commands"
-    yield "        return"
-    yield "    fi"
-    yield "    local command=$words[2]"
-    yield "    shift words; (( CURRENT-- ))"
-    yield "    case $command in"
     for command in COMMANDS:
         options, words = _options(command)
         yield f"    {command}) _arguments -s \\"
@@ -101,21 +77,12 @@ def _zsh() -> Iterator[str]:
             for name in option.names:
                 yield f"        {shlex.quote(f'*{name}[{escaped(option.help)}]{after}')} \\"
         yield f"        '*:file:{f'({words})' if words else '_files'}' ;;"
-    yield "    esac"
-    yield "}"
-    yield 'if [ "$funcstack[1]" = "_onnx_ci" ] || [ "$funcstack[1]" = "_onnx-ci" ]; then'
-    yield '    _onnx_ci "$@"'
-    yield "else"
-    yield "    compdef _onnx_ci onnx-ci"
-    yield "fi"
 
 
 def _fish() -> Iterator[str]:
     def quoted(text: str) -> str:
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
-    yield "# fish completion of onnx-ci, made by: onnx-ci completion fish"
-    yield "complete -c onnx-ci -n __fish_use_subcommand -l version -d 'print the version'"
     for command, (_, summary) in COMMANDS.items():
         yield f"complete -c onnx-ci -n __fish_use_subcommand -f -a {command} -d {quoted(summary)}"
         options, words = _options(command)

@@ -16,27 +16,25 @@ from onnx_ci.util.text import counted, one_line
 
 ARGUMENTS = {
     "restore": (
-        value("source", "MODEL", "a model with its data or .npy files beside it"),
+        value("source MODEL", "a model with its data or .npy files beside it"),
         value(
-            "target",
-            "OUT",
+            "target OUT",
             "the file to write; MODEL itself to do it in place (with --original the default)",
             nargs="?",
         ),
         flag("--original", "the model as it was before onnx-ci shrank it"),
     ),
     "embed": (
-        value("model", "MODEL", "a model without external data"),
-        value("target", "OUT.c", "the C file to write; a header goes beside it"),
-        value("--symbol", "NAME", "the array's name (default: from the model's)"),
+        value("model MODEL", "a model without external data"),
+        value("target OUT.c", "the C file to write; a header goes beside it"),
+        value("--symbol NAME", "the array's name (default: from the model's)"),
     ),
 }
 EXAMPLES = {
     "restore": """\
 onnx-ci restore model.onnx whole.onnx       external data back into one file
 onnx-ci restore --original model.onnx       the model before it was shrunk""",
-    "embed": """\
-onnx-ci embed model.onnx model.c --symbol encoder""",
+    "embed": "onnx-ci embed model.onnx model.c --symbol encoder",
 }
 
 

@@ -17,11 +17,8 @@ from onnx_ci.errors import EnvironmentFault
 from onnx_ci.repo.git import run_git
 from onnx_ci.util.text import Style, shell_word
 
-ARGUMENTS = {"demo": (value("--folder", "DIR", "an empty folder to work in (default: a temporary one)"),)}
-EXAMPLES = {
-    "demo": """\
-onnx-ci demo --folder try-it && cd try-it"""
-}
+ARGUMENTS = {"demo": (value("--folder DIR", "an empty folder to work in (default: a temporary one)"),)}
+EXAMPLES = {"demo": "onnx-ci demo --folder try-it && cd try-it"}
 POLICY = """\
 version: 1
 models:

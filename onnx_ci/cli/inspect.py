@@ -12,16 +12,9 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onnx_ci.cli import output
 from onnx_ci.cli.arguments import read_tolerance
-from onnx_ci.cli.output import (
-    ProgressLine,
-    existing_path,
-    flag,
-    format_arguments,
-    value,
-    write_each,
-    write_to,
-)
+from onnx_ci.cli.output import dumps, existing_path, flag, format_arguments, value, write_each, write_to
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
 from onnx_ci.gate import project
 from onnx_ci.gate.project import Context, Judging
@@ -38,7 +31,6 @@ from onnx_ci.util.text import Style, bar, clipped_start, counted, layers_of, one
 if TYPE_CHECKING:
     from onnx_ci.results import ModelInfo, Surveyed, SurveyedForm, TensorInfo
 
-
 ARGUMENTS = {
     # No findings, so no format that shows them elsewhere.
     "info": (
@@ -48,10 +40,7 @@ ARGUMENTS = {
     ),
     "diff": (
         value(
-            "models",
-            "A B",
-            "two models, each a path or REV:PATH; one alone: what changed since HEAD",
-            nargs="+",
+            "models A B", "two models, each a path or REV:PATH; one alone: what changed since HEAD", nargs="+"
         ),
         flag("--exact", "compare all values of a large model, instead of samples of them"),
         flag("--exit-code", "exit 1 where they differ, as git diff does"),
@@ -60,18 +49,16 @@ ARGUMENTS = {
         "--markdown-limit",
     ),
     "log": (
-        value("model", "MODEL", "a model (default: all of the repository together)", nargs="?"),
+        value("model MODEL", "a model (default: all of the repository together)", nargs="?"),
         *format_arguments("text", "json", "markdown", "html", "svg"),
         "--markdown-limit",
     ),
     "badge": (
-        value("model", "MODEL", "a model (default: all of the repository together)", nargs="?"),
-        value("--of", "WHAT", "size, gzip or params", choices=("size", "gzip", "params"), default="size"),
-        value("--label", "TEXT", "what stands on the left (default: model size, and the like)"),
-        value(
-            "--format", "F", "svg, or json for shields.io/endpoint", choices=("svg", "json"), default="svg"
-        ),
-        value("--output", "P", "the file to write", default=""),
+        value("model MODEL", "a model (default: all of the repository together)", nargs="?"),
+        value("--of WHAT", "size, gzip or params", choices=("size", "gzip", "params"), default="size"),
+        value("--label TEXT", "what stands on the left (default: model size, and the like)"),
+        value("--format F", "svg, or json for shields.io/endpoint", choices=("svg", "json"), default="svg"),
+        value("--output P", "the file to write", default=""),
         "--policy",
     ),
     "files": (
@@ -81,24 +68,21 @@ ARGUMENTS = {
         "--policy",
     ),
     "survey": ("paths", "--policy", "--tolerance", *format_arguments("text", "json")),
-    "explain": (value("path", "PATH", "a model"), "--policy", "--no-cache"),
+    "explain": (value("path PATH", "a model"), "--policy", "--no-cache"),
 }
 EXAMPLES = {
     "info": """\
 onnx-ci info model.onnx
 onnx-ci info model.onnx --output info.html""",
-    "files": """\
-onnx-ci files --all --null | xargs -0 tar -czf models.tar.gz""",
-    "explain": """\
-onnx-ci explain models/encoder.onnx""",
+    "files": "onnx-ci files --all --null | xargs -0 tar -czf models.tar.gz",
+    "explain": "onnx-ci explain models/encoder.onnx",
     "diff": """\
 onnx-ci diff old.onnx new.onnx
 onnx-ci diff v1.2:models/encoder.onnx models/encoder.onnx""",
     "log": """\
 onnx-ci log models/encoder.onnx
 onnx-ci log --format svg --output docs/model-size.svg""",
-    "badge": """\
-onnx-ci badge models/encoder.onnx --output docs/size.svg""",
+    "badge": "onnx-ci badge models/encoder.onnx --output docs/size.svg",
     "survey": """\
 onnx-ci survey
 onnx-ci survey models/encoder.onnx --tolerance cosine=0.99""",
@@ -116,8 +100,6 @@ def run_info(options: argparse.Namespace) -> int:
 
     def rendered(name: str, style: Style) -> str:
         if name == "json":
-            from onnx_ci.report.json import dumps
-
             return dumps(asdict(info))
         if name == "html":
             from onnx_ci.report.html import render_info
@@ -212,8 +194,6 @@ def run_diff(options: argparse.Namespace) -> int:
 
     def rendered(name: str, style: Style) -> str:
         if name == "json":
-            from onnx_ci.report.json import dumps
-
             return dumps({**asdict(diff), "differs": diff.differs})
         from onnx_ci.report.sheet import diff_sheet, render
 
@@ -284,8 +264,6 @@ def run_log(options: argparse.Namespace) -> int:
         from onnx_ci.report.history import history_sheet, render_svg
 
         if name == "json":
-            from onnx_ci.report.json import dumps
-
             return dumps(asdict(history))
         if name == "svg":
             return render_svg(history)
@@ -299,11 +277,7 @@ def run_log(options: argparse.Namespace) -> int:
 
 def run_badge(options: argparse.Namespace) -> int:
     """Red where a model is over the budget of its rule, green below it, blue where it has none."""
-    from onnx_ci.gate.groups import stored_size
-    from onnx_ci.model.load import read_skeleton
-    from onnx_ci.model.measure import parameters
     from onnx_ci.report.history import badge_json, badge_svg
-    from onnx_ci.report.json import dumps
 
     folder = find_root(Path.cwd()) or Path.cwd()
     models = all_models(folder, find_root(Path.cwd()))
@@ -314,25 +288,32 @@ def run_badge(options: argparse.Namespace) -> int:
         rule = project.ruling_context(project.open_context(options.policy), path).rule_of(path)
         limit = None if rule is None else getattr(rule.budget, options.of)
     with Sources(folder) as sources:
-        found = [sources.of(model) for model in models]
-        if options.of == "params":
-            amounts = [None if source.absent else parameters(read_skeleton(source.path)) for source in found]
-        else:
-            parts = {part.path: part for source in found for part in source.parts}
-            amounts = [stored_size(options.of, part) for part in parts.values()]
-    known = [amount for amount in amounts if amount is not None]
-    if len(known) < len(amounts):
-        raise EnvironmentFault(
-            "the content of a model is not here, so there is nothing to count",
-            hint="git lfs pull, or dvc pull",
-        )
-    total = sum(known)
+        total = weight_together(sources, models, options.of)
+    if total is None:
+        message = "the content of a model is not here, so there is nothing to count"
+        raise EnvironmentFault(message, hint="git lfs pull, or dvc pull")
     message = format_count(total) if options.of == "params" else format_size(total)
     names = {"size": "model size", "gzip": "model size, gzip", "params": "model parameters"}
     colour = "blue" if limit is None else "red" if total > limit else "brightgreen"
     shown = (options.label or names[options.of], message, colour)
     write_to(dumps({**badge_json(*shown)}) if options.format == "json" else badge_svg(*shown), options.output)
     return 0
+
+
+def weight_together(sources: Sources, models: Sequence[Path], measure: str) -> int | None:
+    """What models have together: bytes, as they are or compressed, or parameters. None where the content of
+    one is not here."""
+    from onnx_ci.gate.groups import parts_of, stored_size
+    from onnx_ci.model.load import read_skeleton
+    from onnx_ci.model.measure import parameters
+
+    if measure == "params":
+        found = [sources.of(model) for model in models]
+        amounts = [None if source.absent else parameters(read_skeleton(source.path)) for source in found]
+    else:
+        amounts = [stored_size(measure, part) for part in parts_of(sources, models)]
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
 
 
 def run_files(options: argparse.Namespace) -> int:
@@ -387,8 +368,6 @@ def run_survey(options: argparse.Namespace) -> int:
 
     def rendered(name: str, style: Style) -> str:
         if name == "json":
-            from onnx_ci.report.json import dumps
-
             return dumps({"version": 1, "models": [_surveyed_json(one) for one in found if one]})
         lines = [*survey_table(found, style), *_survey_lines(found, style)]
         return "\n".join(lines or ["there is no model to look at"]) + "\n"
@@ -400,13 +379,14 @@ def run_survey(options: argparse.Namespace) -> int:
 def survey(context: Context, models: Sequence[Path], **settings: Any) -> list[Surveyed | None]:
     from onnx_ci.gate.survey import survey_models
 
-    with ProgressLine() as progress:
+    with output.ProgressLine() as progress:
         return survey_models(context, models, progress=progress, **settings) if models else []
 
 
 def survey_table(found: Sequence[Surveyed | None], style: Style) -> Iterator[str]:
     """A row a model: what it weighs, and what it would weigh in each form; then what could not be told."""
     from onnx_ci.gate.attempts import LEVELS
+    from onnx_ci.report.text import aligned
 
     models = [one for one in found if one is not None]
     if not models:
@@ -421,10 +401,8 @@ def survey_table(found: Sequence[Surveyed | None], style: Style) -> Iterator[str
         totals = [sum(held.get(level, one.size) for one, held in sizes) for level in LEVELS]
         now = sum(one.size for one in models)
         rows.append(("together", *map(format_size, (now, *totals))))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for number, row in enumerate(rows):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        yield line if number else style.paint(line, "bold")
+    head, *lines = aligned(rows)
+    yield from (style.paint(head, "bold"), *lines)
     for one in models:
         if one.problem:
             yield one_line(one.problem)

@@ -99,10 +99,7 @@ COMMANDS = {
     "badge": ("inspect", "a badge with the size of a model, or of all"),
     "files": ("inspect", "list every file that belongs to models: themselves and all their data"),
     "init": ("policy", "write a policy from the models found"),
-    "survey": (
-        "inspect",
-        "what could be saved of each model: exact, fp16, int8, smallest; changes nothing",
-    ),
+    "survey": ("inspect", "what could be saved of each model: exact, fp16, int8, smallest; changes nothing"),
     "ratchet": ("policy", "lower budgets to what the models weigh now; never raise one"),
     "plan": ("check", "spread a run over several CI jobs"),
     "merge": ("check", "make one report and one verdict of several JSON reports"),
@@ -115,29 +112,20 @@ COMMANDS = {
 }
 PAGES = "https://github.com/onnx-ci/onnx-ci/blob/main/"
 README = "README.md"
-# Where more is said about a command, if not there.
-PAGE = {
-    "check": "docs/git.md",
-    "fix": "docs/git.md",
-    "shrink": "docs/build.md",
-    "restore": "docs/git.md#originals",
-    "embed": "docs/build.md",
-    "compare": "docs/verification.md",
-    "record": "docs/verification.md#record-real-inputs",
-    "samples": "docs/verification.md",
-    "info": "docs/reports.md",
-    "diff": "docs/reports.md#what-changed-between-two-models",
-    "log": "docs/reports.md#history",
-    "badge": "docs/reports.md#history",
-    "init": "docs/policy.md",
-    "survey": "docs/policy.md#methods-and-shrink",
-    "ratchet": "docs/git.md",
-    "plan": "docs/ci.md#several-jobs-one-verdict",
-    "merge": "docs/ci.md#several-jobs-one-verdict",
-    "explain": "docs/policy.md",
-    "methods": "docs/methods.md",
-    "schema": "docs/policy.md",
-    "cmake-dir": "docs/build.md",
+# Where more is said about commands, if not there.
+SUBJECTS = {
+    "docs/git.md": ("check", "fix", "ratchet"),
+    "docs/git.md#originals": ("restore",),
+    "docs/build.md": ("shrink", "embed", "cmake-dir"),
+    "docs/verification.md": ("compare", "samples"),
+    "docs/verification.md#record-real-inputs": ("record",),
+    "docs/reports.md": ("info",),
+    "docs/reports.md#what-changed-between-two-models": ("diff",),
+    "docs/reports.md#history": ("log", "badge"),
+    "docs/policy.md": ("init", "explain", "schema"),
+    "docs/policy.md#methods-and-shrink": ("survey",),
+    "docs/ci.md#several-jobs-one-verdict": ("plan", "merge"),
+    "docs/methods.md": ("methods",),
 }
 
 
@@ -195,11 +183,12 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(f"onnx_ci.cli.{module_name}")
     examples = getattr(module, "EXAMPLES", {}).get(name, "")
+    page = next((page for page, commands in SUBJECTS.items() if name in commands), README)
     lines = ["examples:", *(f"  {line}" for line in examples.splitlines())] if examples else []
     parser = argparse.ArgumentParser(
         prog=f"onnx-ci {name}",
         description=summary,
-        epilog="\n".join([*lines, f"more: {PAGES}{PAGE.get(name, README)}"]),
+        epilog="\n".join([*lines, f"more: {PAGES}{page}"]),
         allow_abbrev=False,
         # A width of its own: asking for the terminal's loads shutil and five compressors.
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),

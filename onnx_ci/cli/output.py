@@ -65,7 +65,9 @@ def flag(name: str, summary: str, **settings: Any) -> Argument:
     return name, {"action": "store_true", "help": summary, **settings}
 
 
-def value(name: str, metavar: str, summary: str, **settings: Any) -> Argument:
+def value(usage: str, summary: str, **settings: Any) -> Argument:
+    """`usage` is its name and what its value is called: "--policy FILE"."""
+    name, _, metavar = usage.partition(" ")
     return name, {"metavar": metavar, "help": summary, **settings}
 
 
@@ -74,10 +76,7 @@ def format_arguments(*names: str) -> tuple[Argument, Argument]:
     return (
         ("--format", {"choices": names, "help": "report format; may be given several times", **settings}),
         value(
-            "--output",
-            "P",
-            "file for the --format before it; without one, by its ending: r.html",
-            **settings,
+            "--output P", "file for the --format before it; without one, by its ending: r.html", **settings
         ),
     )
 
@@ -102,47 +101,40 @@ _MANY = {"action": "append", "default": []}
 # Arguments that several commands take.
 SHARED = dict(
     (
-        value("paths", "PATH", "models, their data files, or folders", nargs="*"),
-        value("--policy", "FILE", "policy file (default: .onnx-ci.yaml, found upward)"),
+        value("paths PATH", "models, their data files, or folders", nargs="*"),
+        value("--policy FILE", "policy file (default: .onnx-ci.yaml, found upward)"),
         value(
-            "--runtime",
-            "V",
+            "--runtime V",
             "verify in these versions of onnxruntime as well, each installed for itself: 1.20,1.23.2",
             **_MANY,
         ),
         value(
-            "--library",
-            "F",
+            "--library F",
             "a shared library with the custom operators of the model; it is loaded, so trust it",
             **_MANY,
         ),
-        value("--samples", "F", "inputs: .npz, .npy, folders", **_MANY),
-        value("--dims", "D", "sizes of symbolic dims: batch=1,sequence=64"),
-        value("--tolerance", "T", "cosine=0.999,max_abs=1e-2 (default: cosine=0.999)"),
+        value("--samples F", "inputs: .npz, .npy, folders", **_MANY),
+        value("--dims D", "sizes of symbolic dims: batch=1,sequence=64"),
+        value("--tolerance T", "cosine=0.999,max_abs=1e-2 (default: cosine=0.999)"),
         *format_arguments(*FORMATS),
-        (
-            "-q/--quiet",
-            {"help": "print nothing where all is well, and no progress", **_verbosity("quiet")},
-        ),
-        (
+        flag("-q/--quiet", "print nothing where all is well, and no progress", **_verbosity("quiet")),
+        flag(
             "-v/--verbose",
-            {"help": "print what is being done, a line each, on standard error", **_verbosity("verbose")},
+            "print what is being done, a line each, on standard error",
+            **_verbosity("verbose"),
         ),
         value(
-            "--markdown-limit",
-            "N",
+            "--markdown-limit N",
             "bytes of --format markdown at most: less important parts are left out"
             " (default: %(default)s, what a comment takes; a job summary takes 1048576)",
             type=whole_number(1_000),
             default=65_536,
         ),
-        (
+        flag(
             "--no-cache",
-            {
-                "dest": "cache",
-                "action": "store_false",
-                "help": "work on every model, also on those whose outcome is known from an earlier run",
-            },
+            "work on every model, also on those whose outcome is known from an earlier run",
+            dest="cache",
+            action="store_false",
         ),
     )
 )
@@ -183,25 +175,18 @@ def write_run(report: RunReport, options: argparse.Namespace) -> None:
 
 def write_outcome(outcome: Outcome, options: argparse.Namespace, *, title: str) -> None:
     """Write the report on one model without a policy; formats made for a run show it as a run of one."""
+    import importlib
+
     from onnx_ci.results import RunReport
 
     def rendered(name: str, style: Style) -> str:
-        if name == "text":
-            from onnx_ci.report import text
+        if name not in ("text", "json", "html"):
+            return rendered_run(RunReport(command="shrink", outcomes=(outcome,)), name, style, options)
+        render = importlib.import_module(f"onnx_ci.report.{name}").render_outcome
+        more: dict[str, dict[str, Any]] = {"text": {"style": style, "title": title}, "html": {"title": title}}
+        return str(render(outcome, **more.get(name, {})))
 
-            return text.render_outcome(outcome, style, title=title)
-        if name == "json":
-            from onnx_ci.report import json
-
-            return json.render_outcome(outcome)
-        if name == "html":
-            from onnx_ci.report import html
-
-            return html.render_outcome(outcome, title=title)
-        return rendered_run(RunReport(command="shrink", outcomes=(outcome,)), name, style, options)
-
-    well = not any(finding.severity == "error" for finding in outcome.findings)
-    if formats := shown_formats(options, well=well):
+    if formats := shown_formats(options, well=not outcome.errors):
         write_each(formats, rendered)
 
 
@@ -231,6 +216,13 @@ def _in_ascii(content: str) -> str:
         return content
     plain = content.replace("…", "...").replace("×", "x")  # noqa: RUF001
     return plain.encode("ascii", "backslashreplace").decode()
+
+
+def dumps(document: dict[str, Any]) -> str:
+    """What a command puts out as JSON. Commands that put out none need not load what reports are made of."""
+    from onnx_ci.report import json
+
+    return json.dumps(document)
 
 
 def write_to(content: str, target: str) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
 
-from onnx_ci.cli.inspect import survey, survey_table
+from onnx_ci.cli.inspect import survey, survey_table, weight_together
 from onnx_ci.cli.output import flag, value
 from onnx_ci.errors import EnvironmentFault, ModelError, UsageError
-from onnx_ci.gate.groups import parts_of, stored_size
 from onnx_ci.gate.judge import how_to_get
 from onnx_ci.gate.project import Context, open_context, policy_for
 from onnx_ci.methods.catalogue import METHODS, Catalogue
-from onnx_ci.model.load import open_model, read_skeleton
-from onnx_ci.model.measure import parameters
+from onnx_ci.model.load import open_model
 from onnx_ci.model.model import display_path
 from onnx_ci.policy.edit import Holder, Lowered, lower, starter_policy, with_rules
 from onnx_ci.policy.load import FILE_NAMES, group_members, rule_for, rule_naming
@@ -25,6 +23,7 @@ from onnx_ci.policy.schema import Policy
 from onnx_ci.repo.content import Source, Sources
 from onnx_ci.repo.git import ask_in_parts, find_root
 from onnx_ci.repo.select import all_models
+from onnx_ci.report.json import dumps
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write
 from onnx_ci.util.sizes import format_size, parse_fraction
@@ -47,7 +46,7 @@ def _share(text: str) -> float:
 ARGUMENTS = {
     "init": (
         flag("--ratchet", "a rule a model, at its size to the byte; then: onnx-ci ratchet"),
-        value("--headroom", "P", "room that budgets leave above present sizes (default: 5%%)", type=_share),
+        value("--headroom P", "room that budgets leave above present sizes (default: 5%%)", type=_share),
         flag("--no-survey", "don't look at what could be saved"),
         flag("--force", "replace a policy file that is already there"),
     ),
@@ -56,12 +55,9 @@ ARGUMENTS = {
     "schema": (flag("--report", "the schema of what `check --format json` writes, instead"),),
 }
 EXAMPLES = {
-    "init": """\
-onnx-ci init && onnx-ci check --all""",
-    "ratchet": """\
-onnx-ci ratchet && git diff .onnx-ci.yaml""",
-    "methods": """\
-onnx-ci methods --format json""",
+    "init": "onnx-ci init && onnx-ci check --all",
+    "ratchet": "onnx-ci ratchet && git diff .onnx-ci.yaml",
+    "methods": "onnx-ci methods --format json",
 }
 
 
@@ -175,9 +171,8 @@ def run_ratchet(options: argparse.Namespace) -> int:
 def _said(change: Lowered) -> str:
     if change.key == "params":
         return f"params {change.before:,} -> {change.after:,}"
-    return (
-        f"{change.key} {format_size(change.before)} -> {format_size(change.after)} ({change.after:,} bytes)"
-    )
+    sizes = f"{format_size(change.before)} -> {format_size(change.after)}"
+    return f"{change.key} {sizes} ({change.after:,} bytes)"
 
 
 class Present:
@@ -203,42 +198,24 @@ class Present:
         section, number = holder
         if section == "groups":
             members = group_members(self.policy.groups[number], self.models)
-            return self._together(key, [self.models[name] for name in members])
+            paths = [self.models[name] for name in members]
+            return None if key == "params" else weight_together(self.sources, paths, key)
         rule = self.policy.rules[number]
-        names = [
-            name
-            for name in self.models
-            if rule_naming(self.policy, name, "budget") is rule and not self._is_ignored(name)
-        ]
-        values = _all_known(self.measured(key, self.models[name]) for name in names)
-        return None if values is None else max(values, default=0)
-
-    def _is_ignored(self, name: str) -> bool:
-        rule = rule_for(self.policy, name)
-        return rule is not None and rule.ignore
-
-    def _together(self, key: str, members: list[Path]) -> int | None:
-        if key == "params":
-            return None
-        sizes = _all_known(stored_size(key, part) for part in parts_of(self.sources, members))
-        return None if sizes is None else sum(sizes)
+        largest = 0
+        for name, path in self.models.items():
+            whole = rule_for(self.policy, name)
+            if rule_naming(self.policy, name, "budget") is rule and not (whole and whole.ignore):
+                weight = self.measured(key, path)
+                if weight is None:
+                    return None
+                largest = max(largest, weight)
+        return largest
 
     def _measured(self, key: str, path: Path) -> int | None:
-        if key != "params":
-            return self._together(key, [path])
-        source = self.sources.of(path)
-        if source.absent:
-            return None
         try:
-            return parameters(read_skeleton(source.path))
+            return weight_together(self.sources, [path], key)
         except ModelError:
             return None
-
-
-def _all_known(values: Iterable[int | None]) -> list[int] | None:
-    """None where one of them is not known."""
-    numbers = list(values)
-    return None if None in numbers else [number for number in numbers if number is not None]
 
 
 def run_methods(options: argparse.Namespace) -> int:
@@ -252,8 +229,6 @@ def run_methods(options: argparse.Namespace) -> int:
         lines.append(f"{method.name:<{width}}  {method.fidelity:<14}  {method.summary}\n")
         lines += [f"{'':<{width}}                  {name}: {default}\n" for name, default in defaults.items()]
     if options.format == "json":
-        from onnx_ci.report.json import dumps
-
         lines = [dumps({"methods": listed})]
     sys.stdout.write("".join(lines))
     return 0
@@ -262,7 +237,7 @@ def run_methods(options: argparse.Namespace) -> int:
 def run_schema(options: argparse.Namespace) -> int:
     from onnx_ci.methods.catalogue import option_schemas
     from onnx_ci.policy.fields import json_schema
-    from onnx_ci.report.json import dumps, report_schema
+    from onnx_ci.report.json import report_schema
 
     sys.stdout.write(dumps(report_schema() if options.report else json_schema(option_schemas())))
     return 0

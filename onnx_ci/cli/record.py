@@ -18,16 +18,15 @@ _SHOWN = 5  # models that are none of the repository's
 _USAGE = "for example: onnx-ci record -- pytest tests/"
 ARGUMENTS = {
     "record": (
-        value("program", "COMMAND", "what to run, after `--`: -- pytest tests/", nargs="*"),
-        value("--output", "DIR", "where samples go (default: .onnx-ci/samples, where rules find them)"),
+        value("program COMMAND", "what to run, after `--`: -- pytest tests/", nargs="*"),
+        value("--output DIR", "where samples go (default: .onnx-ci/samples, where rules find them)"),
         value(
-            "--count",
-            "N",
+            "--count N",
             "samples of a model, at most (default: %(default)s)",
             type=whole_number(1, 1000),
             default=COUNT,
         ),
-        value("--limit", "SIZE", f"bytes of a model's samples, at most (default: {format_size(LIMIT)})"),
+        value("--limit SIZE", f"bytes of a model's samples, at most (default: {format_size(LIMIT)})"),
         flag("--add", "add to what was recorded before, instead of replacing it"),
     ),
 }

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from onnx_ci.cli import output
 from onnx_ci.cli.arguments import read_budget, read_methods, read_proof_options
-from onnx_ci.cli.output import REPORT, ProgressLine, existing_path, flag, value, write_outcome, write_run
+from onnx_ci.cli.output import REPORT, existing_path, flag, value, whole_number
 from onnx_ci.errors import EnvironmentFault, OnnxCiError, UsageError
 from onnx_ci.gate.single import data_paths, home_of, rule_without_policy, shrink_file
 from onnx_ci.inputs.sample_paths import sample_files
@@ -19,39 +20,27 @@ from onnx_ci.model.replace import data_of
 from onnx_ci.policy.schema import PLAN_RUNS
 from onnx_ci.util.files import atomic_write
 
-
-def _runs(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a number of runs from 0, found {text!r}")
-    return int(text)
-
-
-BY_RULE = "do what its rule for IN says, as a build does, and copy IN if it is right"
 ARGUMENTS = {
     "shrink": (
-        value("source", "IN", "the model to shrink; it is left as it is"),
-        value("target", "OUT", "the file to write"),
+        value("source IN", "the model to shrink; it is left as it is"),
+        value("target OUT", "the file to write"),
+        value("--policy FILE", "do what its rule for IN says, as a build does, and copy IN if it is right"),
+        value("--depfile FILE", "write which files OUT was made from, for Make, Ninja and CMake"),
         value(
-            "--policy", "FILE", "do what its rule for IN says, as a build does, and copy IN if it is right"
-        ),
-        value("--depfile", "FILE", "write which files OUT was made from, for Make, Ninja and CMake"),
-        value(
-            "--methods",
-            "a,b",
+            "--methods a,b",
             "methods, mildest first, options after colons: dedupe,int8-weights:min_elements=4096"
             " (default: the exact ones; with --budget those that encode weights too)",
             default="",
         ),
-        value("--budget", "SIZE", "no more loss than this size needs: 25MB"),
+        value("--budget SIZE", "no more loss than this size needs: 25MB"),
         *("--tolerance", "--samples", "--dims"),
         value(
-            "--plan-runs",
-            "N",
+            "--plan-runs N",
             "runs to search for the best mix, tensor by tensor (default: %(default)d; 0: not at all)",
-            type=_runs,
+            type=whole_number(0),
             default=PLAN_RUNS,
         ),
-        value("--plan-seconds", "S", argparse.SUPPRESS, type=float),  # of older scripts; 0 does not plan
+        value("--plan-seconds S", argparse.SUPPRESS, type=float),  # of older scripts; 0 does not plan
         *("--library", "--runtime"),
         flag("--no-verify", "write without running the models"),
         *("--no-cache", *REPORT),
@@ -73,7 +62,7 @@ def run_shrink(options: argparse.Namespace) -> int:
 
 def _check_other_files(options: argparse.Namespace, source: Path, target: Path) -> None:
     """Before any work is done, and before OUT is there: a build takes an OUT without depfile for current."""
-    written = [(f"--format {name} --output", Path(output)) for name, output in options.formats if output]
+    written = [(f"--format {name} --output", Path(file)) for name, file in options.formats if file]
     if options.depfile:
         written.append(("--depfile", Path(options.depfile)))
         check_depfile(Path(options.depfile), options.target, source)
@@ -115,7 +104,7 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
         **read_proof_options(options),
     )
     names = {Path(name).absolute(): name for name in options.samples}
-    with called(names), ProgressLine(options.verbosity) as progress:
+    with called(names), output.ProgressLine(options.verbosity) as progress:
         outcome = shrink_file(
             source,
             target,
@@ -124,8 +113,8 @@ def _as_asked(options: argparse.Namespace, source: Path, target: Path) -> int:
             cache=options.cache,
             say=progress.of_one(str(source)),
         ).told_to("flags")
-    write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
-    if any(finding.severity == "error" for finding in outcome.findings):
+    output.write_outcome(outcome, options, title=f"{options.source} -> {options.target}")
+    if outcome.errors:
         return 1
     if options.depfile:
         samples = sample_files(rule.inputs.samples, home_of(source))
@@ -141,12 +130,12 @@ def _by_rule(options: argparse.Namespace, source: Path, target: Path) -> int:
     from onnx_ci.build.package import ByRule
 
     work = ByRule(source, target, options.policy)
-    with ProgressLine(options.verbosity) as progress:
+    with output.ProgressLine(options.verbosity) as progress:
         report = work.run(cache=options.cache, progress=progress)
     if any(name == "json" for name, _ in options.formats):
-        write_outcome(report.outcomes[0], options, title=f"{options.source} -> {options.target}")
+        output.write_outcome(report.outcomes[0], options, title=f"{options.source} -> {options.target}")
     else:
-        write_run(report, options)
+        output.write_run(report, options)
     if options.depfile and not report.exit_code:
         _write_depfile(options, [work.policy, *work.samples()])
     return report.exit_code

@@ -12,7 +12,7 @@ from onnx_ci.report import text
 from onnx_ci.report.html_page import Markup, element, join
 from onnx_ci.report.json import dumps
 from onnx_ci.report.text import clipped, counted, verdict_word
-from onnx_ci.results import CODES, Finding, RunReport, Severity
+from onnx_ci.results import Finding, RunReport, Severity
 from onnx_ci.util.text import Style, one_line
 
 SEVERITIES = ("error", "warning", "note")
@@ -40,8 +40,8 @@ class Placed:
 
     @property
     def title(self) -> str:
-        code = self.finding.code
-        return f"{code} {CODES[code]}" if code in CODES else code
+        code, title = self.finding.code, self.finding.title
+        return code if title == code else f"{code} {title}"
 
 
 def placed(report: RunReport) -> list[Placed]:
@@ -185,9 +185,7 @@ def render_junit(report: RunReport) -> str:
         seconds, ignored = sum(step.seconds for step in outcome.steps), outcome.verdict == "ignored"
         word = verdict_word(outcome)
         cases.append(_case(outcome.path, outcome.rule_pattern, outcome.findings, word, seconds, ignored))
-    for finding in report.findings:
-        title = CODES.get(finding.code, finding.code)
-        cases.append(_case(title, "several models", [finding], title))
+    cases += [_case(each.title, "several models", [each], each.title) for each in report.findings]
     results = Counter(result for result, _ in cases)
     totals: dict[str, str | int] = {"time": f"{report.seconds:.3f}", "tests": len(cases)}
     totals |= {"failures": results["failure"], "errors": 0, "skipped": results["skipped"]}

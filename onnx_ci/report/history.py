@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from onnx_ci.report.html_page import Markup, Scale, element, join
+from onnx_ci.report.html_page import Markup, Scale, element
 from onnx_ci.report.sheet import Section, Sheet
-from onnx_ci.report.text import counted
+from onnx_ci.report.text import clipped, counted
 from onnx_ci.results import HistoryEntry, SizeHistory
 from onnx_ci.util.sizes import SIZE_UNITS, format_size, size_unit
 from onnx_ci.util.text import first_of, one_line
@@ -37,7 +37,7 @@ def history_sheet(history: SizeHistory) -> Sheet:
         most = f"; the largest had {format_size(max(sizes))}" if max(sizes) > last else ""
         lines.append(f"{format_size(last)}{change}, {counted(len(entries), 'version')}{most}")
     rows = tuple(map(_row, reversed(entries)))
-    section = Section(title="versions", columns=COLUMNS, rows=rows, numbers=("size", "change", "percent"))
+    section = Section("versions", COLUMNS, rows, ("size", "change", "percent"))
     return Sheet(
         title=history.title,
         lines=(*lines, *history.notes),
@@ -56,7 +56,7 @@ def _row(entry: HistoryEntry) -> tuple[str, ...]:
         f"{entry.delta / was:+.1%}" if entry.delta and was else "",
         first_of(entry.names, 2),
         "" if entry.keeper == "git" else entry.keeper,
-        entry.subject if len(entry.subject) <= 60 else f"{entry.subject[:59]}…",
+        clipped(entry.subject, 60),
     )
 
 
@@ -185,7 +185,7 @@ def badge_svg(label: str, message: str, colour: str) -> str:
         role="img",
         aria_label=f"{label}: {message}",
     )
-    return f"{join([drawn])}\n"
+    return f"{drawn}\n"
 
 
 def _width(text: str) -> int:

@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from onnx_ci import results
-from onnx_ci.report import text
-from onnx_ci.report.html_page import (
-    Box,
-    Markup,
-    badge,
-    curve,
-    element,
-    figures,
-    histogram,
-    join,
-    number,
-    page,
-    share_bar,
-    sized,
-    spread,
-    stage_bar,
-    table,
-    treemap,
-)
+from onnx_ci.report import html_page, text
+from onnx_ci.report.html_page import Box, Markup, badge, element, join, number, sized, table
 from onnx_ci.report.sheet import Sheet, base_sheet
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import counted
@@ -59,17 +41,17 @@ def render_run(report: results.RunReport) -> str:
         *_model_map(report, anchors),
     ]
     if report.findings:
-        parts.append(element("section", element("h2", "Across models"), findings_list(report.findings)))
+        parts.append(_titled("Across models", findings_list(report.findings)))
     parts += [_section(outcome, anchors[id(outcome)]) for outcome in told]
     if others:
         parts.append(element("p", _left_out(len(brief), len(others) - len(brief)), class_="soft"))
     parts += [_section(outcome, anchors[id(outcome)], brief=True) for outcome in brief]
-    return page(f"onnx-ci {report.command}: {_state(report)}", *parts, about=_about(report))
+    return html_page.page(f"onnx-ci {report.command}: {_state(report)}", *parts, about=_about(report))
 
 
 def render_outcome(outcome: results.Outcome, *, title: str) -> str:
     """One model in full: for shrink and compare."""
-    return page(
+    return html_page.page(
         f"{title}: {outcome.verdict}",
         _heading("h1", title, outcome),
         element("section", *model_parts(outcome)),
@@ -119,7 +101,7 @@ def _summary(report: results.RunReport) -> Iterator[Markup]:
     before, after = report.size_before, report.size_after
     changed = bool(before) and before != after
     was, now = report.compared or (0, 0)
-    yield figures(
+    yield html_page.figures(
         ("models", str(text.judged(report))),
         ("gone", str(len(report.gone) or "")),
         ("was", format_size(was) if report.compared else ""),
@@ -127,7 +109,7 @@ def _summary(report: results.RunReport) -> Iterator[Markup]:
         ("change", text.difference(was, now) if report.compared else ""),
         (text.after_word(report), format_size(after) if changed else ""),
         ("saved", text.change(before, after) if changed else ""),
-        ("findings", _counts(report)),
+        ("findings", ", ".join(text.finding_counts(report)) or "none"),
     )
     policy = f"policy {report.policy}, " if report.policy else ""
     base = f", compared with {report.base[:12]}" if report.base else ""
@@ -159,14 +141,7 @@ def _to_do(report: results.RunReport) -> Iterator[Markup]:
                 step = element("li", badge(finding.code, SEVERITIES[severity]), " ", *what)
                 steps.setdefault((path, finding.hint), step)
     if steps:
-        yield element("section", element("h2", "What to do"), element("ol", *steps.values()), class_="to-do")
-
-
-def _counts(report: results.RunReport) -> str:
-    """How many errors and warnings there are, in words."""
-    counts = Counter(finding.severity for finding in report.all_findings)
-    kinds = [text.counted(counts[kind], kind) for kind in ("error", "warning") if counts[kind]]
-    return ", ".join(kinds) or "none"
+        yield _titled("What to do", element("ol", *steps.values()), class_="to-do")
 
 
 def _models(
@@ -183,10 +158,9 @@ def _models(
     numbers = ",".join(titles.get(key, key) for key in (*text.NUMBERS, "time"))
     parts = [table("Models, the worst first", columns, rows, numbers=numbers)]
     if folded:
-        more = table(
-            "", columns, [_cells(each, anchors.get(id(each), "")) for each in folded], numbers=numbers
-        )
-        parts.append(element("details", element("summary", text.folded_words(folded)), more))
+        more = [_cells(each, anchors.get(id(each), "")) for each in folded]
+        summary = element("summary", text.folded_words(folded))
+        parts.append(element("details", summary, table("", columns, more, numbers=numbers)))
     return element("section", *parts, class_="models")
 
 
@@ -212,7 +186,7 @@ def _cells(outcome: results.Outcome, anchor: str) -> list[str]:
 def _use(name: str, used: int, allowed: int) -> Markup:
     """How much of a limit is used: a bar, and the same in words."""
     words, share = text.use_words(name, used, allowed), used / allowed
-    return join([share_bar(share, words, "over" if share > 1 else ""), number(share, words)])
+    return join([html_page.share_bar(share, words, "over" if share > 1 else ""), number(share, words)])
 
 
 def _model_map(report: results.RunReport, anchors: Mapping[int, str]) -> Iterator[Markup]:
@@ -224,15 +198,8 @@ def _model_map(report: results.RunReport, anchors: Mapping[int, str]) -> Iterato
         cells = text.model_cells(outcome)
         told = ("now", "change", "after", "verdict")
         words = ", ".join([cells["model"], *(cells[key] for key in told if cells[key])])
-        *folders, name = outcome.path.split("/")
-        here = Box(
-            groups=tuple(folders),
-            name=name,
-            size=outcome.before.size,
-            words=words,
-            kind=text.tone(outcome),
-            link=anchors.get(id(outcome), ""),
-        )
+        path, size, link = outcome.path.split("/"), outcome.before.size, anchors.get(id(outcome), "")
+        here = Box(path=path, size=size, words=words, kind=text.tone(outcome), link=link)
         base = outcome.base.measure if outcome.base else None
         now.append(here)
         was += [replace(here, size=base.size)] if base else []
@@ -240,14 +207,17 @@ def _model_map(report: results.RunReport, anchors: Mapping[int, str]) -> Iterato
     if len(now) < 2:
         return
     for each in report.gone:
-        *folders, name = each.path.split("/")
         words = f"{each.path}, {format_size(each.size)}, gone"
-        was.append(Box(groups=tuple(folders), name=name, size=each.size, words=words, kind="dim"))
+        was.append(Box(path=each.path.split("/"), size=each.size, words=words, kind="dim"))
     maps = [(text.column_titles(report, compared=True)["now"], now)]
     maps[:0] = [("was", was)] if report.compared else []
     if sum(box.size for box in after) != sum(box.size for box in now):
         maps.append((text.after_word(report), after))
-    yield element("section", element("h2", "Where the bytes are"), treemap("Models by folder", maps))
+    yield _titled("Where the bytes are", html_page.treemap("Models by folder", maps))
+
+
+def _titled(title: str, *parts: str, **attributes: str) -> Markup:
+    return element("section", element("h2", title), *parts, **attributes)
 
 
 def _heading(level: str, title: str, outcome: results.Outcome) -> Markup:
@@ -293,7 +263,7 @@ def _difference(base: results.Base | None) -> Iterator[Markup]:
 
 def render_sheet(sheet: Sheet) -> str:
     heading = element("h1", _name(sheet.title))
-    return page(sheet.title, heading, *_sheet_parts(sheet, "h2"))
+    return html_page.page(sheet.title, heading, *_sheet_parts(sheet, "h2"))
 
 
 def _sheet_parts(sheet: Sheet, level: str) -> Iterator[Markup]:
@@ -303,7 +273,9 @@ def _sheet_parts(sheet: Sheet, level: str) -> Iterator[Markup]:
         rows = [(_name(row[0]), *row[1:]) for row in section.rows[:ROWS]]
         columns = section.columns
         if any(section.spreads):
-            rows = [(*row, spread(values)) for row, values in zip(rows, section.spreads, strict=False)]
+            rows = [
+                (*row, html_page.spread(values)) for row, values in zip(rows, section.spreads, strict=False)
+            ]
             columns = (*columns, "values, was grey")
         drawn = table("", columns, rows, numbers=",".join(section.numbers))
         left_out = [element("p", line) for line in section.left_out(ROWS)]
@@ -332,7 +304,7 @@ def _tensor_map(outcome: results.Outcome) -> Iterator[Markup]:
         maps.append(("after", [_tensor_box(each, each.after or 0, after=True) for each in tensors]))
     rest = before.size - sum(tensor.before for tensor in tensors)
     yield element("h3", "Where the bytes are")
-    yield treemap(
+    yield html_page.treemap(
         f"Tensors by layer; {format_size(max(rest, 0))} are in the graph and what else there is", maps
     )
     yield _type_legend(box.kind for _, boxes in maps for box in boxes if box.size)
@@ -352,8 +324,8 @@ def _tensor_box(tensor: results.TensorBytes, size: int, *, after: bool = False) 
 
 def _in_layer(tensor: str, size: int, words: str, kind: str) -> Box:
     """A tensor among those of its layer: exporters join the names of modules with dots or slashes."""
-    *layers, name = [part for part in re.split(r"[./]+", tensor, maxsplit=20) if part] or ["(unnamed)"]
-    return Box(groups=tuple(layers), name=name, size=size, words=words, kind=kind)
+    path = [part for part in re.split(r"[./]+", tensor, maxsplit=20) if part] or ["(unnamed)"]
+    return Box(path=path, size=size, words=words, kind=kind)
 
 
 def _tensor_row(tensor: results.TensorBytes) -> tuple[str, ...]:
@@ -394,12 +366,11 @@ def shape_words(shape: Sequence[int]) -> str:
 
 
 def _ports(outcome: results.Outcome) -> Iterator[Markup]:
-    rows = [
-        (port.name, kind, port.type) for kind in ("input", "output") for port in getattr(outcome, f"{kind}s")
-    ]
+    rows = [(_name(port.name), "input", port.type) for port in outcome.inputs]
+    rows += [(_name(port.name), "output", port.type) for port in outcome.outputs]
     if rows:
         yield element("h3", "Inputs and outputs")
-        yield table("", ("name", "is", "type"), [(_name(name), *others) for name, *others in rows])
+        yield table("", ("name", "is", "type"), rows)
 
 
 def _times(outcome: results.Outcome) -> Iterator[Markup]:
@@ -412,7 +383,7 @@ def _times(outcome: results.Outcome) -> Iterator[Markup]:
     if work is not None:
         stages = [(name, getattr(work, name)) for name in ("loading", "running", "comparing", "planning")]
         signs = [_sign(f"k{place}", name) for place, (name, _) in enumerate(stages)]
-        yield join([stage_bar(stages), element("div", *signs, class_="legend")])
+        yield join([html_page.stage_bar(stages), element("div", *signs, class_="legend")])
         yield element("p", f"Work, when it was done: {work.words}.", class_="soft")
 
 
@@ -474,13 +445,15 @@ def _proof(verification: results.Verification) -> Iterator[Markup]:
     yield element("h3", "Verification")
     status = badge(verification.status.replace("_", " "), PROOFS[verification.status])
     yield element("p", status, " ", text.proof_reason(verification).removeprefix(":").strip())
-    covered = text.coverage_words(verification)
-    if covered:
+    if covered := text.coverage_words(verification):
         yield element("p", covered, class_="soft")
     yield from (element("p", line) for line in text.noise_words(verification))
     if verification.outputs:
         columns = (*text.OUTPUT_COLUMNS[:-1], "note", "errors")
-        rows = [(*text.output_row(output), histogram(output.histogram)) for output in verification.outputs]
+        rows = [
+            (*text.output_row(output), html_page.histogram(output.histogram))
+            for output in verification.outputs
+        ]
         yield table("The worst over all samples", columns, rows, numbers=",".join(text.OUTPUT_COLUMNS[1:-1]))
     if verification.runtimes:
         runs = [text.runtime_row(run) for run in verification.runtimes]
@@ -495,8 +468,7 @@ def plan_parts(outcome: results.Outcome) -> Iterator[Markup]:
         columns = ("methods", "size", "cosine", "sqnr", "verdict")
         yield table("", columns, map(_alternative, outcome.alternatives), numbers="size,cosine,sqnr")
     points = outcome.plan.curve if outcome.plan is not None else _as_points(outcome.alternatives)
-    drawn = curve(points)
-    if drawn:
+    if drawn := html_page.curve(points):
         yield element("h3", "Size against error")
         yield drawn
 
@@ -521,17 +493,14 @@ def _plan(plan: results.Planned) -> Iterator[Markup]:
     forms = ", ".join(f"{count:,} as {label}" for label, count in plan.forms)
     left = plan.tensors - sum(count for _, count in plan.forms)
     forms += f", {left:,} as they were" if left else ""
-    yield element(
-        "p",
-        f"{counted(plan.tensors, 'tensor')}: {forms}; {counted(plan.trials, 'trial')}, {plan.seconds:.1f} s.",
-    )
+    tensors, trials = counted(plan.tensors, "tensor"), counted(plan.trials, "trial")
+    yield element("p", f"{tensors}: {forms}; {trials}, {plan.seconds:.1f} s.")
     yield element("p", MARGIN, class_="soft")
     if plan.untried:
         yield element("p", f"Not all was tried: {plan.untried}.")
     if plan.kept:
         yield _kept("Tensors not in the smallest form, the most sensitive first", plan.kept[:SHOWN])
-    more = plan.kept[SHOWN:]
-    if more:
+    if more := plan.kept[SHOWN:]:
         yield element("details", element("summary", f"{len(more):,} more tensors"), _kept("", more))
 
 
@@ -541,22 +510,22 @@ def _kept(caption: str, kept: Sequence[results.KeptTensor]) -> Markup:
 
 
 def render_info(info: results.ModelInfo) -> str:
-    return page(
+    return html_page.page(
         info.path,
         element("h1", _name(info.path)),
         *_head(info),
         element("div", id="search"),
         *_info_map(info),
-        element("section", *_values(info)),
-        element("section", *_types(info)),
-        element("section", *_tensors(info)),
-        element("section", *_ops(info)),
+        _titled("Inputs and outputs", _values(info)),
+        _titled("Bytes by type", *_types(info)),
+        _titled("Tensors by size", *_tensors(info)),
+        _titled(counted(info.nodes, "node"), _ops(info)),
     )
 
 
 def _head(info: results.ModelInfo) -> Iterator[Markup]:
     measure, about = info.measure, "about " if info.estimated else ""
-    yield figures(
+    yield html_page.figures(
         ("on disk", format_size(measure.size)),
         ("as gzip", f"{about}{format_size(measure.gzip)}" if measure.gzip is not None else ""),
         ("parameters", f"{measure.params or 0:,}"),
@@ -576,64 +545,48 @@ def _info_map(info: results.ModelInfo) -> Iterator[Markup]:
         told = (tensor.name, f"{tensor.dtype} {shape_words(tensor.shape)}", format_size(tensor.size), copies)
         words = ", ".join(filter(None, told))
         boxes.append(_in_layer(tensor.name, tensor.size, words, type_kind(tensor.dtype)))
-    drawn = treemap("Tensors by layer", [("tensors", boxes)])
-    if drawn:
-        yield element(
-            "section", element("h2", "Where the bytes are"), drawn, _type_legend(box.kind for box in boxes)
-        )
+    if drawn := html_page.treemap("Tensors by layer", [("tensors", boxes)]):
+        yield _titled("Where the bytes are", drawn, _type_legend(box.kind for box in boxes))
 
 
-def _values(info: results.ModelInfo) -> Iterator[Markup]:
-    yield element("h2", "Inputs and outputs")
+def _values(info: results.ModelInfo) -> Markup:
     rows = [("input", value.name, value.type) for value in info.inputs]
     rows += [("output", value.name, value.type) for value in info.outputs]
-    yield table("", ("kind", "name", "type"), rows)
+    return table("", ("kind", "name", "type"), rows)
 
 
 def _types(info: results.ModelInfo) -> Iterator[Markup]:
-    yield element("h2", "Bytes by type")
     parts = [*info.types.items(), *info.attribute_rows, ("graph, names", info.other_bytes)]
     rows = [(name, sized(size), *_share(size / info.measure.size)) for name, size in parts]
     yield table("", ("type", "size", "share", "of the file"), rows, numbers="size,share")
     if info.duplicate_bytes:
         share = format_percent(info.duplicate_bytes / info.measure.size)
-        yield element(
-            "p", f"{format_size(info.duplicate_bytes)} ({share}) are copies that dedupe would drop."
-        )
+        copies = format_size(info.duplicate_bytes)
+        yield element("p", f"{copies} ({share}) are copies that dedupe would drop.")
 
 
 def _share(share: float) -> tuple[str, str]:
     words = format_percent(share)
-    return number(share, words), share_bar(share, f"{words} of the file")
+    return number(share, words), html_page.share_bar(share, f"{words} of the file")
 
 
 def _tensors(info: results.ModelInfo) -> Iterator[Markup]:
-    yield element("h2", "Tensors by size")
     if not info.tensors:
         yield element("p", "There are none.")
         return
     columns = ("tensor", "type", "shape", "copies", "size", "share", "of the file")
     yield table("", columns, map(_row, info.tensors[:TENSORS]), numbers="copies,size,share")
-    rest = info.tensors[TENSORS:]
-    if rest:
+    if rest := info.tensors[TENSORS:]:
         together = format_size(sum(tensor.size for tensor in rest))
         yield element("p", f"And {len(rest):,} more, {together} together; --format json lists all.")
 
 
 def _row(tensor: results.TensorInfo) -> tuple[str, ...]:
     copies = str(tensor.copies) if tensor.copies > 1 else ""
-    name = _name(tensor.name or "(unnamed)")
-    return (
-        name,
-        tensor.dtype,
-        shape_words(tensor.shape),
-        copies,
-        sized(tensor.size),
-        *_share(tensor.share),
-    )
+    kind = tensor.dtype, shape_words(tensor.shape)
+    return _name(tensor.name or "(unnamed)"), *kind, copies, sized(tensor.size), *_share(tensor.share)
 
 
-def _ops(info: results.ModelInfo) -> Iterator[Markup]:
-    yield element("h2", counted(info.nodes, "node"))
+def _ops(info: results.ModelInfo) -> Markup:
     rows = [(op, number(count, f"{count:,}")) for op, count in list(info.ops.items())[:OPS]]
-    yield table("The most used operators", ("operator", "nodes"), rows, numbers="nodes")
+    return table("The most used operators", ("operator", "nodes"), rows, numbers="nodes")

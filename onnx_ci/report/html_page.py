@@ -204,13 +204,14 @@ def _plot(points: Sequence[Point]) -> Markup:
     across = Scale.over(sizes, unit=SIZE_UNITS[unit])
     upward = Scale.over([_noise(point) for point in points])
     places = {point: (_x(across, point.size), _y(upward, _noise(point))) for point in points}
+    corners = [(*places[point], *places[following]) for point, following in pairwise(_best(points))]
     # The chosen point is drawn last, so that no other hides it.
     in_order = sorted(points, key=lambda point: point.chosen)
     return element(
         "svg",
         *_horizontal(upward),
         *_vertical(across, unit),
-        *(_best_line(*places[point], *places[following]) for point, following in pairwise(_best(points))),
+        *(element("line", class_="best", x1=x1, y1=y1, x2=x2, y2=y2) for x1, y1, x2, y2 in corners),
         *(_mark(point, *places[point]) for point in in_order),
         class_="curve",
         role="img",
@@ -249,10 +250,6 @@ def _best(points: Sequence[Point]) -> list[Point]:
         if not front or _noise(point) < _noise(front[-1]):
             front.append(point)
     return front
-
-
-def _best_line(x1: str, y1: str, x2: str, y2: str) -> Markup:
-    return element("line", class_="best", x1=x1, y1=y1, x2=x2, y2=y2)
 
 
 def _mark(point: Point, x: str, y: str) -> Markup:
@@ -332,11 +329,10 @@ def share_bar(share: float, words: str, kind: str = "") -> Markup:
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """One thing in a treemap: its name and the groups that it is in, outermost first; `words` are all there
+    """One thing in a treemap: the groups that it is in, outermost first, and its name; `words` are all there
     is to say of it."""
 
-    groups: tuple[str, ...]
-    name: str
+    path: Sequence[str]
     size: int
     words: str
     kind: str  # of its colour
@@ -378,7 +374,7 @@ def _grouped(boxes: Sequence[Box]) -> Tree:
     root: Tree = {}
     for place, box in enumerate(boxes):
         group = root
-        for key in box.groups[:DEEPEST]:
+        for key in box.path[:-1][:DEEPEST]:
             inner = group.setdefault(f"{key}/", {})
             group = inner if isinstance(inner, dict) else group
         group[f"{place}"] = box  # two may have one name
@@ -406,7 +402,7 @@ def _shapes(group: Tree, place: Place, height: int) -> Iterator[Markup]:
     for (_, key, item), inner in _divided([item for item in items if item[0]], place, height / WIDE):
         x, y, wide, tall = inner
         has_room = wide * WIDE > 70 * 100 and tall * height > 3 * LABEL * 100
-        label = _label(item.name if isinstance(item, Box) else key.rstrip("/"), inner) if has_room else ""
+        label = _label(item.path[-1] if isinstance(item, Box) else key.rstrip("/"), inner) if has_room else ""
         if isinstance(item, Box):
             yield _box(item, inner)
             yield Markup(label)

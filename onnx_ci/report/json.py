@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from onnx_ci.results import CODES, Finding, Latency, Measure, Outcome, RunReport, Verification
+from onnx_ci import results
 from onnx_ci.version import __version__
 
+# Of a model, in their order.
+KEYS = (
+    *("path", "file", "rule", "verdict", "written", "before", "after", "steps", "verification"),
+    *("alternatives", "findings", "plan", "latency", "work", "original", "base", "moved", "seconds"),
+    *("limits", "tensors", "inputs", "outputs"),
+)
+# What is left out where it has nothing to say, which is its default.
+OPTIONAL: dict[type, tuple[str, ...]] = {
+    results.Outcome: KEYS[KEYS.index("plan") :],
+    results.Measure: ("params", "gzip", "brotli", "zstd"),
+    results.Latency: ("load_before", "load_after", "memory_before", "memory_after"),
+    results.Verification: ("code", "hint", "recorded", "coverage"),
+    results.Base: ("diff", "undiffed"),
+    results.Finding: ("file", "line"),
+}
+# What is not part of a report.
+UNTOLD: dict[type, tuple[str, ...]] = {results.Verification: ("needed",), results.OutputDelta: ("breaches",)}
 
-def render_run(report: RunReport) -> str:
+
+def render_run(report: results.RunReport) -> str:
     document: dict[str, Any] = {
         "version": 1,
         "tool": {"name": "onnx-ci", "version": __version__},
@@ -20,22 +38,22 @@ def render_run(report: RunReport) -> str:
         "exit_code": report.exit_code,
         "totals": {"size_before": report.size_before, "size_after": report.size_after},
         "models": [outcome_object(outcome) for outcome in report.outcomes],
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": _plain(report.findings),
         "notes": list(report.notes),
         "seconds": report.seconds,
     }
     if report.base:
-        document |= {"base": report.base, "gone": [asdict(model) for model in report.gone]}
+        document |= {"base": report.base, "gone": _plain(report.gone)}
         was, now = report.compared or (None, None)
         document["totals"] |= {"size_base": was, "size_now": now} if report.compared else {}
     if report.provenance is not None:
-        document["provenance"] = asdict(report.provenance)
+        document["provenance"] = _plain(report.provenance)
     if report.shard is not None:
-        document |= {"shard": asdict(report.shard), "groups": [asdict(group) for group in report.groups]}
+        document |= {"shard": _plain(report.shard), "groups": _plain(report.groups)}
     return dumps(document)
 
 
-def render_outcome(outcome: Outcome) -> str:
+def render_outcome(outcome: results.Outcome) -> str:
     return dumps(outcome_object(outcome))
 
 
@@ -44,66 +62,35 @@ def dumps(document: dict[str, Any] | list[Any]) -> str:
     return json.dumps(document, indent=2, allow_nan=False).replace("##", "#\\u0023") + "\n"
 
 
-def outcome_object(outcome: Outcome) -> dict[str, Any]:
+def outcome_object(outcome: results.Outcome) -> dict[str, Any]:
     """One model. `after` repeats `before` where nothing changed, so that readers need no special case."""
-    document: dict[str, Any] = {
-        "path": outcome.path,
-        "file": outcome.file or outcome.path,
-        "rule": {"pattern": outcome.rule_pattern, "line": outcome.rule_line, "file": outcome.rule_file},
-        "verdict": outcome.verdict,
-        "written": outcome.written,
-        "before": _measure(outcome.before),
-        "after": _measure(outcome.after or outcome.before),
-        "steps": [asdict(step) for step in outcome.steps],
-        "verification": _verification(outcome.verification),
-        "alternatives": [asdict(alternative) for alternative in outcome.alternatives],
-        "findings": [_finding(finding) for finding in outcome.findings],
-    }
+    document = _plain(outcome)
+    document["file"] = outcome.file or outcome.path
+    document["rule"] = {key: document[f"rule_{key}"] for key in ("pattern", "line", "file")}
+    document["after"] = document["after"] or document["before"]
     if outcome.plan is not None:
-        document["plan"] = {**asdict(outcome.plan), "forms": dict(outcome.plan.forms)}
-    if outcome.latency is not None:
-        document["latency"] = _measure(outcome.latency)
-    if outcome.work is not None:
-        document["work"] = asdict(outcome.work)
-    if outcome.original is not None:
-        document["original"] = asdict(outcome.original)
-    if outcome.base is not None:
-        base = {**asdict(outcome.base), "measure": _measure(outcome.base.measure)}
-        document["base"] = {k: v for k, v in base.items() if v or k not in ("diff", "undiffed")}
-    if outcome.moved is not None:
-        document["moved"] = asdict(outcome.moved)
-    if outcome.seconds:
-        document["seconds"] = outcome.seconds
-    for name in ("limits", "tensors", "inputs", "outputs"):
-        if getattr(outcome, name):
-            document[name] = [asdict(each) for each in getattr(outcome, name)]
-    return document
-
-
-def _measure(measure: Measure | Latency | None) -> dict[str, Any] | None:
-    """Compressed sizes, and what loading takes, appear where they were measured."""
-    return None if measure is None else {k: v for k, v in asdict(measure).items() if v is not None}
-
-
-def _verification(verification: Verification) -> dict[str, Any]:
-    """The finding it led to has the code and the hint too; they are here for whoever reads this back."""
-    document = asdict(verification)
-    del document["needed"]
-    for delta in (*document["outputs"], *document["noise"]):
-        del delta["breaches"]
-    for delta in document["outputs"]:
+        document["plan"]["forms"] = dict(outcome.plan.forms)
+    for delta in document["verification"]["outputs"]:
         del delta["source"]
-    for noise in document["noise"]:
+    for noise in document["verification"]["noise"]:
         del noise["sensitive"], noise["kind"], noise["histogram"]
-    if verification.coverage is None:
-        del document["coverage"]
-    return {key: value for key, value in document.items() if value or key not in ("code", "hint", "recorded")}
+    return {key: document[key] for key in KEYS if key in document}
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    """A place appears where it is another than the rule of the model, a command where the hint is one."""
-    values = {**asdict(finding), "command": finding.command}
-    return {key: value for key, value in values.items() if value or key not in ("file", "line", "command")}
+def _plain(value: Any) -> Any:
+    """What JSON has of a value: objects for dataclasses, lists for tuples."""
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    if not is_dataclass(value):
+        return value
+    kind, document = type(value), {}
+    for item in fields(value):
+        held, optional = getattr(value, item.name), item.name in OPTIONAL.get(kind, ())
+        if item.name not in UNTOLD.get(kind, ()) and not (optional and held == item.default):
+            document[item.name] = _plain(held)
+    if isinstance(value, results.Finding) and value.command:
+        document["command"] = value.command
+    return document
 
 
 SCALARS: dict[Any, dict[str, Any]] = {
@@ -114,12 +101,12 @@ SCALARS: dict[Any, dict[str, Any]] = {
 }
 # What a report says otherwise than the classes it is made from.
 RENAMED: dict[Any, tuple[str, ...]] = {
-    Outcome: ("rule_pattern", "rule_line", "rule_file"),
-    RunReport: ("outcomes",),
+    results.Outcome: ("rule_pattern", "rule_line", "rule_file"),
+    results.RunReport: ("outcomes",),
 }
 ADDED: dict[Any, dict[str, Any]] = {
-    Finding: {"command": {"type": "string", "description": "what the hint asks to run"}},
-    Outcome: {
+    results.Finding: {"command": {"type": "string", "description": "what the hint asks to run"}},
+    results.Outcome: {
         "rule": {
             "type": "object",
             "properties": {"pattern": SCALARS[str], "line": SCALARS[int], "file": SCALARS[str]},
@@ -131,8 +118,8 @@ ADDED: dict[Any, dict[str, Any]] = {
 def report_schema() -> dict[str, Any]:
     """The JSON schema of the report of a run. Keys are added in later versions, never changed."""
     definitions: dict[str, Any] = {}
-    models = {"type": "array", "items": _schema_of(Outcome, definitions)}
-    _schema_of(RunReport, definitions)
+    models = {"type": "array", "items": _schema_of(results.Outcome, definitions)}
+    _schema_of(results.RunReport, definitions)
     run = definitions.pop("RunReport")
     totals = ("size_before", "size_after", "size_base", "size_now")
     properties = {
@@ -143,7 +130,7 @@ def report_schema() -> dict[str, Any]:
         "models": models,
         **run["properties"],
     }
-    definitions["Finding"]["properties"]["code"]["examples"] = list(CODES)
+    definitions["Finding"]["properties"]["code"]["examples"] = list(results.codes())
     definitions["Planned"]["properties"]["forms"] = {"type": "object", "additionalProperties": SCALARS[int]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

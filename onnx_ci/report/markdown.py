@@ -16,7 +16,7 @@ from onnx_ci.report.sheet import Sheet, base_sheet
 from onnx_ci.report.text import after_word, clipped, counted, remarks
 from onnx_ci.results import COULD_NOT, Outcome, RunReport, Severity
 from onnx_ci.util.sizes import SIZE_UNITS, size_unit
-from onnx_ci.util.text import Style, first_of, one_line
+from onnx_ci.util.text import Style, clipped_start, first_of, one_line
 
 COMMENT = 65_536  # characters of a comment
 SUMMARY = 2**20  # bytes of a job summary
@@ -191,7 +191,7 @@ def _labels(paths: Sequence[str]) -> list[str]:
     labels: list[str] = []
     for number, path in enumerate(paths, 1):
         plain = re.sub(r"[^A-Za-z0-9._/ -]", "_", path)
-        label = plain if len(plain) <= LONGEST else f"..{plain[2 - LONGEST :]}"
+        label = clipped_start(plain, LONGEST)
         labels.append(f"{label} {number}" if label in labels else label)
     return labels
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -24,8 +24,8 @@ LARGEST_NUMBER = 2**63
 CODE = re.compile(r"OCI[0-9]{3}")
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+def _is_short(kind: type[Sized], longest: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind) and len(value) <= longest
 
 
 def _is_code(value: Any) -> bool:
@@ -37,14 +37,10 @@ def _is_number(value: Any) -> bool:
     return is_number and abs(value) <= sys.float_info.max
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= LONGEST_LIST
-
-
 KINDS: dict[Any, Scalar] = {
     dict: Scalar("an object", lambda value: isinstance(value, dict), {}),
-    list: Scalar(f"a list of at most {LONGEST_LIST:,}", _is_list, {}),
-    str: Scalar(f"text of at most {LONGEST_TEXT:,} characters", _is_text, {}),
+    list: Scalar(f"a list of at most {LONGEST_LIST:,}", _is_short(list, LONGEST_LIST), {}),
+    str: Scalar(f"text of at most {LONGEST_TEXT:,} characters", _is_short(str, LONGEST_TEXT), {}),
     bool: FLAG,
     int: Scalar("a whole number from 0", whole(0, LARGEST_NUMBER - 1).fits, {}),
     float: Scalar("a number", _is_number, {}),

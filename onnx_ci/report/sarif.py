@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from importlib import resources
 from typing import Any
 from urllib.parse import quote
 
 from onnx_ci.report.annotations import Placed, fingerprinted, placed
 from onnx_ci.report.json import dumps
 from onnx_ci.report.text import clipped
-from onnx_ci.results import CODES, RunReport
+from onnx_ci.results import RunReport, codes
 from onnx_ci.util.text import one_line
 from onnx_ci.version import __version__
 
 HOME = "https://github.com/onnx-ci/onnx-ci"
 FINDINGS = f"{HOME}/blob/main/docs/troubleshooting.md"
-UNKNOWN = {"description": "A finding of a later onnx-ci.", "advice": "The finding itself says what to do."}
+LATER = {"description": "A finding of a later onnx-ci.", "advice": "The finding itself says what to do."}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "SRCROOT"
 
@@ -66,23 +63,14 @@ def _location(file: str, line: int) -> dict[str, Any]:
     return {"physicalLocation": {"artifactLocation": place, "region": {"startLine": max(1, line)}}}
 
 
-@cache
-def rule_texts() -> dict[str, dict[str, str]]:
-    """Return for each code what it means, the usual cause and what helps, as Markdown."""
-    file = resources.files("onnx_ci.report").joinpath("sarif_rules.json")
-    texts: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
-    return texts
-
-
 def rule(code: str) -> dict[str, Any]:
-    short = CODES.get(code, code)
-    texts = rule_texts().get(code, UNKNOWN)
-    help_text = " ".join(texts.values())
+    title, *texts = codes().get(code, {"title": code, **LATER}).values()
+    help_text = " ".join(texts)
     return {
         "id": code,
-        "name": "".join(word.capitalize() for word in short.replace("'", "").replace(",", "").split()),
-        "shortDescription": {"text": f"{short[0].upper()}{short[1:]}."},
-        "fullDescription": {"text": texts["description"].replace("`", "")},
+        "name": "".join(word.capitalize() for word in title.replace("'", "").replace(",", "").split()),
+        "shortDescription": {"text": f"{title[0].upper()}{title[1:]}."},
+        "fullDescription": {"text": texts[0].replace("`", "")},
         "help": {"text": help_text.replace("`", ""), "markdown": help_text},
         "helpUri": f"{FINDINGS}#{code.lower()}",
         "defaultConfiguration": {"level": "error"},

@@ -6,18 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from onnx_ci.report.text import counted, flowed
-from onnx_ci.results import (
-    Difference,
-    Divergence,
-    LayerChange,
-    ModelDiff,
-    Outcome,
-    TensorChange,
-    ValueSpread,
-    Variant,
-    Verification,
-)
+from onnx_ci import results
+from onnx_ci.report.text import aligned, counted, flowed
 from onnx_ci.util.sizes import format_percent, format_size
 from onnx_ci.util.text import Style, one_line, shell_word
 
@@ -27,7 +17,7 @@ LONGEST = 160  # characters of a value
 MANY_TIMES = 10.0  # from here on it is no percentage any more
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Section:
     """A table with its title; `numbers` are the columns to align at the right."""
 
@@ -36,7 +26,8 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[str, ...] = ()
     more: str = ""  # what lists all, where not even these rows are all
-    spreads: tuple[ValueSpread | None, ...] = ()  # for HTML alone: what to draw at the end of each row
+    # For HTML alone: what to draw at the end of each row.
+    spreads: tuple[results.ValueSpread | None, ...] = ()
 
     def filled(self) -> Section:
         """Without columns in which nothing is."""
@@ -79,36 +70,27 @@ def render_text(sheet: Sheet, style: Style) -> str:
 
 def _aligned(section: Section, style: Style) -> Iterator[str]:
     rows = [section.columns, *(tuple(map(one_line, row)) for row in section.rows[:SHOWN])]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(section.columns))]
+    numbers = [place for place, name in enumerate(section.columns) if name in section.numbers]
+    lines = list(aligned(rows, right=numbers))
     room = style.width - INDENT
-    if style.width and room < sum(widths) + 2 * len(widths) - 2:  # one row below the other
+    if style.width and room < max(map(len, lines)):  # one row below the other
         for name, *cells in rows[1:]:
             yield name
             titled = zip(section.columns[1:], cells, strict=True)
             yield from flowed(((title, cell, "") for title, cell in titled), room, style)
         return
-    for number, row in enumerate(rows):
-        cells = [
-            cell.rjust(width) if name in section.numbers else cell.ljust(width)
-            for cell, width, name in zip(row, widths, section.columns, strict=True)
-        ]
-        line = "  ".join(cells).rstrip()
-        yield line if number else style.paint(line, "dim")
+    yield style.paint(lines[0], "dim")
+    yield from lines[1:]
 
 
-def diff_sheet(diff: ModelDiff) -> Sheet:
+def diff_sheet(diff: results.ModelDiff) -> Sheet:
     """Two models, and all in which they differ."""
     lines = [f"size {_was_and_is(diff.size_before, diff.size_after)}"]
     if diff.params_before != diff.params_after:
         lines.append(f"parameters {diff.params_before:,} -> {diff.params_after:,}")
-    counts = diff.node_counts
-    nodes = [(counts.changed, "changed"), (counts.added, "added"), (counts.gone, "gone")]
-    nodes.append((counts.renamed, "with other names for what they give"))
-    if any(number for number, _ in nodes):
-        lines.append(f"nodes: {', '.join(f'{number:,} {word}' for number, word in nodes if number)}")
-    states = [(getattr(diff.tensor_counts, state), state) for state in _STATES]
-    told = [f"{number:,} {state}" for number, state in states if number]
-    lines.append(f"tensors: {', '.join([*told, f'{diff.same_tensors:,} the same'])}")
+    if nodes := _counts(diff.node_counts, renamed="with other names for what they give"):
+        lines.append(f"nodes: {', '.join(nodes)}")
+    lines.append(f"tensors: {', '.join([*_counts(diff.tensor_counts), f'{diff.same_tensors:,} the same'])}")
     if not diff.exact:
         lines.append("values were compared in samples of each large tensor; onnx-ci diff --exact reads all")
     lines += diff.notes
@@ -124,26 +106,16 @@ def diff_sheet(diff: ModelDiff) -> Sheet:
     sections = [_changes(title, items) for title, items in changes if items]
     if diff.layers:
         rows = tuple(map(_layer, diff.layers))
-        sections.append(
-            Section(title="changed tensors by layer", columns=LAYERS, rows=rows, numbers=LAYERS[1:])
-        )
+        sections.append(Section("changed tensors by layer", LAYERS, rows, LAYERS[1:]))
     if diff.tensors:
-        rows = tuple(map(_tensor, diff.tensors))
-        sections.append(
-            Section(
-                title="tensors that changed",
-                columns=TENSORS,
-                rows=rows,
-                numbers=TENSORS[4:8],
-                spreads=tuple(change.values for change in diff.tensors),
-            )
-        )
+        rows, spreads = tuple(map(_tensor, diff.tensors)), tuple(change.values for change in diff.tensors)
+        sections.append(Section("tensors that changed", TENSORS, rows, TENSORS[4:8], spreads=spreads))
     if diff.nodes:
         sections.append(_changes("nodes that changed", diff.nodes))
     return Sheet(title=f"{diff.before} -> {diff.after}", lines=tuple(lines), sections=tuple(sections))
 
 
-def base_sheet(diff: ModelDiff) -> Sheet:
+def base_sheet(diff: results.ModelDiff) -> Sheet:
     """The difference to the base, as a part of the report of a run."""
     sheet = diff_sheet(diff)
     before, after = (shell_word(one_line(name)) for name in (diff.before, diff.after))
@@ -156,7 +128,11 @@ TENSORS: tuple[str, ...] = (
     *("tensor", "change", "was", "is", "size"),
     *("elements", "values moved by", "at most", "note"),
 )
-_STATES = ("changed", "added", "gone", "renamed")
+
+
+def _counts(counts: results.ChangeCounts, renamed: str = "renamed") -> list[str]:
+    words = {"changed": "changed", "added": "added", "gone": "gone", "renamed": renamed}
+    return [f"{getattr(counts, state):,} {word}" for state, word in words.items() if getattr(counts, state)]
 
 
 def _was_and_is(before: int, after: int) -> str:
@@ -166,15 +142,10 @@ def _was_and_is(before: int, after: int) -> str:
     return f"{format_size(before)} -> {format_size(after)} ({after - before:+,} bytes{share})"
 
 
-def _changes(title: str, changes: Sequence[Difference]) -> Section:
+def _changes(title: str, changes: Sequence[results.Difference]) -> Section:
     numbers = all(isinstance(v, int | None) for change in changes for v in (change.before, change.after))
     rows = tuple((change.name, _shown(change.before), _shown(change.after)) for change in changes)
-    return Section(
-        title=title,
-        columns=("what", "was", "is"),
-        rows=rows,
-        numbers=("was", "is") if numbers else (),
-    )
+    return Section(title, ("what", "was", "is"), rows, ("was", "is") if numbers else ())
 
 
 def _shown(value: str | int | None) -> str:
@@ -190,12 +161,12 @@ def _relative(relative: float | None) -> str:
     return format_percent(relative) if relative < MANY_TIMES else f"{relative:.3g}x"
 
 
-def _layer(layer: LayerChange) -> tuple[str, ...]:
+def _layer(layer: results.LayerChange) -> tuple[str, ...]:
     sizes = format_size(layer.size_before), format_size(layer.size_after)
     return layer.prefix, f"{layer.tensors:,}", *sizes, _relative(layer.relative)
 
 
-def _tensor(change: TensorChange) -> tuple[str, ...]:
+def _tensor(change: results.TensorChange) -> tuple[str, ...]:
     moved = change.moved
     note = f"was {change.former}" if change.former else ""
     if moved is not None and moved.not_finite:
@@ -213,31 +184,26 @@ def _tensor(change: TensorChange) -> tuple[str, ...]:
     )
 
 
-def variants_sheet(variants: Sequence[Variant], outcomes: Sequence[Outcome], metric: str) -> Sheet:
-    """The classic table: one row a model, the first being what the others are held against."""
+def variants_sheet(variants: Sequence[results.Variant], inputs: int, metric: str) -> Sheet:
+    """The classic table: one row a model, the first being what the others are held against; `inputs` is how
+    many they were run on."""
     columns = (
         *("model", "verdict", "parameters", "size", "gzip", "inference", "ratio", "load", "memory"),
         *("cosine", "sqnr", "top-1", metric),
     )
     rows = tuple(map(_variant, variants))
-    sections = [Section(title="models", columns=columns, rows=rows, numbers=columns[1:])]
-    for variant in variants:
-        if variant.divergence is not None:
-            sections += _divergence(variant.path, variant.divergence)
-    lines = [f"{verification.samples} inputs" for verification in _verifications(outcomes)[:1]]
+    sections = [Section("models", columns, rows, columns[1:])]
+    lines = [f"{inputs} inputs"] if inputs else []
     lines += dict.fromkeys(variant.problem for variant in variants if variant.problem)
     for variant in variants:
         if variant.divergence is not None:
+            sections += _divergence(variant.path, variant.divergence)
             lines += _divergence_lines(variant.path, variant.divergence)
     title = f"{counted(len(variants), 'model')}, held against {variants[0].path}"
     return Sheet(title=title, lines=tuple(lines), sections=tuple(sections))
 
 
-def _verifications(outcomes: Sequence[Outcome]) -> list[Verification]:
-    return [outcome.verification for outcome in outcomes if outcome.verification.samples]
-
-
-def _variant(variant: Variant) -> tuple[str, ...]:
+def _variant(variant: results.Variant) -> tuple[str, ...]:
     about = "about " if variant.estimated else ""
     ratio = ""
     if variant.ratio is not None:
@@ -260,7 +226,7 @@ def _variant(variant: Variant) -> tuple[str, ...]:
     )
 
 
-def _divergence(path: str, found: Divergence) -> Iterator[Section]:
+def _divergence(path: str, found: results.Divergence) -> Iterator[Section]:
     if found.first is None:
         return
     gaps = [("first", found.first), *(("worst", gap) for gap in found.worst)]
@@ -270,10 +236,10 @@ def _divergence(path: str, found: Divergence) -> Iterator[Section]:
     )
     columns = ("tensor", "which", "operator", "sqnr", "error", "weights")
     title = f"where {path} parts, of {counted(found.compared, 'tensor')}"
-    yield Section(title=title, columns=columns, rows=rows, numbers=("sqnr", "error"))
+    yield Section(title, columns, rows, ("sqnr", "error"))
 
 
-def _divergence_lines(path: str, found: Divergence) -> Iterator[str]:
+def _divergence_lines(path: str, found: results.Divergence) -> Iterator[str]:
     if found.compared and found.first is None:
         yield f"{path}: {counted(found.compared, 'inner tensor')} compared, none is off by more than rounding"
     if found.skip:  # as a policy takes it: JSON is YAML too

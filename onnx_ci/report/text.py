@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from onnx_ci import results
 from onnx_ci.util.sizes import format_percent, format_size
@@ -260,7 +260,7 @@ def _plan(outcome: results.Outcome) -> Iterator[str]:
             yield f"    not all was tried: {plan.untried}"
     if outcome.alternatives:
         yield "  also tried"
-        yield from _aligned([_alternative_row(alternative) for alternative in outcome.alternatives])
+        yield from aligned([_alternative_row(each) for each in outcome.alternatives], indent=4)
 
 
 def _alternative_row(alternative: results.Alternative) -> tuple[str, ...]:
@@ -278,15 +278,17 @@ def _outputs(outcome: results.Outcome) -> Iterator[str]:
     yield from (f"    {line}" for line in noise_words(verification))
     rows = [output_row(output) for output in verification.outputs]
     if rows:
-        yield from _aligned([OUTPUT_COLUMNS, *rows])
-    if verification.runtimes:
-        yield from _aligned([runtime_row(run) for run in verification.runtimes])
+        yield from aligned([OUTPUT_COLUMNS, *rows], indent=4)
+    yield from aligned([runtime_row(run) for run in verification.runtimes], indent=4)
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), indent: int = 0) -> Iterator[str]:
+    """The lines of a table, each column as wide as its widest cell; `right` are those aligned there."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        cells = zip(row, widths, strict=True)
+        padded = [cell.rjust(n) if at in right else cell.ljust(n) for at, (cell, n) in enumerate(cells)]
+        yield " " * indent + "  ".join(padded).rstrip()
 
 
 # The columns of a table of models, by what they hold; those for numbers are aligned at the right.
@@ -510,6 +512,12 @@ def coverage_words(verification: results.Verification) -> str:
 
 def clipped(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def finding_counts(report: results.RunReport) -> list[str]:
+    """How many errors and warnings there are, in words."""
+    severities = [finding.severity for finding in report.all_findings]
+    return [counted(severities.count(kind), kind) for kind in ("error", "warning") if kind in severities]
 
 
 def saved_words(report: results.RunReport) -> str:

@@ -73,7 +73,7 @@ def test_names_are_inert_and_empty_columns_left_out() -> None:
     parted = Divergence(compared=2, first=gap, worst=(gap,), skip=(BAD,), note="every 2nd")
     first = Variant(path="a.onnx", size=5_000, params=8)
     other = Variant(path=BAD, size=2_000, verdict="ok", cosine=0.5, divergence=parted)
-    sheet = variants_sheet([first, other], [], "")
+    sheet = variants_sheet([first, other], 0, "")
     for kind in ("text", "markdown", "html"):
         shown = render(sheet, kind, Style())
         own = kind == "html"  # a page has one script, ours
@@ -102,7 +102,7 @@ def test_a_table_that_does_not_fit_is_stacked(width: int) -> None:
         top1=1.0,
         score=0.76,
     )
-    sheet = variants_sheet([full, full], [], "accuracy")
+    sheet = variants_sheet([full, full], 0, "accuracy")
     lines = render(sheet, "text", Style(width=width)).splitlines()
     assert max(map(len, lines)) <= width
     assert lines.count("    models/encoder.onnx") == 2

@@ -17,7 +17,7 @@ from unittest import mock
 import onnx
 import pytest
 
-from onnx_ci.cli.main import COMMANDS, PAGE, _file_names, command_parser
+from onnx_ci.cli.main import COMMANDS, SUBJECTS, _file_names, command_parser
 from onnx_ci.cli.output import ProgressLine
 from onnx_ci.util.text import Style
 from tests.support.cli import call
@@ -40,7 +40,7 @@ def test_examples_in_help_can_be_typed() -> None:
     assert len(typed) > 15
     for command, *arguments in typed:
         assert command_parser(command).parse_args(arguments)
-    for page in PAGE.values():
+    for page in SUBJECTS:
         assert (PROJECT / page.partition("#")[0]).is_file()
 
 
