@@ -494,6 +494,8 @@ def _answer(sample: Mapping[str, Array], names: Sequence[str]) -> Array:
             continue
         flat = np.nan_to_num(value.astype(np.float64).reshape(-1))
         flat = flat if flat.size else np.zeros(1)
+        view = observation_of(name)
+        flat = flat if view is None else view.telling(flat)
         parts.append(np.clip(flat[np.linspace(0, flat.size - 1, _NUMBERS).astype(np.int64)], -1e6, 1e6))
     return np.concatenate(parts) if parts else np.zeros(1)
 
