@@ -3,6 +3,7 @@ sessions in which models made of it are run with other weights."""
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +17,7 @@ import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.branches import Side, both_ways, not_taken
+from onnx_ci.inputs.dims import STEPS
 from onnx_ci.inputs.generate import (
     Attempt,
     Deriver,
@@ -59,6 +61,9 @@ _NUMBERS = 64  # of each output that tell one answer from another
 _STILL = 0.05  # of the distance from blank to noise: what is nearer to one of them is no other answer
 _ROUNDING = 1e-4  # of an answer, which is no other one either
 _CALLS = 3  # after which a state is that of a model in use
+_DULL = 0.05  # of an output: what differs less from input to input is no answer
+_LARGER = 4  # times, which other sizes may be
+_LIVELIER = 1.5  # times as much as other sizes have to tell
 _LEFT = "a state, by its name: nothing at first, then what the model left"
 _SCARCE = ("timeout", "memory")  # what one thread, or a second session, may lack
 
@@ -359,6 +364,8 @@ class Reference:
                 return self._search(wide=False)
             else:
                 fed = self._carried(feeds, outputs, limits)
+                if failures and not known:
+                    attempt, fed = self._liveliest(deriver, attempt, fed)
                 return self._settle(deriver, attempt, *fed)
         if empty is not None:
             return self._settle(deriver, empty[0], *empty[1])
@@ -389,6 +396,30 @@ class Reference:
             return feeds, outputs
         self._states = [{name: sample[name] for name in becomes} for sample in (*fed, *further)]
         return [*fed, *further], [*answers, *outputs]
+
+    def _liveliest(self, deriver: Deriver, attempt: Attempt, fed: FedOutputs) -> tuple[Attempt, FedOutputs]:
+        """Return the usual sizes on which answers differ most, for a model that does not take all of them and
+        hardly tells one input from another: a size that runs need not be one that it was made for."""
+        liveliness = _liveliness(fed[1], carried=bool(self._states))
+        if min(liveliness, default=1.0) >= _DULL:
+            return attempt, fed
+        best, most, states = (attempt, fed), _LIVELIER * sum(liveliness), self._states
+        sizes = deriver.sizes(attempt, 0)
+        for step in range(attempt.step + 1, STEPS):
+            other = replace(attempt, step=step)
+            if not _is_near_in_size(deriver.sizes(other, 0), sizes):
+                continue
+            feeds = [{**sample, **self.stored} for sample in deriver.feeds(other)]
+            limits = replace(self.limits, seconds=self.limits.seconds / STEPS)
+            try:
+                tried = self._carried(feeds, self._run(feeds, limits), limits)
+            except RunFailed:
+                continue
+            total = sum(_liveliness(tried[1], carried=bool(self._states)))
+            if total > most:
+                best, most, states = (other, tried), total, self._states
+        self._states = states
+        return best
 
     def _with_states(self, feeds: Sequence[Feeds]) -> list[Feeds]:
         """Return samples with the states that others began with, where there are states."""
@@ -467,6 +498,32 @@ class Reference:
             if error.kind in _SCARCE:
                 hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
         return Unrunnable(message, hint=hint, failure=error)
+
+
+def _is_near_in_size(one: Mapping[str, Shape], other: Mapping[str, Shape]) -> bool:
+    """Whether inputs of one size are others than those of the other size, and not many times as large."""
+    count, usual = (sum(map(math.prod, shapes.values())) for shapes in (one, other))
+    return one != other and count <= _LARGER * usual
+
+
+def _liveliness(outputs: ArrayOutputs, *, carried: bool) -> list[float]:
+    """Return how much each output differs from sample to sample, as a part of what it is. Where states are
+    carried over, half of the samples begin without any, and only these tell."""
+    outputs = outputs[: (len(outputs) + 1) // 2] if carried else outputs
+    found = []
+    for name in outputs[0]:
+        by_shape: dict[Shape, list[Array]] = {}
+        for sample in outputs:
+            if name in sample and is_float(sample[name].dtype):
+                by_shape.setdefault(sample[name].shape, []).append(
+                    np.nan_to_num(sample[name].astype(np.float64))
+                )
+        alike = [np.stack(arrays) for arrays in by_shape.values() if len(arrays) > 1]
+        sizes = [math.sqrt(float(np.square(arrays).mean())) for arrays in alike if arrays.size]
+        apart = [float(arrays.std(axis=0).mean()) for arrays in alike if arrays.size]
+        if any(sizes):
+            found.append(sum(apart) / sum(sizes))
+    return found
 
 
 def _left(becomes: Mapping[str, str], answer: Mapping[str, Array]) -> Feeds:

@@ -69,3 +69,21 @@ def test_states_are_paired_by_name(state: str, outputs: list[str], becomes: str 
     value = np.zeros((1, 4), np.float32)
     assert state_outputs({state: value}, dict.fromkeys(outputs, value)).get(state) == becomes
     assert not state_outputs({state: value}, dict.fromkeys(outputs, np.zeros((2, 4), np.float32)))
+
+
+def test_sizes_on_which_a_model_tells_inputs_apart_come_before_those_on_which_it_does_not(
+    tmp_path: Path,
+) -> None:
+    """It takes 512 samples, and hears only what comes after them."""
+    proto = model(
+        "g (float[1,length] audio) => (float[1,1] y)"
+        "{ shape = Shape(audio) one = Constant<value_ints = [1]>() count = Gather(shape, one)"
+        " factor = Gather(table, count) from = Constant<value_ints = [520]>()"
+        " to = Constant<value_ints = [552]>()"
+        " part = Slice(audio, from, to, one) sum = ReduceSum(part, one) heard = Mul(sum, factor)"
+        " y = Add(heard, factor) }",
+        {"table": np.ones(4096, np.float32)},
+    )
+    onnx.save(proto, tmp_path / "m.onnx")
+    made = make_samples(tmp_path / "m.onnx", InputSpec(count=4))
+    assert {np.asarray(sample["audio"]).shape[1] for sample in made.samples} <= {576, 1024}
