@@ -267,22 +267,25 @@ def blank_and_noise(feeds: Sequence[Feeds], *, seed: int, keep: Collection[str] 
 
 def state_outputs(sample: Feeds, outputs: Mapping[str, Any]) -> dict[str, str]:
     """Return the output that each state becomes in the next call: a state is known by its name, what it
-    becomes by its shape and type, and by a name that is much the same."""
+    becomes by its shape and type, and by a name that is much the same, or that an exporter made up."""
     free = dict(outputs)
     pairs = {}
     for name, value in sample.items():
         if not names.words(name) & names.CARRIED or not isinstance(value, np.ndarray):
             continue
-        likeness = {
-            other: SequenceMatcher(None, name, other).ratio()
-            for other in free
-            if _are_alike(value, free[other])
-        }
+        likeness = {other: _likeness(name, other) for other in free if _are_alike(value, free[other])}
         best = max(likeness, key=likeness.__getitem__, default="")
         if is_float(value.dtype) and value.size and likeness.get(best, 0.0) >= _SAME_NAME:
             pairs[name] = best
             del free[best]
     return pairs
+
+
+def _likeness(name: str, other: str) -> float:
+    """Return how much alike two names are; one that says nothing may be the same thing."""
+    if all(word.isdigit() or word == "identity" for word in names.words(other)):
+        return _SAME_NAME
+    return SequenceMatcher(None, name, other).ratio()
 
 
 def _are_alike(one: Any, other: Any) -> bool:

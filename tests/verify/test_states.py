@@ -61,6 +61,8 @@ def test_a_state_without_an_output_like_it_stays_noise(tmp_path: Path) -> None:
         ("h", ["cn", "hn"], "hn"),
         ("cached_key_1", ["new_cached_key_0", "new_cached_key_1"], "new_cached_key_1"),
         ("conv_cache", ["enhanced", "conv_cache_out"], "conv_cache_out"),
+        ("state", ["37", "35"], "37"),
+        ("state", ["Identity", "state_out"], "state_out"),
         ("audio", ["audio_out"], None),
         ("state", ["action"], None),
     ],
