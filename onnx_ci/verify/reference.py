@@ -111,10 +111,11 @@ class Reference:
         """Return the same original and inputs, or the first of them, in another runtime."""
         return replace(self, runner=runner, like=self, given=self.feeds()[:samples])
 
-    def on(self, *, count: int, seed: int, wide: bool = False) -> Reference:
-        """Return the same original on other inputs: so many at least, made up from another seed."""
+    def on(self, *, count: int, seed: int, wide: bool = False, chosen: bool = False) -> Reference:
+        """Return the same original on other inputs, so many at least, made up from another seed: as they
+        come, or chosen from more."""
         spec = replace(self.spec, samples=(), count=max(count, self.spec.count), seed=seed)
-        return replace(self, spec=spec, like=self, given=None, wide=wide, spare=0)
+        return replace(self, spec=spec, like=self, given=None, wide=wide, spare=self.spare if chosen else 0)
 
     def on_more(self, count: int) -> Reference:
         """Return the same original on more of the inputs that its own were chosen from: so many at least."""
@@ -129,7 +130,7 @@ class Reference:
     def with_made_up(self, count: int) -> Reference:
         """Return the same original on the user's samples and on inputs that are made up, if it runs there."""
         try:
-            made_up = self.on(count=count, seed=self.spec.seed)
+            made_up = self.on(count=count, seed=self.spec.seed, chosen=True)
             both = replace(self, like=self, given=[*self.feeds(), *made_up.feeds()])
             both._outputs = [*self.outputs(), *made_up.outputs()]
             both._found, both._states = made_up._found, made_up._states
