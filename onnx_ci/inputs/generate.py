@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ _LARGEST_SAMPLE = 2**30  # bytes of all inputs together
 _LARGER = 4  # times the elements of the largest sample there is, at most
 _LONGEST = 1024
 _WORK = 10_000_000_000  # weights times length: about a second of computing
+_SAME_NAME = 0.5  # how alike h and hn are, or state and new_state, at least
 _COUNT_DEPTH = 7  # nodes between a Range and what it counts
 
 
@@ -261,6 +263,33 @@ def blank_and_noise(feeds: Sequence[Feeds], *, seed: int, keep: Collection[str] 
         noise[name] = cast(np.asarray(rng.uniform(low, high, value.shape)), value.dtype)
         replaced = True
     return [blank, noise] if replaced else []
+
+
+def state_outputs(sample: Feeds, outputs: Mapping[str, Any]) -> dict[str, str]:
+    """Return the output that each state becomes in the next call: a state is known by its name, what it
+    becomes by its shape and type, and by a name that is much the same, or that an exporter made up."""
+    free = dict(outputs)
+    pairs = {}
+    for name, value in sample.items():
+        if not names.words(name) & names.CARRIED or not isinstance(value, np.ndarray):
+            continue
+        likeness = {other: _likeness(name, other) for other in free if _are_alike(value, free[other])}
+        best = max(likeness, key=likeness.__getitem__, default="")
+        if is_float(value.dtype) and value.size and likeness.get(best, 0.0) >= _SAME_NAME:
+            pairs[name] = best
+            del free[best]
+    return pairs
+
+
+def _likeness(name: str, other: str) -> float:
+    """Return how much alike two names are; one that says nothing may be the same thing."""
+    if all(word.isdigit() or word == "identity" for word in names.words(other)):
+        return _SAME_NAME
+    return SequenceMatcher(None, name, other).ratio()
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    return isinstance(other, np.ndarray) and (one.shape, one.dtype) == (other.shape, other.dtype)
 
 
 # Samples of other sizes than those that ran first: a model may take another way for them.

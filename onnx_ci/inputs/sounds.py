@@ -11,15 +11,21 @@ from onnx_ci.inputs.graph import Shape
 from onnx_ci.sandbox.exchange import Array
 
 _RATE = 16000
-_OVERTONES = 30
-_VOWELS = 6.0  # in a second
+_FULL_RATE = 48000  # of sounds whose spectra have more bands than a window of speech has
+_VOICED = 4000.0  # hertz, up to which a voice has overtones
+_SYLLABLES = 8.0  # in a second
+_SHORTEST_SPEECH = 1.0  # seconds that are drawn at least: of them, the loudest part is used
+_SOFTEST = -1.0  # powers of ten: how loud a voice is
+_STILLEST, _NOISIEST = -4.5, -2.0  # and what is heard beside it
 _HISS = 0.05  # of full scale
 _HUSH = 0.001
 _FLOOR = 3e-5  # what 16 bits leave of full scale
 _NOTES = 4.0  # in a second
 _FADED = 2.0  # seconds after which a note is not heard any more
-_WINDOW, _STEP = 400, 160  # samples of one spectrum, and from one to the next: 25 and 10 ms
-_FEWEST_BINS = 192  # more bands than this are the spectrum itself, fewer are of the mel scale
+_WINDOW, _STEP = 0.025, 0.01  # seconds of one spectrum, and from one to the next
+_FEWEST_BINS = 161  # so many bands, or more, are the spectrum itself; fewer are of the mel scale
+_MOST_OF_SPEECH = 300  # bands; a spectrum with more reaches beyond 8 kHz
+_MEL_BINS = 401  # of the spectrum that bands of the mel scale are taken from
 _MOST_ROWS = 16  # that are drawn; further ones are the same, begun elsewhere
 _BLOCK = 8192  # samples of a voice that are computed at a time: they stay in the processor's cache
 _LONGEST = 1 << 22  # samples that are drawn; a longer sound repeats
@@ -34,83 +40,103 @@ def sound(rng: np.random.Generator, shape: Shape, index: int) -> Array:
 
 
 def spectra(rng: np.random.Generator, frames: int, bands: int, index: int) -> Array:
-    """Draw the logarithm of a sound's spectrum over time, (frames, bands): as it is, or with a mean of 0 and
-    a deviation of 1, in turn."""
-    samples = _row(rng, min(frames, _LONGEST // _STEP) * _STEP + _WINDOW, index // 2)
-    starts = np.arange(0, len(samples) - _WINDOW, _STEP)[:, None]
-    power = np.abs(np.fft.rfft(samples[starts + np.arange(_WINDOW)] * np.hanning(_WINDOW), 2 * _WINDOW)) ** 2
-    at = np.linspace(0, power.shape[1] - 1, bands)
+    """Draw the logarithm of a sound's spectrum over time, (frames, bands): with a mean of 0 and a deviation
+    of 1, as it is, or to the base of 10, in turns that do not keep step with the kinds of sounds."""
+    bins = bands if bands >= _FEWEST_BINS else _MEL_BINS
+    rate = _FULL_RATE if bands > _MOST_OF_SPEECH else _RATE
+    step, window = int(rate * _STEP), min(int(rate * _WINDOW), 2 * (bins - 1))
+    samples = _row(rng, min(frames, _LONGEST // step) * step + window, index, rate)
+    starts = np.arange(0, len(samples) - window, step)[:, None]
+    cut = samples[starts + np.arange(window)] * np.hanning(window)
+    power = np.abs(np.fft.rfft(cut, 2 * (bins - 1))) ** 2
     if bands < _FEWEST_BINS:
-        at = (np.exp(np.linspace(0, np.log(13.0), bands)) - 1) / 12 * (power.shape[1] - 1)
-    low = np.minimum(at.astype(np.int64), power.shape[1] - 2)
-    logarithm = np.log(power[:, low] * (1 - (at - low)) + power[:, low + 1] * (at - low) + 1e-8)
-    if index % 2 == 0:
+        at = (np.exp(np.linspace(0, np.log(13.0), bands)) - 1) / 12 * (bins - 1)
+        low = np.minimum(at.astype(np.int64), bins - 2)
+        power = power[:, low] * (1 - (at - low)) + power[:, low + 1] * (at - low)
+    manner = (index + index // 3) % 3
+    logarithm = np.log10(power + 1e-12) if manner == 2 else np.log(power + 1e-8)
+    if manner == 0:
         logarithm = (logarithm - logarithm.mean()) / (logarithm.std() + 1e-6)
     return np.resize(logarithm, (frames, bands))
 
 
-def _row(rng: np.random.Generator, length: int, index: int) -> Array:
+def _row(rng: np.random.Generator, length: int, index: int, rate: int = _RATE) -> Array:
     drawn = min(length, _LONGEST)
-    seconds = np.arange(drawn) / _RATE
     kind = index % 4
     if kind == 1:
-        row = _music(rng, seconds)
+        row = _music(rng, np.arange(drawn) / rate, rate)
     elif kind == 2:
         row = _HISS * rng.standard_normal(drawn)
     else:
-        row = _speech(rng, seconds)
+        row = _speech(rng, drawn, rate)
     if index % 8 == 7:
         row = row * _HUSH
     return np.resize(row, length)
 
 
-def _speech(rng: np.random.Generator, seconds: Array) -> Array:
-    """Draw vowels that glide into each other at a wavering pitch, with consonants and pauses between them.
+def _speech(rng: np.random.Generator, length: int, rate: int) -> Array:
+    """Draw vowels that glide into each other at a wavering pitch, consonants and pauses between them, loud or
+    soft, in a room that is more or less still. Of a short one, the loudest part.
 
     Detectors take it for a voice, which they do not take a chord for.
     """
-    pitch = (95.0 + 90.0 * rng.random()) * (1.0 + 0.08 * np.sin(2 * np.pi * (2.0 * seconds + rng.random())))
-    phase = 2 * np.pi * np.cumsum(pitch) / _RATE
-    low, high = _glide(rng, seconds, 300.0, 750.0), _glide(rng, seconds, 900.0, 2300.0)
+    seconds = np.arange(max(length, int(_SHORTEST_SPEECH * rate))) / rate
+    lowest = 95.0 + 110.0 * rng.random()
+    pitch = lowest * (1.0 + 0.08 * np.sin(2 * np.pi * (2.0 * seconds + rng.random())))
+    phase = 2 * np.pi * np.cumsum(pitch) / rate
+    formants = [
+        (_glide(rng, seconds, *between), width, height)
+        for between, width, height in (
+            ((300.0, 750.0), 90, 1.0),
+            ((900.0, 2300.0), 140, 0.5),
+            ((2300.0, 3300.0), 200, 0.25),
+        )
+    ]
     voice = np.zeros(len(seconds))
     for start in range(0, len(seconds), _BLOCK):
         part = slice(start, start + _BLOCK)
-        for overtone in range(1, _OVERTONES):
+        for overtone in range(1, int(_VOICED / lowest)):
             at = overtone * pitch[part]
-            formants = 1 / (1 + ((at - low[part]) / 90) ** 2) + 0.5 / (1 + ((at - high[part]) / 140) ** 2)
-            voice[part] += formants * np.sin(overtone * phase[part])
-    loudness = np.clip(_glide(rng, seconds, -0.2, 1.1), 0.0, 1.0)
-    consonants = np.clip(_glide(rng, seconds, -1.0, 0.4), 0.0, 1.0) * rng.standard_normal(len(seconds))
-    speech: Array = 0.15 * voice * loudness + 0.1 * consonants + 0.005 * rng.standard_normal(len(seconds))
-    return speech
+            heard = sum(high / (1 + ((at - middle[part]) / wide) ** 2) for middle, wide, high in formants)
+            voice[part] += heard * np.sin(overtone * phase[part])
+    loudness = np.clip(_glide(rng, seconds, -0.6, 1.2), 0.0, 1.0)
+    between_vowels = np.clip(_glide(rng, seconds, -2.0, 1.0), 0.0, 1.0) * (1.0 - loudness)
+    consonants = between_vowels * np.diff(rng.standard_normal(len(seconds)), prepend=0.0)
+    speech: Array = 10.0 ** rng.uniform(_SOFTEST, 0.0) * (0.15 * voice * loudness + 0.03 * consonants)
+    speech = speech + 10.0 ** rng.uniform(_STILLEST, _NOISIEST) * rng.standard_normal(len(seconds))
+    if len(speech) == length:
+        return speech
+    energy = np.cumsum(np.square(np.concatenate([[0.0], speech])))
+    loudest = int(np.argmax(energy[length:] - energy[: len(energy) - length]))
+    return speech[loudest : loudest + length]
 
 
 def _glide(rng: np.random.Generator, seconds: Array, low: float, high: float) -> Array:
     """Go from one value to the next, several in a second."""
-    count = 2 + int(_VOWELS * len(seconds) / _RATE)
-    return np.asarray(np.interp(seconds * _VOWELS, np.arange(count), rng.uniform(low, high, count)))
+    count = 2 + int(_SYLLABLES * seconds[-1])
+    return np.asarray(np.interp(seconds * _SYLLABLES, np.arange(count), rng.uniform(low, high, count)))
 
 
-def _music(rng: np.random.Generator, seconds: Array) -> Array:
+def _music(rng: np.random.Generator, seconds: Array, rate: int) -> Array:
     """Draw notes of a scale that are struck and die away, two at a time, and a beat."""
     music = np.zeros(len(seconds))
     scale = 220.0 * 2 ** (np.array([0, 2, 4, 5, 7, 9, 11, 12]) / 12)
-    for number in range(1 + int(len(seconds) / _RATE * _NOTES)):
-        start = int(number * _RATE / _NOTES)
-        heard = music[start : start + int(_FADED * _RATE)]
+    for number in range(1 + int(len(seconds) / rate * _NOTES)):
+        start = int(number * rate / _NOTES)
+        heard = music[start : start + int(_FADED * rate)]
         for pitch in rng.choice(scale, 2, replace=False):
-            for overtone in _note(pitch)[1:]:
+            for overtone in _note(pitch, rate)[1:]:
                 heard += overtone[: len(heard)]
         if number % 2 == 0:
-            heard += 0.3 * _note(220.0)[0][: len(heard)] ** 8 * rng.standard_normal(len(heard))
+            heard += 0.3 * _note(220.0, rate)[0][: len(heard)] ** 8 * rng.standard_normal(len(heard))
     # No recording is without some noise: what is exactly nothing between notes, a logarithm tears apart.
     return 0.1 * music + _FLOOR * rng.standard_normal(len(seconds))
 
 
 @cache
-def _note(pitch: float) -> list[Array]:
+def _note(pitch: float, rate: int) -> list[Array]:
     """Return how a note dies away, and its overtones."""
-    since = np.arange(int(_FADED * _RATE)) / _RATE
+    since = np.arange(int(_FADED * rate)) / rate
     fading = np.exp(-4.0 * since)
     return [fading, *(fading / o * np.sin(2 * np.pi * o * pitch * since) for o in (1, 2, 3, 5))]
 

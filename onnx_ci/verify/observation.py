@@ -25,6 +25,7 @@ from onnx_ci.model.graph import STANDARD_DOMAINS, all_names, opset
 from onnx_ci.model.model import Model, element_count, values_beside
 from onnx_ci.model.save import write_runnable
 from onnx_ci.results import PICKS, Divergence, Gap
+from onnx_ci.sandbox.exchange import Array
 
 if TYPE_CHECKING:
     from onnx_ci.verify.reference import Reference
@@ -40,6 +41,7 @@ _SQUASHES = (
     "Erf",
     "Softmax",
 )  # all of them to -1 to 1, or 0 to 1
+_ENDS = {"Sigmoid": 8.0, "HardSigmoid": 2.5, "Tanh": 4.0, "Erf": 2.5}  # beyond, all values come out the same
 _SAME_VALUES = (
     "Identity",
     "Reshape",
@@ -74,6 +76,11 @@ class Observation:
     def is_bounded(self) -> bool:
         """Whether the output as a whole is within -1 and 1."""
         return self.plain and self.squash in _SQUASHES
+
+    def telling(self, values: Array) -> Array:
+        """Return the values no further out than the function tells them from each other."""
+        end = _ENDS.get(self.squash, math.inf)
+        return np.clip(values, -end, end)
 
     @property
     def is_picked(self) -> bool:

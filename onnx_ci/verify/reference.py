@@ -3,6 +3,7 @@ sessions in which models made of it are run with other weights."""
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -16,8 +17,16 @@ import onnx
 
 from onnx_ci.errors import ModelError
 from onnx_ci.inputs.branches import Side, both_ways, not_taken
-from onnx_ci.inputs.generate import Attempt, Deriver, blank_and_noise, deriver_of, of_other_sizes
-from onnx_ci.inputs.graph import UseDef
+from onnx_ci.inputs.dims import STEPS
+from onnx_ci.inputs.generate import (
+    Attempt,
+    Deriver,
+    blank_and_noise,
+    deriver_of,
+    of_other_sizes,
+    state_outputs,
+)
+from onnx_ci.inputs.graph import Shape, UseDef
 from onnx_ci.inputs.normalization import ReadTensor
 from onnx_ci.inputs.samples import load_samples
 from onnx_ci.inputs.size_search import SizeSearch
@@ -51,6 +60,11 @@ _SIZES = 2
 _NUMBERS = 64  # of each output that tell one answer from another
 _STILL = 0.05  # of the distance from blank to noise: what is nearer to one of them is no other answer
 _ROUNDING = 1e-4  # of an answer, which is no other one either
+_CALLS = 3  # after which a state is that of a model in use
+_DULL = 0.05  # of an output: what differs less from input to input is no answer
+_LARGER = 4  # times, which other sizes may be
+_LIVELIER = 1.5  # times as much as other sizes have to tell
+_LEFT = "a state, by its name: nothing at first, then what the model left"
 _SCARCE = ("timeout", "memory")  # what one thread, or a second session, may lack
 
 ArrayOutputs = list[dict[str, Array]]
@@ -89,6 +103,7 @@ class Reference:
         self._feeds: Sequence[Feeds] = self.given or ()
         self._outputs: ArrayOutputs | None = None
         self._still: ArrayOutputs = []  # what blank and noise give
+        self._states: list[Feeds] = []  # what the original left of itself for the next call
         self._untaken: Sequence[Side] | None = None
         self._failure: ModelError | None = None
 
@@ -96,10 +111,11 @@ class Reference:
         """Return the same original and inputs, or the first of them, in another runtime."""
         return replace(self, runner=runner, like=self, given=self.feeds()[:samples])
 
-    def on(self, *, count: int, seed: int, wide: bool = False) -> Reference:
-        """Return the same original on other inputs: so many at least, made up from another seed."""
+    def on(self, *, count: int, seed: int, wide: bool = False, chosen: bool = False) -> Reference:
+        """Return the same original on other inputs, so many at least, made up from another seed: as they
+        come, or chosen from more."""
         spec = replace(self.spec, samples=(), count=max(count, self.spec.count), seed=seed)
-        return replace(self, spec=spec, like=self, given=None, wide=wide, spare=0)
+        return replace(self, spec=spec, like=self, given=None, wide=wide, spare=self.spare if chosen else 0)
 
     def on_more(self, count: int) -> Reference:
         """Return the same original on more of the inputs that its own were chosen from: so many at least."""
@@ -108,16 +124,16 @@ class Reference:
             if len(feeds) < count:
                 feeds, outputs = [*feeds, sample], [*outputs, answer]
         more = replace(self, like=self, given=feeds)
-        more._outputs, more._found = outputs, self._found
+        more._outputs, more._found, more._states = outputs, self._found, self._states
         return more
 
     def with_made_up(self, count: int) -> Reference:
         """Return the same original on the user's samples and on inputs that are made up, if it runs there."""
         try:
-            made_up = self.on(count=count, seed=self.spec.seed)
+            made_up = self.on(count=count, seed=self.spec.seed, chosen=True)
             both = replace(self, like=self, given=[*self.feeds(), *made_up.feeds()])
             both._outputs = [*self.outputs(), *made_up.outputs()]
-            both._found = made_up._found
+            both._found, both._states = made_up._found, made_up._states
         except Unrunnable:
             return self
         return both
@@ -128,7 +144,8 @@ class Reference:
             return []
         deriver, attempt = self._found
         spec = replace(deriver.spec, count=count, seed=self.spec.seed + _OTHERS)
-        return [{**sample, **self.stored} for sample in replace(deriver, spec=spec).feeds(attempt)]
+        made = [{**sample, **self.stored} for sample in replace(deriver, spec=spec).feeds(attempt)]
+        return self._with_states(made)
 
     def outputs(self) -> ArrayOutputs:
         """Return the original's outputs. The first failure is final: a second search would find the same."""
@@ -326,7 +343,7 @@ class Reference:
         empty: tuple[Attempt, FedOutputs] | None = None  # the first that ran, where it gave nothing
         began = time.monotonic()
         for attempt in chain(first, search):
-            feeds = [{**sample, **self.stored} for sample in deriver.feeds(attempt)]
+            feeds: Sequence[Feeds] = [{**sample, **self.stored} for sample in deriver.feeds(attempt)]
             left = self.limits.seconds - (time.monotonic() - began)
             if failures and (left <= 0 or _is_hopeless(failures)):
                 break
@@ -347,11 +364,71 @@ class Reference:
             elif wide and _is_lost(outputs):
                 return self._search(wide=False)
             else:
-                return self._settle(deriver, attempt, feeds, outputs)
+                fed = self._carried(feeds, outputs, limits)
+                if failures and not known:
+                    attempt, fed = self._liveliest(deriver, attempt, fed)
+                return self._settle(deriver, attempt, *fed)
         if empty is not None:
             return self._settle(deriver, empty[0], *empty[1])
         hard = [error for error in failures if error.kind != "error"]
         raise self._unrunnable((hard or failures)[0], "on inputs made up for it", _give(deriver))
+
+    def _carried(self, feeds: Sequence[Feeds], outputs: ArrayOutputs, limits: Limits) -> FedOutputs:
+        """Feed states that the model itself has left, where it hands states on to its next call. Half of the
+        samples begin with nothing; others go on, a few calls later, where one of the same shapes has ended.
+
+        Noise is no state that a model gets into, and its answers to that drown those to all else."""
+        own = {name: value for name, value in outputs[0].items() if observation_of(name) is None}
+        becomes = state_outputs(feeds[0], own)
+        if self.seeding or not becomes:
+            return feeds, outputs
+        half = (len(feeds) + 1) // 2
+        fed = [_with_state(sample, becomes, []) for sample in feeds[:half]]
+        try:
+            answers = self._run(fed, limits)
+            left = [_left(becomes, answer) for answer in answers]
+            for _ in range(_CALLS if len(feeds) > half else 0):
+                further = [
+                    _with_state(sample, becomes, left[at:] + left) for at, sample in enumerate(feeds[half:])
+                ]
+                outputs = self._run(further, limits)
+                left = [_left(becomes, answer) for answer in outputs]
+        except RunFailed:
+            return feeds, outputs
+        self._states = [{name: sample[name] for name in becomes} for sample in (*fed, *further)]
+        return [*fed, *further], [*answers, *outputs]
+
+    def _liveliest(self, deriver: Deriver, attempt: Attempt, fed: FedOutputs) -> tuple[Attempt, FedOutputs]:
+        """Return the usual sizes on which answers differ most, for a model that does not take all of them and
+        hardly tells one input from another: a size that runs need not be one that it was made for."""
+        liveliness = _liveliness(fed[1], carried=bool(self._states))
+        if min(liveliness, default=1.0) >= _DULL:
+            return attempt, fed
+        best, most, states = (attempt, fed), _LIVELIER * sum(liveliness), self._states
+        sizes = deriver.sizes(attempt, 0)
+        for step in range(attempt.step + 1, STEPS):
+            other = replace(attempt, step=step)
+            if not _is_near_in_size(deriver.sizes(other, 0), sizes):
+                continue
+            feeds = [{**sample, **self.stored} for sample in deriver.feeds(other)]
+            limits = replace(self.limits, seconds=self.limits.seconds / STEPS)
+            try:
+                tried = self._carried(feeds, self._run(feeds, limits), limits)
+            except RunFailed:
+                continue
+            total = sum(_liveliness(tried[1], carried=bool(self._states)))
+            if total > most:
+                best, most, states = (other, tried), total, self._states
+        self._states = states
+        return best
+
+    def _with_states(self, feeds: Sequence[Feeds]) -> list[Feeds]:
+        """Return samples with the states that others began with, where there are states."""
+        known = self._states
+        if not known:
+            return [*feeds]
+        turns = [known[number % len(known) :] + known for number in range(len(feeds))]
+        return [_with_state(sample, known[0], turn) for sample, turn in zip(feeds, turns, strict=True)]
 
     def _settle(
         self, deriver: Deriver, attempt: Attempt, feeds: Sequence[Feeds], outputs: ArrayOutputs
@@ -359,6 +436,7 @@ class Reference:
         """Take the inputs that tell most, and more of them where that shows more."""
         known = self.like is not None and self.like._found is not None
         self.reasons = self.like.reasons if self.like and known else deriver.reasons(attempt)
+        self.reasons = {**self.reasons, **dict.fromkeys(self._states[0] if self._states else (), _LEFT)}
         self._found = deriver, attempt
         # Every other input has other sizes: both kinds stay.
         count = max(1, self.spec.count)
@@ -379,12 +457,14 @@ class Reference:
         if not branches.more:
             self._untaken = branches.untaken if deriver.graph.branches else ()
             return feeds, outputs
+        more = self._with_states(branches.more)
         try:
-            further = self._run(branches.more, limits)
+            further = self._run(more, limits)
         except RunFailed:
             return feeds, outputs
-        self._untaken = branches.untaken
-        return [*feeds, *branches.more], [*outputs, *further]
+        # Which branches are taken may depend on states, too.
+        self._untaken = None if self._states else branches.untaken
+        return [*feeds, *more], [*outputs, *further]
 
     def _of_other_sizes(
         self, deriver: Deriver, feeds: Sequence[Feeds], outputs: ArrayOutputs, limits: Limits
@@ -394,7 +474,7 @@ class Reference:
             return feeds, outputs
         wanted = len(feeds) + _SIZES
         for sizes in of_other_sizes(deriver, feeds):
-            sample = {**sizes, **self.stored}
+            sample = self._with_states([{**sizes, **self.stored}])[0]
             try:
                 more = self._run([sample], limits)
             except RunFailed as error:
@@ -419,6 +499,48 @@ class Reference:
             if error.kind in _SCARCE:
                 hint = "give it more room: limits: {seconds: ..., memory: ...}; or " + hint
         return Unrunnable(message, hint=hint, failure=error)
+
+
+def _is_near_in_size(one: Mapping[str, Shape], other: Mapping[str, Shape]) -> bool:
+    """Whether inputs of one size are others than those of the other size, and not many times as large."""
+    count, usual = (sum(map(math.prod, shapes.values())) for shapes in (one, other))
+    return one != other and count <= _LARGER * usual
+
+
+def _liveliness(outputs: ArrayOutputs, *, carried: bool) -> list[float]:
+    """Return how much each output differs from sample to sample, as a part of what it is. Where states are
+    carried over, half of the samples begin without any, and only these tell."""
+    outputs = outputs[: (len(outputs) + 1) // 2] if carried else outputs
+    found = []
+    for name in outputs[0]:
+        by_shape: dict[Shape, list[Array]] = {}
+        for sample in outputs:
+            if name in sample and is_float(sample[name].dtype):
+                by_shape.setdefault(sample[name].shape, []).append(
+                    np.nan_to_num(sample[name].astype(np.float64))
+                )
+        alike = [np.stack(arrays) for arrays in by_shape.values() if len(arrays) > 1]
+        sizes = [math.sqrt(float(np.square(arrays).mean())) for arrays in alike if arrays.size]
+        apart = [float(arrays.std(axis=0).mean()) for arrays in alike if arrays.size]
+        if any(sizes):
+            found.append(sum(apart) / sum(sizes))
+    return found
+
+
+def _left(becomes: Mapping[str, str], answer: Mapping[str, Array]) -> Feeds:
+    """Return the states for the next call."""
+    return {name: answer[output] for name, output in becomes.items()}
+
+
+def _with_state(sample: Feeds, names: Collection[str], states: Sequence[Feeds]) -> Feeds:
+    """Return a sample with the first state that has its shapes, or with none: all zero."""
+    zeros: Feeds = {name: np.zeros_like(sample[name]) for name in names}
+    shapes = _shapes(zeros)
+    return {**sample, **next((state for state in states if _shapes(state) == shapes), zeros)}
+
+
+def _shapes(state: Feeds) -> dict[str, Shape]:
+    return {name: np.asarray(value).shape for name, value in state.items()}
 
 
 def _give(deriver: Deriver) -> Hint:
@@ -494,6 +616,8 @@ def _answer(sample: Mapping[str, Array], names: Sequence[str]) -> Array:
             continue
         flat = np.nan_to_num(value.astype(np.float64).reshape(-1))
         flat = flat if flat.size else np.zeros(1)
+        view = observation_of(name)
+        flat = flat if view is None else view.telling(flat)
         parts.append(np.clip(flat[np.linspace(0, flat.size - 1, _NUMBERS).astype(np.int64)], -1e6, 1e6))
     return np.concatenate(parts) if parts else np.zeros(1)
 

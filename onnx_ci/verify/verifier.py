@@ -135,7 +135,9 @@ class Verifier:
         return self._on(MANY, 2 * _SEED)
 
     def _on(self, count: int, offset: int, *, wide: bool = False) -> Verifier:
-        return Verifier(self.reference.on(count=count, seed=self.reference.spec.seed + offset, wide=wide))
+        spec = self.reference.spec
+        chosen = bool(spec.samples)  # a few that stand beside the user's own have to tell much
+        return Verifier(self.reference.on(count=count, seed=spec.seed + offset, wide=wide, chosen=chosen))
 
     def sensitivity(self, claim: Claim) -> dict[str, Reaction]:
         """Return what each output showed of damage done on purpose: "noticed" if it left the tolerance,

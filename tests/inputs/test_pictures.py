@@ -144,6 +144,36 @@ def test_spectra_have_the_size_that_was_asked_for(frames: int, bands: int) -> No
     assert np.isfinite(raw).all()
 
 
+def test_a_voice_has_pauses_and_is_loud_or_soft() -> None:
+    """A denoiser takes what never pauses for noise, and recordings are not all equally loud."""
+    voices = sounds.sound(generator(3), (16, 16000), 0).reshape(16, 100, 160)
+    loudness = np.sqrt(np.square(voices).mean(axis=2))
+    softest, loudest = np.quantile(loudness, 0.1, axis=1), np.quantile(loudness, 0.9, axis=1)
+    assert np.median(loudest / softest) > 10
+    assert loudest.max() > 4 * loudest.min()
+
+
+def test_a_short_sound_of_a_voice_is_no_pause() -> None:
+    voices = sounds.sound(generator(3), (16, 512), 0)
+    assert voices.std(axis=1).min() > 0.005
+
+
+def test_spectra_with_many_bands_reach_beyond_a_voice() -> None:
+    """513 bands are of 20 ms at 48 kHz: a voice is in the lowest of them."""
+    for bands, part in ((257, 2), (513, 6)):
+        voice = np.concatenate([sounds.spectra(generator(seed), 100, bands, 0) for seed in range(4)])
+        lowest, highest = voice[:, : bands // part], voice[:, -bands // part :]
+        assert np.quantile(lowest, 0.9) > np.quantile(highest, 0.9) + 0.5
+
+
+def test_spectra_are_in_several_units_for_every_kind_of_sound() -> None:
+    """By which logarithm, and whether it is normalized, a model does not say."""
+    drawn = [sounds.spectra(generator(1), 100, 80, index) for index in range(12)]
+    voices = [drawn[index] for index in (0, 3, 4)]
+    assert len({round(float(voice.mean())) for voice in voices}) == 3
+    assert abs(float(drawn[0].mean())) < 1e-6 < abs(float(drawn[3].mean()))
+
+
 @pytest.mark.parametrize(
     ("shape", "why"),
     [

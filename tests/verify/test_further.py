@@ -10,6 +10,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_ci import compare
+from onnx_ci.gate.single import make_samples
+from onnx_ci.model.load import open_model
+from onnx_ci.policy.schema import InputSpec, Rule
+from onnx_ci.sandbox.runner import Runner
+from onnx_ci.verify.prove import Prover
 from onnx_ci.verify.verifier import MANY
 
 pytestmark = pytest.mark.sampled(2)
@@ -60,3 +65,18 @@ def test_samples_of_the_user_are_all_there_is(tmp_path: Path) -> None:
     limit = found.verification.outputs[0].cosine - 1e-7
     near = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", tolerance={"cosine": limit}, samples=given)
     assert (near.verdict, near.verification.samples) == ("ok", 1)
+
+
+def test_what_stands_beside_samples_is_chosen_as_without_them(tmp_path: Path) -> None:
+    """Few inputs have to tell much, so they are chosen from more."""
+    path = tmp_path / "m.onnx"
+    onnx.save(network(), path)
+    np.savez(tmp_path / "sample.npz", x=np.ones((1, 16), np.float32))
+    alone = make_samples(path, InputSpec(count=4)).samples
+    rule = Rule(pattern="m.onnx", inputs=InputSpec(samples=("sample.npz",), count=4))
+    with open_model(path) as model, Runner() as runner:
+        own, *beside = Prover(rule, model, runner, tmp_path, home=tmp_path).planning.feeds()
+    assert np.array_equal(np.asarray(own["x"]), np.ones((1, 16), np.float32))
+    assert [np.asarray(one["x"]).tolist() for one in beside] == [
+        np.asarray(one["x"]).tolist() for one in alone
+    ]

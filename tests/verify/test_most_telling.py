@@ -41,6 +41,16 @@ def test_an_answer_in_doubt_comes_before_one_that_is_sure() -> None:
     assert most_telling(outputs, 2) == [1, 3]
 
 
+def test_what_lies_far_beyond_the_ends_of_a_function_is_no_other_answer() -> None:
+    """Logits of -20 and -30 are the same no; one of them is enough."""
+    name = Observation(output="y", squash="Sigmoid", plain=True).name
+    outputs: list[dict[str, Array]] = []
+    for logit in (-30.0, -20.0, -40.0, -1.0, 0.0, 2.0):
+        logits = np.full(8, logit, np.float32)
+        outputs.append({"y": 1 / (1 + np.exp(-logits)), name: logits})
+    assert len(set(most_telling(outputs, 4)) & {0, 1, 2}) == 1
+
+
 def test_answers_of_several_sizes_and_none_at_all_are_no_obstacle() -> None:
     outputs = [dict[str, Array](y=np.ones((n, 3), np.float32), ids=np.arange(n)) for n in (1, 5, 2, 0)]
     assert len(most_telling(outputs, 2)) == 2
