@@ -367,7 +367,7 @@ def start_planning(
 ) -> Planner | None:
     """A planner whose session stays open in `stack`; None where there is nothing to plan, or no way to find
     out how."""
-    forms = forms_of(methods)
+    forms = forms_of(methods, compressible=subject.task.only_compressed)
     if not forms:
         return None
     ledger.plan, began = None, time.monotonic()

@@ -91,6 +91,12 @@ FORMS: dict[str, tuple[str, dict[str, dict[str, object]]]] = {
     "int8-weights": ("int8", {"int8 by channel": {}, "int8 by block": {"granularity": "block"}}),
     "int4-weights": ("int4", {"int4": {}, **_BY_BITS}),
 }
+# What else there is where compressed sizes count alone: the steps in the root mean square of a tensor, about
+# 6 dB apart. More of them make a longer path: a search that has to go back leaves more tensors as they are.
+_STEPS = (3, 5, 10, 20, 40, 80, 160, 640)
+COMPRESSIBLE: dict[str, dict[str, dict[str, object]]] = {
+    "int8-weights": {f"steps of rms/{steps}": {"steps": steps} for steps in _STEPS}
+}
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,8 @@ class Form:
     @property
     def at_best(self) -> float:
         """dB that it leaves of any tensor at most, as far as that is known beforehand."""
+        if isinstance(self.options, Int8Weights) and self.options.steps:
+            return EVEN + 20 * math.log10(self.options.steps)
         by_bits = self.variant and isinstance(self.options, Int4Weights)
         return BIT * self.options.bits if by_bits else math.inf  # type: ignore[attr-defined]
 
@@ -120,15 +128,19 @@ class Form:
         return 2 * elements
 
 
-def forms_of(choices: Sequence[MethodChoice]) -> list[Form]:
-    """All forms that a rule's methods allow, mildest first as the rule has them."""
-    return [form for choice in choices if choice.name in FORMS for form in _variants(choice)]
+def forms_of(choices: Sequence[MethodChoice], *, compressible: bool = False) -> list[Form]:
+    """All forms that a rule's methods allow, mildest first as the rule has them; also those that are small
+    only once they are compressed, if asked for."""
+    return [form for choice in choices if choice.name in FORMS for form in _variants(choice, compressible)]
 
 
-def _variants(choice: MethodChoice) -> Iterator[Form]:
+def _variants(choice: MethodChoice, compressible: bool) -> Iterator[Form]:
     chosen = method(choice.name)
     label, variants = FORMS[choice.name]
-    named = {option for options in variants.values() for option in options}
+    further = COMPRESSIBLE.get(choice.name, {})
+    named = {option for options in (*variants.values(), *further.values()) for option in options}
+    if compressible:
+        variants = {**variants, **further}
     if not variants or named & choice.options.keys() or choice.options.get("encoding") == "dq":
         variants = {label: {}}
     for label, more in variants.items():
@@ -140,6 +152,9 @@ ENOUGH = 1 << 16  # elements of a tensor that tell what rounding does to all of 
 ENOUGH_BLOCKS = 1 << 13  # where the scale of a block is that of its own elements
 THREADS = 4
 BIT = 6.5  # dB, of codes
+EVEN = 11.0  # dB, of steps as large as what is rounded
+LEVEL = 6  # of zlib: what larger ones give too, to a percent
+REPEATED = 0.3  # what compression leaves of nodes and names, about
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
@@ -239,13 +254,13 @@ class Shelf:
         blocks = [(_sample(part, ENOUGH_BLOCKS)[0], elements) for part, elements in arrays]
         tensor.elements = sum(elements for _, elements in arrays)
         tensor.power = sum(_energy(part) * elements / part.size for part, elements in arrays)
-        tensor.nbytes = sum(part.itemsize * elements * self._share([part]) for part, elements in arrays)
+        tensor.nbytes = sum(self._size(part) * elements / part.size for part, elements in arrays)
         for index, (form, encode) in enumerate(zip(self.forms, self.encodings, strict=True)):
             if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
                 continue
             if form.at_best < self.least:
                 continue
-            parts = blocks if isinstance(form.options, Int4Weights) else arrays
+            parts = blocks if isinstance(form.options, Int4Weights) and not self.compressed else arrays
             estimate = self._in_form(index, encode, tensor, parts)
             if estimate is None or estimate.nbytes >= tensor.nbytes:
                 continue
@@ -262,14 +277,17 @@ class Shelf:
             if made is None:
                 return None
             error += _energy(made.values - part) * elements / part.size
-            self.tables[index] = sum(table.nbytes for table in made.shared.values())
-            share = self._share(list(made.arrays.values()))
-            nbytes += self.forms[index].nbytes(elements, tuple(site.tensor.dims)) * share + made.overhead
+            self.tables[index] = sum(map(self._size, made.shared.values()))
+            if self.compressed:
+                size = sum(map(self._size, made.arrays.values())) * elements / part.size
+                nbytes += size + made.overhead * REPEATED
+            else:
+                nbytes += self.forms[index].nbytes(elements, tuple(site.tensor.dims)) + made.overhead
         return Estimate(nbytes, error)
 
-    def _share(self, parts: Sequence[Array]) -> float:
-        """What compression leaves, if that counts: by the largest part."""
-        return compressed_share(max(parts, key=lambda part: part.nbytes)) if self.compressed else 1.0
+    def _size(self, values: Array) -> float:
+        """Bytes of an array, compressed if that counts."""
+        return values.nbytes * compressed_share(values, LEVEL) if self.compressed else values.nbytes
 
     def _written(self, key: tuple[str, int]) -> list[Path]:
         name, form = key

@@ -135,6 +135,12 @@ class Task:
         rounds_for_it = any(method(choice.name).gains == "compressed" for choice in self.rule.methods)
         return ["gzip"] if self.insists and rounds_for_it and not limited else limited
 
+    @property
+    def only_compressed(self) -> bool:
+        """Whether compressed sizes count, and none on disk is limited."""
+        on_disk = self.share is not None or not self.limits.keys().isdisjoint(("size", "growth"))
+        return bool(self.compressed) and not on_disk
+
     def finding(self, code: str, severity: Severity, message: str, hint: str = "") -> Finding:
         """A finding about the model; messages begin with its name."""
         return Finding(code=code, severity=severity, message=f"{self.name}: {message}", hint=hint)

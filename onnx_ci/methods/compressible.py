@@ -45,15 +45,15 @@ def round_weights(model: Model, options: WeightOptions, rounding: Callable[[Arra
     return Applied(count, kept_note(kept, "masks, indices or too uneven"))
 
 
-def compressed_size(values: Array) -> int:
+def compressed_size(values: Array, level: int = LEVEL) -> int:
     """Bytes after compression, of the same parts of a tensor each time: to be compared, not added up."""
-    stream = zlib.compressobj(LEVEL)
+    stream = zlib.compressobj(level)
     return sum(len(stream.compress(piece.data)) for piece in _pieces(values)) + len(stream.flush())
 
 
-def compressed_share(values: Array) -> float:
+def compressed_share(values: Array, level: int = LEVEL) -> float:
     """What compression leaves of a tensor, by the same parts of it."""
-    return compressed_size(values) / max(1, sum(piece.size for piece in _pieces(values)))
+    return compressed_size(values, level) / max(1, sum(piece.size for piece in _pieces(values)))
 
 
 def _pieces(values: Array) -> list[Array]:

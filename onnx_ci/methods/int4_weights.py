@@ -98,7 +98,7 @@ def _in_pairs(encoder: Encoder, levels: Array) -> str:
     """Two codes a byte, looked up as a pair: a table of 256 pairs serves all weights."""
     stored = encoder.store("q", weights.packed(levels).reshape(-1, levels.shape[-1] // 2))
     index = encoder.cast(stored, "index", TensorProto.INT32)
-    pairs = encoder.table("int4_pairs", rounding.SIXTEEN[_plane_table(PAIRS, 0)])
+    pairs = encoder.table("int4_pairs", rounding.SIXTEEN[weights.plane_table(PAIRS, 0)])
     return encoder.node("Gather", [pairs, index])
 
 
@@ -110,10 +110,10 @@ def _in_planes(encoder: Encoder, levels: Array, bits: int) -> str:
     """
     shape = encoder.store("blocks", np.array([-1, levels.shape[-1]], np.int64))
     total = ""
-    for width, shift in planes(bits):
+    for width, shift in weights.planes(bits):
         stored = encoder.store(f"q{width}", weights.packed(levels, width, shift))
         index = encoder.cast(stored, f"index{width}", TensorProto.INT32)
-        table = encoder.table(f"bits{width}_{shift}", _plane_table(width, shift))
+        table = encoder.table(f"bits{width}_{shift}", weights.plane_table(width, shift))
         part = encoder.node("Reshape", [encoder.node("Gather", [table, index]), shape])
         total = encoder.node("Add", [total, part]) if total else part
     return encoder.node("Gather", [encoder.table(f"int{bits}_levels", rounding.levels_of(bits)), total])
@@ -125,23 +125,6 @@ def _as_dq(encoder: Encoder, values: Array, block: int) -> list[NodeProto]:
     levels = rounding.clipped(grid, rounding.asymmetric(*rounding.bounds(grid), 15), RATIOS)
     parts = weights.along_axis(grid, levels, values.shape, axis)
     return weights.dequantize(encoder, parts, axis, block, TensorProto.UINT4)
-
-
-def planes(bits: int) -> list[tuple[int, int]]:
-    """The planes of a code as (bits, shift), the lowest first."""
-    found, shift = [], 0
-    for width in (4, 2, 1):
-        if bits & width:
-            found.append((width, shift))
-            shift += width
-    return found
-
-
-def _plane_table(width: int, shift: int) -> Array:
-    """What a byte of a plane adds to each of its codes."""
-    byte = np.arange(256, dtype=np.int32)
-    columns = [((byte >> (width * at)) & ((1 << width) - 1)) << shift for at in range(8 // width)]
-    return np.stack(columns, axis=1)
 
 
 def _obstacle(model: ModelProto, version: int) -> str:

@@ -16,6 +16,7 @@ from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.compensation import Moments, Steps, compensated
 from onnx_ci.methods.options import Int8Weights
 from onnx_ci.methods.rounding import Array, Levels
+from onnx_ci.methods.steps import in_steps
 from onnx_ci.methods.weights import Encode, Encoder
 from onnx_ci.model.graph import opset
 from onnx_ci.model.model import Model
@@ -64,6 +65,8 @@ def encoding(model: Model, options: Int8Weights) -> Encode | None:
         if not weights.plain_weight(values):
             return None
         values = values.astype(np.float32, copy=False)
+        if options.steps:
+            return in_steps(encoder, values, options.steps)
         return as_asked(encoder, values, granularity, options.block_size)
 
     return encode

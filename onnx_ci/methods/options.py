@@ -170,12 +170,18 @@ class Fp16Weights(WeightOptions):
 @dataclass(frozen=True, kw_only=True)
 class Int8Weights(WeightOptions):
     """`channel`: a scale for each slice along the best axis; `tensor`: one for all; `block`: one for
-    each run of `block_size`. `fold` is decoded when a session starts, `dq` by DequantizeLinear."""
+    each run of `block_size`. With `steps` the root mean square of a tensor is so many even steps, for
+    compressed size. `fold` is decoded when a session starts, `dq` by DequantizeLinear."""
 
     element_types = (FLOAT, FLOAT16)
     granularity: Literal["channel", "tensor", "block"] = choice("channel", "tensor", "block")
     block_size: int = option(64, whole(16, 4096))
+    steps: int = option(0, whole(0, 1024))
     encoding: Literal["fold", "dq"] = choice("fold", "dq")
+
+    def __post_init__(self) -> None:
+        if self.encoding == "dq" and self.steps:
+            raise OptionError("steps", "int8-weights: steps needs encoding: fold")
 
 
 @dataclass(frozen=True, kw_only=True)

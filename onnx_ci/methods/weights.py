@@ -270,6 +270,23 @@ def packed(codes: Array, width: int = 4, shift: int = 0) -> Array:
     return joined
 
 
+def planes(bits: int) -> list[tuple[int, int]]:
+    """The planes of a code as (bits, shift), the lowest first."""
+    found, shift = [], 0
+    for width in (4, 2, 1):
+        if bits & width:
+            found.append((width, shift))
+            shift += width
+    return found
+
+
+def plane_table(width: int, shift: int) -> Array:
+    """What a byte of a plane adds to each of its codes."""
+    byte = np.arange(256, dtype=np.int32)
+    columns = [((byte >> (width * at)) & ((1 << width) - 1)) << shift for at in range(8 // width)]
+    return np.stack(columns, axis=1)
+
+
 def along_axis(grid: Array, levels: Levels, shape: Shape, axis: int) -> Rounded:
     """Codes in blocks of an axis that was moved to the end, with the axis back in its place."""
     others = (*shape[:axis], *shape[axis + 1 :])

@@ -293,3 +293,26 @@ def test_a_run_tells_what_was_done_and_what_else_was_tried(tmp_path: Path) -> No
     done = onnx_ci("check", "--all", cwd=tmp_path)
     assert "model.onnx: int8-weights (int8 by" in done.out
     assert "also tried: fp16-weights " in done.out
+
+
+def test_a_compressed_budget_gets_forms_for_compressors(tmp_path: Path) -> None:
+    sizes: dict[str, int] = {}
+    for budget in ("gzip: 1 GB", "gzip: 1 GB, size: 1 GB"):
+        folder = tmp_path / str(len(sizes))
+        folder.mkdir()
+        write(lambda: lean(width=256, layers=4), folder)
+        (folder / ".onnx-ci.yaml").write_text(
+            'version: 1\nmodels:\n  - path: "*.onnx"\n    shrink: smallest\n'
+            f"    methods: [{METHODS}]\n    budget: {{{budget}}}\n    tolerance: {{cosine: 0.999}}\n"
+        )
+        done = onnx_ci("fix", "model.onnx", "--no-cache", "--format", "json", cwd=folder)
+        (found,) = done.json["models"]
+        assert found["verification"]["status"] == "passed"
+        sizes[budget] = found["after"]["gzip"]
+        in_steps = [label for label in found["plan"]["forms"] if label.startswith("steps of rms/")]
+        assert bool(in_steps) == ("size" not in budget)
+        made = (folder / "model.onnx").read_bytes()
+        again = onnx_ci("fix", "model.onnx", "--no-cache", cwd=folder)
+        assert again.code == 0, again.out
+        assert (folder / "model.onnx").read_bytes() == made
+    assert sizes["gzip: 1 GB"] < 0.95 * sizes["gzip: 1 GB, size: 1 GB"]

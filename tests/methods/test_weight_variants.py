@@ -23,6 +23,8 @@ pytestmark = pytest.mark.sampled(16)
 
 VARIANTS: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("int8-weights", {"granularity": "block", "block_size": 32}),
+    ("int8-weights", {"steps": 5}),
+    ("int8-weights", {"steps": 80}),
     ("int8-weights", {"encoding": "dq"}),
     ("int8-weights", {"encoding": "dq", "granularity": "block"}),
     ("int4-weights", {"encoding": "dq", "raise_opset": True, "min_elements": 1024}),
@@ -65,6 +67,9 @@ def test_options_keep_the_promises_too(
         ("int8-weights", {}),
         ("int8-weights", {"encoding": "dq"}),
         ("int8-weights", {"granularity": "block"}),
+        ("int8-weights", {"steps": 5}),
+        ("int8-weights", {"steps": 20}),
+        ("int8-weights", {"steps": 640}),
         ("int4-weights", {}),
         ("int4-weights", {"bits": 3}),
         ("compact", {}),
