@@ -55,7 +55,7 @@ FINE = 0.003  # of the bytes: what is not worth another trial
 FAR_OFF = 10.0  # times the noise that the tolerance allows: what damage does has to be beyond doubt
 DAMAGE = 2  # the error of values in another order, over their power
 CALIBRATION = 8  # inputs on which is found out what tensors are multiplied with
-STEPS_BACK = (0.85, 0.7, 0.5, 0.3)  # of the way, where what held in trials is refused in earnest
+STEPS_BACK = (0.95, 0.85, 0.7, 0.5)  # of the bytes saved, where what held in trials is refused in earnest
 
 
 @dataclass(frozen=True)
@@ -324,8 +324,9 @@ class Search:
 
     def _back(self) -> None:
         """Some of the way that held, should the end of it be refused in earnest."""
+        saved = list(accumulate(move.saves for move in self._reached))
         for share in STEPS_BACK:
-            back = mixed(self._reached[: int(len(self._reached) * share)])
+            back = mixed(self._reached[: bisect_right(saved, share * saved[-1])]) if saved else {}
             if back:
                 self.trials.run(back, spare=True)
 

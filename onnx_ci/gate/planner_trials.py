@@ -32,6 +32,7 @@ from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner
 from onnx_ci.verify.compare import (
     NOTHING_IN_COMMON,
     SQNR_CAP,
+    Memory,
     compare_outputs,
     use_of,
     whole_axes,
@@ -63,11 +64,17 @@ class Sketch(Encoder):
 
 
 def sketched(
-    model: Model, site: Site, encode: Encode, values: Array, moments: Moments | None = None
+    model: Model,
+    site: Site,
+    encode: Encode,
+    values: Array,
+    moments: Moments | None = None,
+    *,
+    packs: bool = True,
 ) -> Sketch | None:
-    """None where the form is not for such values."""
+    """None where the form is not for such values. Unless it `packs`, it tells of the values only."""
     sketch = Sketch(model, site)
-    sketch.moments = moments
+    sketch.moments, sketch.packs = moments, packs
     nodes = encode(sketch, values)
     if nodes is None:
         return None
@@ -296,7 +303,7 @@ class Shelf:
             file = self.folder / f"{self.numbers[name]}-{form}-{place}.npy"
             values = self.model.array(site.tensor)
             moments = self.moments.get(name) if self.forms[form].variant else None
-            found = sketched(self.model, site, encode, values, moments) if encode else None
+            found = sketched(self.model, site, encode, values, moments, packs=False) if encode else None
             if found is not None:
                 if moments is None:  # a sample may miss what is rare and large, and spoils a scale
                     self.errors[key] = self.errors.get(key, 0.0) + _energy(found.values - values)
@@ -429,10 +436,11 @@ class Trials:
         self.runs = 0
         self.late = False  # whether the clock ended it
         self.learned: list[Refuting] = []
+        self.references: dict[int, ArrayOutputs] = {}  # what references gave that mixes are held against
         self.feeds, known = list(self.reference.feeds()), self.reference.outputs()
         names = {name for sample in known for name in sample}
         self.whole_axes = whole_axes(names, self.tolerance, batched=self.reference.batched)
-        self.originals = self._thinned(known)
+        self.originals, self.memory = self._thinned(known), Memory()
         self.first = self.open_session(self.feeds[: self.glances])
         self.rest = self.open_session(self.feeds[self.glances :])
         self.unchanged: list[int] = []
@@ -484,12 +492,14 @@ class Trials:
 
     def _as_proven(self, one: Refuting, outputs: ArrayOutputs) -> Sequence[OutputDelta]:
         """Compare as a proof does, against what all of its inputs give: as if others had no error at all."""
-        feeds, originals = one.reference.feeds(), self._thinned(one.reference.outputs())
+        feeds = one.reference.feeds()
+        originals = self.references.setdefault(id(one.reference), self._thinned(one.reference.outputs()))
         found = list(originals)
         for number in one.numbers:
             place = next(at for at, fed in enumerate(self.feeds) if fed is feeds[number])
             found[number] = outputs[place]
-        return compare_outputs(originals, found, self.tolerance, batched=one.reference.batched)
+        batched = one.reference.batched
+        return compare_outputs(originals, found, self.tolerance, batched=batched, memory=self.memory)
 
     def glance(self, mix: Mix) -> Tried:
         """Try a mix on the first inputs."""
@@ -526,7 +536,9 @@ class Trials:
         # What was not run counts as kept: then no input is judged more strictly than all of them would be.
         outputs = [*seen.outputs, *self.originals[count:]]
         with self.reference.runner.meter.timing("comparing"):
-            deltas = compare_outputs(self.originals, outputs, self.tolerance, batched=batched)
+            deltas = compare_outputs(
+                self.originals, outputs, self.tolerance, batched=batched, memory=self.memory
+            )
             complete = count == len(self.originals)
             for one in self.learned if complete else ():
                 deltas = worse_of(deltas, self._as_proven(one, outputs))

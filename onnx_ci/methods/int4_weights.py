@@ -73,8 +73,13 @@ def _as_fold(encoder: Encoder, values: Array, options: Int4Weights) -> list[Node
     levels, scale = rounding.nearest_levels(grid, bits, unit)
     if encoder.moments is not None:
         levels = _better(values, levels, scale, axis, bits, encoder.moments)
-    value = _in_pairs(encoder, levels) if bits == PAIRS else _in_planes(encoder, levels, bits)
-    scale = scale.reshape(-1, *[1] * (2 if bits == PAIRS else 1))  # pairs have an axis of their own
+    if encoder.packs:
+        value = _in_pairs(encoder, levels) if bits == PAIRS else _in_planes(encoder, levels, bits)
+    else:
+        stored = encoder.store("q", levels.reshape(-1, levels.shape[-1]))
+        value = _looked_up(encoder, encoder.cast(stored, "index", TensorProto.INT32), bits)
+    pairs = encoder.packs and bits == PAIRS  # they have an axis of their own
+    scale = scale.reshape(-1, *[1] * (2 if pairs else 1))
     if unit is None:
         value = encoder.scaled(value, scale.astype(np.float16))
     else:
@@ -116,7 +121,11 @@ def _in_planes(encoder: Encoder, levels: Array, bits: int) -> str:
         table = encoder.table(f"bits{width}_{shift}", weights.plane_table(width, shift))
         part = encoder.node("Reshape", [encoder.node("Gather", [table, index]), shape])
         total = encoder.node("Add", [total, part]) if total else part
-    return encoder.node("Gather", [encoder.table(f"int{bits}_levels", rounding.levels_of(bits)), total])
+    return _looked_up(encoder, total, bits)
+
+
+def _looked_up(encoder: Encoder, codes: str, bits: int) -> str:
+    return encoder.node("Gather", [encoder.table(f"int{bits}_levels", rounding.levels_of(bits)), codes])
 
 
 def _as_dq(encoder: Encoder, values: Array, block: int) -> list[NodeProto]:

@@ -46,6 +46,7 @@ class Encoder:
         self.tables = tables
         self.output = fresh_name(site.name, taken) if rename else site.name
         self.moments: Moments | None = None  # of what the weight is multiplied with
+        self.packs = True  # whether codes share bytes: what nobody stores need not be packed
         self.parts: list[TensorProto] = []
         self.nodes: list[NodeProto] = []
 

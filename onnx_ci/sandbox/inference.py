@@ -233,7 +233,8 @@ class Tally:
         return {**means, **{f"draws {name}": np.stack(self.draws[name]) for name in kept}}
 
 
-_ROWS = 256  # of a value, in one run
+_ROWS = 256  # of a value, in one run, at the most
+_FEW_ROWS, _MANY_GROUPS = 64, 16  # of a convolution with so many groups
 _CHUNK = 512  # columns that are looked at together
 _LEVELS = 127
 
@@ -281,8 +282,10 @@ def _rows(value: Array, one: dict[str, Any]) -> Array | None:
     return rows if rows is not None and rows.shape[1:] == (groups, columns) else None
 
 
-def _spread(count: int) -> Array:
-    return np.unique(np.linspace(0, count - 1, _ROWS).astype(np.int64))
+def _spread(count: int, groups: int = 1) -> Array:
+    """The numbers of rows to look at: fewer where many groups have a few columns each."""
+    wanted = _ROWS if groups < _MANY_GROUPS else _FEW_ROWS
+    return np.unique(np.linspace(0, count - 1, wanted).astype(np.int64))
 
 
 def _patches(value: Array, groups: int, geometry: dict[str, Any]) -> Array | None:
@@ -296,7 +299,7 @@ def _patches(value: Array, groups: int, geometry: dict[str, Any]) -> Array | Non
     if min(counts) < 1:
         return None
     total = value.shape[0] * int(np.prod(counts))
-    batch, *places = np.unravel_index(_spread(total), (value.shape[0], *counts))
+    batch, *places = np.unravel_index(_spread(total, groups), (value.shape[0], *counts))
     cut = np.zeros((len(batch), int(np.prod(kernel)), value.shape[1]), np.float32)
     for number, offset in enumerate(product(*map(range, kernel))):
         at = [place * stride - pad for place, stride, pad in zip(places, strides, before, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -62,6 +62,8 @@ def distance(reference: Array, candidate: Array, *, energy: float = 0.0) -> Dist
     """Both arrays have the same shape and hold numbers or booleans. `energy` is the mean square that the
     output can have: what this sample lacks of it counts as kept, so that nothing is measured against next to
     nothing."""
+    if candidate is reference:
+        return Distance()
     top1 = _top1(reference, candidate)
     known = _largest(reference)
     if known == 0.0 and _largest(candidate) == 0.0:
@@ -245,12 +247,30 @@ class ComparedOutputs:
     apart: frozenset[str]  # the outputs that can be told from the original's at all
 
 
+class Memory:
+    """What was computed of arrays that are compared with again and again; it keeps these arrays."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, object], tuple[Array, Any]] = {}
+
+    def recall(self, array: Array, what: object, compute: Callable[[], Any]) -> Any:
+        key = id(array), what
+        if key not in self._known:
+            self._known[key] = array, compute()
+        return self._known[key][1]
+
+
 def compare_outputs(
-    reference: Outputs, candidate: Outputs, tolerance: Tolerance, *, batched: Collection[str] = ()
+    reference: Outputs,
+    candidate: Outputs,
+    tolerance: Tolerance,
+    *,
+    batched: Collection[str] = (),
+    memory: Memory | None = None,
 ) -> tuple[OutputDelta, ...]:
     """Return how far each output moved, at the worst over all samples, and over the members of those outputs
-    that are `batched`; `problem` says what does not hold."""
-    outputs = _with_views(_paired(reference, candidate))
+    that are `batched`; `problem` says what does not hold. With a memory, the reference is looked at once."""
+    outputs = _with_views(_paired(reference, candidate), memory)
     return tuple(
         _compare(name, pairs, views, tolerance, batched=name in batched)
         for name, (pairs, views) in outputs.items()
@@ -330,12 +350,27 @@ class _View(NamedTuple):
 
     of: Observation
     pairs: Sequence[tuple[Array, Array]]
+    memory: Memory
 
     @property
     def tells(self) -> bool:
         """Whether any of it is where the function tells one value from another: not all is at its ends."""
-        if self.of.squash in PICKS:
-            return True
+        return self.of.squash in PICKS or bool(self.recall(0, "tells", self._tells))
+
+    def given(self, number: int) -> tuple[Array, float]:
+        """Of one pair what the original's function is given, in its units, and the mean square of that."""
+
+        def compute() -> tuple[Array, float]:
+            values = _as_given(self.of, self.pairs[number][0])
+            return values, _mean_square(values)
+
+        found: tuple[Array, float] = self.recall(number, "given", compute)
+        return found
+
+    def recall(self, number: int, what: str, compute: Callable[[], Any]) -> Any:
+        return self.memory.recall(self.pairs[number][0], (what, self.of), compute)
+
+    def _tells(self) -> bool:
         for before, _ in self.pairs:
             if self.of.squash != "Softmax" or not before.size:
                 if (np.abs(before) < _MASK).any():
@@ -352,7 +387,9 @@ class _View(NamedTuple):
         return False
 
 
-def _with_views(paired: Mapping[str, list[Pair]]) -> dict[str, tuple[list[Pair], list[_View]]]:
+def _with_views(
+    paired: Mapping[str, list[Pair]], memory: Memory | None = None
+) -> dict[str, tuple[list[Pair], list[_View]]]:
     """Put what is behind an output with the output, where both models have it."""
     outputs: dict[str, tuple[list[Pair], list[_View]]] = {}
     views: list[_View] = []
@@ -363,14 +400,14 @@ def _with_views(paired: Mapping[str, list[Pair]]) -> dict[str, tuple[list[Pair],
             continue
         both = [(b, a) for b, a in pairs if b is not None and a is not None and b.shape == a.shape]
         if len(both) == len(pairs) and is_float(both[0][0].dtype):
-            views.append(_View(behind, both))
+            views.append(_View(behind, both, memory or Memory()))
     for view in views:
         outputs[view.of.output][1].append(view)
     return outputs
 
 
 def _unmoved(before: Array | None, after: Array | None) -> bool:
-    return before is not None and after is not None and identical(before, after)
+    return before is not None and after is not None and (before is after or identical(before, after))
 
 
 def _compare(
@@ -465,11 +502,11 @@ def _behind(view: _View, tolerance: Tolerance) -> tuple[Distance, list[Problem]]
     """Return how far what is behind an output moved, and what of that is beyond the relative limits: as it
     is, and as it would show in the output were the model undecided."""
     relative = replace(tolerance, max_abs=None, mean_abs=None, top1=None, exact=False)
-    befores = [_as_given(view.of, before) for before, _ in view.pairs]
-    energy = max(map(_mean_square, befores))
+    givens = [view.given(number) for number in range(len(view.pairs))]
+    energy = max(power for _, power in givens)
     distances, noise, signal = [], 0.0, 0.0
-    for before, (_, after) in zip(befores, view.pairs, strict=True):
-        other = _as_given(view.of, after)
+    for (before, _), (plain, after) in zip(givens, view.pairs, strict=True):
+        other = before if after is plain else _as_given(view.of, after)
         distances.append(distance(before, other, energy=energy))
         moved, most = _undecided(view.of, before, other)
         noise, signal = noise + moved, signal + most
@@ -519,11 +556,15 @@ def _undecided(behind: Observation, before: Array, after: Array) -> tuple[float,
     but other inputs will leave it in doubt, and rounding moves what is behind by as much."""
     if behind.squash == "Sigmoid":
         count = min(before.size, max(FEW, before.size // _NEAR))
+        if before is after:
+            return 0.0, float(count)
         nearest = np.argpartition(-before.reshape(-1), count - 1)[:count] if count else np.zeros(0, np.int64)
         moved = np.clip((after.reshape(-1) - before.reshape(-1))[nearest], -50.0, 50.0)
         return float(np.square(1 / (1 + np.exp(-moved)) - 0.5).sum()), float(count)
     if behind.squash != "Softmax" or before.shape[-1] < 2:
         return 0.0, 0.0
+    if before is after:
+        return 0.0, float(len(before))
     best = before.argmax(axis=-1)
     second, first = np.partition(before, -2, axis=-1)[:, -2:].T
     one, other = (_softmax(rows, best, first - second) for rows in (before, after))
@@ -544,6 +585,8 @@ def _softmax(rows: Array, best: Array, lead: Array) -> Array:
 def _one(
     before: Array | None, after: Array | None, allowed: float, energy: float
 ) -> tuple[Distance, Problem | None]:
+    if before is not None and before is after:
+        return Distance(), None
     if before is None or after is None:
         side = "the original" if before is None else "the candidate"
         return NOTHING_IN_COMMON, Problem("missing", f"{side} has no such output")

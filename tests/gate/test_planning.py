@@ -315,4 +315,4 @@ def test_a_compressed_budget_gets_forms_for_compressors(tmp_path: Path) -> None:
         again = onnx_ci("fix", "model.onnx", "--no-cache", cwd=folder)
         assert again.code == 0, again.out
         assert (folder / "model.onnx").read_bytes() == made
-    assert sizes["gzip: 1 GB"] < 0.95 * sizes["gzip: 1 GB, size: 1 GB"]
+    assert sizes["gzip: 1 GB"] < 0.97 * sizes["gzip: 1 GB, size: 1 GB"]

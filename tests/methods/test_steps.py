@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from onnx_ci.methods.steps import widths
+from onnx_ci.methods.int8_weights import widths
 from onnx_ci.model.measure import compressed_size
 from tests.support.cli import onnx_ci
 from tests.support.weight_models import applied, ops_that_run, rebuilt, sqnr, weights_model
