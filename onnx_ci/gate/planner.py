@@ -52,6 +52,7 @@ LUCK = 0.1  # of what tensors do at the median, for what is computed with them: 
 WRONG = 2.0  # times the harm that was expected: then expectations are corrected
 REFINEMENTS = 10  # trials beyond the first that did not hold
 FINE = 0.003  # of the bytes: what is not worth another trial
+IDLE = 2  # walks in a row that gained less than that end a search
 FAR_OFF = 10.0  # times the noise that the tolerance allows: what damage does has to be beyond doubt
 DAMAGE = 2  # the error of values in another order, over their power
 CALIBRATION = 8  # inputs on which is found out what tensors are multiplied with
@@ -295,13 +296,16 @@ class Search:
         """As far as the path holds; then once more without the move that broke it, and so on."""
         for mix in self.uniform():
             self.trials.run(mix)
-        path, taken = list(self.path), 0
+        path, taken, best, idle = list(self.path), 0, 0.0, 0
         until = self.trials.count + REFINEMENTS
         while True:
             taken, breaks = self._furthest(path, taken)
             self._reached = path[:taken]
+            saved = sum(move.saves for move in self._reached)
+            idle = 0 if saved - best >= FINE * self.shelf.nbytes else idle + 1
+            best = max(best, saved)
             fine = sum(move.saves for move in path[taken:]) < FINE * self.shelf.nbytes
-            if fine or self.trials.count >= until:
+            if fine or idle >= IDLE or self.trials.count >= until:
                 break
             if breaks == taken + 1 and self._corrected(path, taken):
                 path, taken = list(self.path), 0

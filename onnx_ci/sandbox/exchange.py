@@ -1,9 +1,8 @@
-"""Arrays on their way to the worker and back: samples as files in a folder, never pickle; and element types,
-with raw views of those that numpy lacks."""
+"""Arrays on their way to the worker and back: samples as one file in a folder, never pickle; and element
+types, with raw views of those that numpy lacks."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,8 @@ else:
     Array = Any
 
 _MAP = 1 << 20  # from this many bytes on, a file is mapped rather than read
-_MANIFEST = "manifest.json"
+_MANIFEST, _VALUES = "manifest.json", "values"
+_ALIGNED = 64  # bytes
 ENOUGH = 1 << 19  # numbers of an output that tell how far it moved, where that is only to be estimated
 
 
@@ -137,10 +137,8 @@ Value = Array | Raw | Sequence[Any] | Mapping[Any, Any] | None
 
 
 def write_samples(folder: Path, samples: Sequence[Mapping[str, Value]]) -> None:
+    """Write all arrays one after the other into one file, and where each begins into another."""
     import numpy as np
-
-    folder.mkdir()
-    numbers = itertools.count()  # of files: names of values may hold anything, a path separator included
 
     def describe(value: Value) -> Any:
         if value is None:
@@ -151,23 +149,34 @@ def write_samples(folder: Path, samples: Sequence[Mapping[str, Value]]) -> None:
             return {"keys": save(np.array(list(value))), "values": save(np.array([*value.values()]))}
         return {"items": [describe(item) for item in value]}
 
-    def save(value: Array | Raw) -> dict[str, str]:
+    def save(value: Array | Raw) -> dict[str, Any]:
         bits, name = value if isinstance(value, Raw) else _plain(value)
-        file = f"{next(numbers)}.npy"
-        np.save(folder / file, bits, allow_pickle=False)
-        return {"file": file, "type": name}
+        file.write(bytes(-file.tell() % _ALIGNED))
+        entry = {"at": file.tell(), "dtype": bits.dtype.str, "shape": bits.shape, "type": name}
+        file.write(np.ascontiguousarray(bits).reshape(-1).view(np.uint8).data)
+        return entry
 
-    manifest = [[[name, describe(value)] for name, value in sample.items()] for sample in samples]
+    folder.mkdir()
+    with (folder / _VALUES).open("wb") as file:
+        manifest = [[[name, describe(value)] for name, value in sample.items()] for sample in samples]
     (folder / _MANIFEST).write_text(json.dumps(manifest), encoding="ascii")
 
 
 def read_samples(folder: Path, *, raw: bool = False) -> list[dict[str, Any]]:
-    """The samples with arrays of any type; large ones are mapped, and on POSIX outlive their files.
+    """The samples with arrays of any type; where they are large, the file is mapped, and on POSIX they
+    outlive it.
 
     Where they are wanted `raw`, exotic types stay bits, so that ml_dtypes is not needed.
     """
+    import numpy as np
+
+    path = folder / _VALUES
+    if path.stat().st_size >= _MAP:
+        held: Any = np.memmap(path, mode="r").view(np.ndarray)
+    else:
+        held = bytearray(path.read_bytes())
     manifest = json.loads((folder / _MANIFEST).read_text(encoding="ascii"))
-    return [{name: _load(folder, entry, raw=raw) for name, entry in sample} for sample in manifest]
+    return [{name: _load(held, entry, raw=raw) for name, entry in sample} for sample in manifest]
 
 
 def _plain(array: Array) -> tuple[Array, str]:
@@ -180,19 +189,20 @@ def _plain(array: Array) -> tuple[Array, str]:
     return (array.astype(np.str_) if is_text(array.dtype) else array), ""
 
 
-def _load(folder: Path, entry: Any, *, raw: bool) -> Any:
+def _load(held: Any, entry: Any, *, raw: bool) -> Any:
     if entry is None:
         return None
     if "items" in entry:
-        return [_load(folder, item, raw=raw) for item in entry["items"]]
+        return [_load(held, item, raw=raw) for item in entry["items"]]
     if "keys" in entry:
-        keys, values = (_load(folder, entry[part], raw=raw) for part in ("keys", "values"))
+        keys, values = (_load(held, entry[part], raw=raw) for part in ("keys", "values"))
         return dict(zip(keys.tolist(), values.tolist(), strict=True))
     import numpy as np
 
-    path = folder / entry["file"]
-    mapped = path.stat().st_size >= _MAP
-    array: Array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False).view(np.ndarray)
+    dtype = np.dtype(entry["dtype"])
+    if dtype.hasobject:  # whose bytes are addresses
+        raise ValueError("an array of objects can't be exchanged")
+    array: Array = np.ndarray(entry["shape"], dtype, held, entry["at"])
     if not entry["type"]:
         return array
     return Raw(array, entry["type"]) if raw else from_raw(array, entry["type"])
