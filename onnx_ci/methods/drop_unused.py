@@ -6,15 +6,19 @@ Bytes of external data that no tensor points at are dropped by any rewrite, this
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
+from itertools import chain
 from typing import Any
+
+from google.protobuf.message import Message
 
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import drop_named, replace_nodes
 from onnx_ci.methods.options import FreezeInputs, NoOptions
 from onnx_ci.methods.selection import matches
 from onnx_ci.model import graph as graphs
-from onnx_ci.model.graph import Body
+from onnx_ci.model.graph import Body, Nodes, Scope
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto
 
@@ -22,37 +26,39 @@ from onnx_ci.model.proto import GraphProto, ModelProto
 def drop_unused(model: Model, _: NoOptions) -> Applied:
     before = sum(1 for _ in graphs.tensors(model.proto))
     fixed = graphs.fixed_names(model.proto)
-    _clean(model.proto.graph, fixed)
-    for function in model.proto.functions:
-        _clean(function, fixed)
+    for root in graphs.roots(model.proto):
+        _clean(root, fixed)
     _drop_functions(model.proto)
     _drop_imports(model.proto)
     return Applied(before - sum(1 for _ in graphs.tensors(model.proto)))
 
 
-def _clean(body: Body, fixed: set[str]) -> None:
+def _clean(scope: Scope, fixed: set[str]) -> None:
     """Inner graphs first: what they no longer read, the outer ones need not keep."""
-    for node in body.node:
-        for graph in graphs.subgraphs(node) if node.attribute else ():
-            _clean(graph, fixed)
-    kept, needed = _alive(body, {*fixed, *graphs.output_names(body)})
-    if len(kept) < len(body.node):
-        positions = iter(range(len(body.node)))
+    for child in scope.children:
+        _clean(child, fixed)
+    body, nodes = scope.body, scope.nodes
+    kept, needed = _alive(body, nodes, {*fixed, *graphs.output_names(body)})
+    if len(kept) < len(nodes.ops):
+        positions = iter(range(len(nodes.ops)))
         replace_nodes(body, lambda node: [node] if next(positions) in kept else [])
     if isinstance(body, GraphProto):
-        _drop_stored(body, needed)
+        made = chain.from_iterable(nodes.outputs[position] for position in kept)
+        _drop_stored(body, needed, made)
 
 
-def _alive(body: Body, wanted: set[str]) -> tuple[set[int], set[str]]:
+def _alive(body: Body, nodes: Nodes, wanted: set[str]) -> tuple[set[int], set[str]]:
     """The nodes that some wanted name needs, and every name they need. Nodes may stand in any order."""
-    makers = {name: position for position, node in enumerate(body.node) for name in node.output if name}
+    makers = {name: position for position, made in enumerate(nodes.outputs) for name in made if name}
     # A node without outputs can only be there for its effect.
-    kept = {position for position, node in enumerate(body.node) if not any(node.output)}
+    kept = {position for position, made in enumerate(nodes.outputs) if not any(made)}
     kept |= {makers[name] for name in wanted if name in makers}
+    attributed = set(nodes.attributed if nodes.inside else ())
     needed, pending = set(wanted), list(kept)
     while pending:
-        node = body.node[pending.pop()]
-        for name in (*node.input, *(graphs.captured(node) if node.attribute else ())):
+        position = pending.pop()
+        captured = graphs.captured(body.node[position]) if position in attributed else ()
+        for name in (*nodes.inputs[position], *captured):
             needed.add(name)
             maker = makers.get(name)
             if maker is not None and maker not in kept:
@@ -61,10 +67,10 @@ def _alive(body: Body, wanted: set[str]) -> tuple[set[int], set[str]]:
     return kept, needed
 
 
-def _drop_stored(graph: GraphProto, needed: set[str]) -> None:
+def _drop_stored(graph: GraphProto, needed: set[str], made: Iterable[str]) -> None:
     inputs = {value.name for value in graph.input}
     unused = {tensor.name for tensor in graph.initializer} - needed - inputs
-    alive = inputs | needed | {name for node in graph.node for name in node.output}
+    alive = inputs.union(needed, made)
     drop_named(graph, unused, {info.name for info in graph.value_info} - (alive - unused))
     used = needed | inputs
     graphs.keep_items(graph, "sparse_initializer", lambda sparse: sparse.values.name in used)
@@ -72,6 +78,8 @@ def _drop_stored(graph: GraphProto, needed: set[str]) -> None:
 
 def _drop_functions(model: ModelProto) -> None:
     """Keep the functions that nodes call, and those that these call."""
+    if not model.functions:
+        return
     by_key = {(f.domain, f.name): f for f in model.functions}
     called: set[tuple[str, str]] = set()
     pending = _calls(model.graph, *(training.algorithm for training in model.training_info)) & by_key.keys()
@@ -88,7 +96,7 @@ def _calls(*outer: Body) -> set[tuple[str, str]]:
 
 def _drop_imports(model: ModelProto) -> None:
     """Drop imports of domains that nothing belongs to; the standard one always stays."""
-    used = {*graphs.STANDARD_DOMAINS, *(node.domain for body in graphs.bodies(model) for node in body.node)}
+    used = set(graphs.STANDARD_DOMAINS).union(*(nodes.domains for _, nodes in graphs.nodes_by_body(model)))
     used.update(domain for f in model.functions for domain in (f.domain, *(e.domain for e in f.opset_import)))
     graphs.keep_items(model, "opset_import", lambda entry: entry.domain in used)
 
@@ -96,10 +104,15 @@ def _drop_imports(model: ModelProto) -> None:
 def strip_docs(model: Model, _: NoOptions) -> Applied:
     """Remove doc strings and metadata of nodes, values, tensors and graphs, not those of the model itself."""
     for item in _documented(model.proto):
-        for name in ("doc_string", "metadata_props"):
-            if name in item.DESCRIPTOR.fields_by_name:
-                item.ClearField(name)
+        for name in _notes(type(item)):
+            item.ClearField(name)
     return Applied(0)
+
+
+@cache
+def _notes(kind: type[Message]) -> list[str]:
+    """The fields of a message that hold notes; which ones have them depends on the version of onnx."""
+    return [name for name in ("doc_string", "metadata_props") if name in kind.DESCRIPTOR.fields_by_name]
 
 
 def _documented(model: ModelProto) -> Iterator[Any]:

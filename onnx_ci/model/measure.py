@@ -7,16 +7,20 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
 from onnx_ci.model.graph import (
     STANDARD_DOMAINS,
+    Body,
+    Nodes,
     all_nodes,
-    bodies,
+    constant_nodes,
     constant_value,
     default_inputs,
+    nodes_by_body,
     opset,
     output_names,
     tensors,
@@ -178,9 +182,9 @@ class _Encodings:
         self.scales: set[str] = set()  # found out while the model runs
         self.parts: set[str] = set()
         self.hidden = 0  # numbers in bytes that hold several
-        for node in all_nodes(proto):
-            self._read(node)
-        self.used.update(name for body in bodies(proto) for name in output_names(body))
+        for body, nodes in nodes_by_body(proto):
+            self._read(body, nodes)
+            self.used.update(output_names(body))
 
     def surplus(self) -> int:
         """How many numbers the weights have more than what is stored for them."""
@@ -189,47 +193,57 @@ class _Encodings:
         stored = sum(self.counts[name] for name in parts & self.stored.keys())
         return self.hidden + sum(self.counts[name] for name in weights) - stored
 
-    def _read(self, node: NodeProto) -> None:
-        names = [name for name in node.input if name]
-        constant = names and node.output and self.counts.keys() >= set(names)
-        count = self._decoded(node) if constant else None
-        self.parts.update(names)
-        if count is None:
-            self._use(node)
-            return
-        output = node.output[0]
-        self.counts[output] = count
-        if node.op_type == "Cast":
-            self.dims[output] = self.dims.get(names[0], [])
-        if not self.codes.isdisjoint(names):
-            self.codes.add(output)
+    def _read(self, body: Body, nodes: Nodes) -> None:
+        for position, names in enumerate(nodes.inputs):
+            # What reads a value that is computed from inputs decodes nothing; the first name mostly tells.
+            first = names[0] if names else ""
+            count = None
+            if (first in self.counts or not first) and nodes.outputs[position]:
+                count = self._decoded(body, nodes, position)
+            if count is None:
+                self._use(body, nodes, position)
+                continue
+            output = nodes.outputs[position][0]
+            self.counts[output] = count
+            if nodes.ops[position] == "Cast":
+                self.dims[output] = self.dims.get(next(filter(None, names)), [])
+            if not self.codes.isdisjoint(names):
+                self.codes.add(output)
+        self.parts.update(filter(None, chain.from_iterable(nodes.inputs)))
 
-    def _use(self, node: NodeProto) -> None:
+    def _use(self, body: Body, nodes: Nodes, position: int) -> None:
         """What a node reads that does more than to decode."""
-        if node.op_type == "DynamicQuantizeLinear":
-            self.scales.update(node.output)
-        if node.op_type == "Mul" and not self.scales.isdisjoint(node.input):
+        op, names = nodes.ops[position], nodes.inputs[position]
+        if op == "DynamicQuantizeLinear":
+            self.scales.update(nodes.outputs[position])
+        if op == "Mul" and not self.scales.isdisjoint(names):
             return  # the scales of a weight, times those of what it is multiplied with
-        positions = _NUMBERS_AT.get(node.op_type, range(len(node.input)))
-        self.used.update(name for index, name in enumerate(node.input) if index in positions)
-        packed = sum(self.counts.get(name, 0) for name in node.input[1:2])
-        if node.op_type == "MatMulNBits" and packed:
-            sides = {entry.name: entry.i for entry in node.attribute}
-            self.hidden += max(0, sides.get("K", 0) * sides.get("N", 0) - packed)
+        if op in _NUMBERS_AT:
+            names = tuple(name for index, name in enumerate(names) if index in _NUMBERS_AT[op])
+        self.used.update(names)
+        if op == "MatMulNBits":
+            packed = sum(self.counts.get(name, 0) for name in nodes.inputs[position][1:2])
+            sides = {entry.name: entry.i for entry in body.node[position].attribute}
+            self.hidden += max(0, sides.get("K", 0) * sides.get("N", 0) - packed) if packed else 0
 
-    def _decoded(self, node: NodeProto) -> int | None:
+    def _decoded(self, body: Body, nodes: Nodes, position: int) -> int | None:
         """How many numbers a node makes of stored ones; None where it does more than to decode them."""
-        counts = [self.counts[name] for name in node.input if name]
-        if node.op_type in _AS_MANY:
+        op, names = nodes.ops[position], nodes.inputs[position]
+        given = [name for name in names if name]
+        if not given or not all(name in self.counts for name in given):
+            return None
+        counts = [self.counts[name] for name in given]
+        if op in _AS_MANY:
             return counts[0]
-        if node.op_type in _ELEMENTWISE:
+        if op in _ELEMENTWISE:
             return max(counts)
-        if node.op_type == "Gather" and len(counts) == 2 and not node.attribute:
-            by_code = node.input[1] in self.codes
-            return counts[1] * math.prod(self.dims.get(node.input[0], [1])[1:]) if by_code else None
-        if node.op_type == "Slice" and self.dims.get(node.input[0]) is None:
-            ends = [end for entry in node.attribute if entry.name == "ends" for end in entry.ints]
-            ends = ends or _integers(self.stored.get(next(iter(node.input[2:3]), "")))
+        if op == "Gather" and len(counts) == 2 and not body.node[position].attribute:
+            by_code = names[1] in self.codes
+            return counts[1] * math.prod(self.dims.get(names[0], [1])[1:]) if by_code else None
+        if op == "Slice" and self.dims.get(names[0]) is None:
+            attributes = body.node[position].attribute
+            ends = [end for entry in attributes if entry.name == "ends" for end in entry.ints]
+            ends = ends or _integers(self.stored.get(next(iter(names[2:3]), "")))
             return min(counts[0], ends[0]) if len(ends) == 1 and ends[0] > 0 else None
         return None
 
@@ -237,10 +251,10 @@ class _Encodings:
 def _stored_once(proto: ModelProto) -> dict[str, TensorProto]:
     """What is stored under a name that nothing else has."""
     listed: list[tuple[str, TensorProto]] = []
-    for body in bodies(proto):
+    for body, nodes in nodes_by_body(proto):
         if isinstance(body, GraphProto):
             listed += [(tensor.name, tensor) for tensor in body.initializer]
-        values = ((node, constant_value(node)) for node in body.node)
+        values = ((node, constant_value(node)) for node in constant_nodes(body, nodes))
         listed += [(node.output[0], tensor) for node, tensor in values if tensor is not None]
     times = Counter(name for name, _ in listed)
     return {name: tensor for name, tensor in listed if times[name] == 1}
