@@ -14,6 +14,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import Applied, Method
 from onnx_ci.methods.drop_unused import freeze_inputs, inputs_too
 from onnx_ci.methods.options import FreezeInputs
+from onnx_ci.model.graph import default_inputs
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import lay_out
 from onnx_ci.results import Step
@@ -100,7 +101,7 @@ class Chained:
 
 def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no_feeds) -> Chained:
     """`size` is what the model takes on disk now; the model itself is left as it is."""
-    current = model.copy()
+    current = model
     steps: list[Step] = []
     kept: list[Run] = []
     for run in runs:
@@ -119,9 +120,11 @@ def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no
 
 def _held_back(run: Run, applied: Applied, model: Model, feeds: Feeds) -> str:
     """Say how much more a method would do if no weight were a graph input too."""
-    frozen = model.copy()
-    if run.method.foreign or not freeze_inputs(frozen, FreezeInputs()).tensors:
+    if run.method.foreign or not default_inputs(model.proto.graph):
         return ""  # another library does not even look at such a model, and has said so
+    frozen = model.copy()
+    if not freeze_inputs(frozen, FreezeInputs()).tensors:
+        return ""
     whole = replace(run, parts=())
     done = whole.apply(model.copy(), feeds).tensors if run.parts else applied.tensors
     more = whole.apply(frozen, feeds).tensors - done

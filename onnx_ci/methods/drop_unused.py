@@ -7,11 +7,8 @@ Bytes of external data that no tensor points at are dropped by any rewrite, this
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from functools import cache
 from itertools import chain
 from typing import Any
-
-from google.protobuf.message import Message
 
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import drop_named, replace_nodes
@@ -103,30 +100,29 @@ def _drop_imports(model: ModelProto) -> None:
 
 def strip_docs(model: Model, _: NoOptions) -> Applied:
     """Remove doc strings and metadata of nodes, values, tensors and graphs, not those of the model itself."""
+    notes: dict[object, list[str]] = {}  # the fields of each kind of message that hold notes
     for item in _documented(model.proto):
-        for name in _notes(type(item)):
+        kind = type(item)
+        if kind not in notes:
+            fields = kind.DESCRIPTOR.fields_by_name
+            notes[kind] = [name for name in ("doc_string", "metadata_props") if name in fields]
+        for name in notes[kind]:
             item.ClearField(name)
     return Applied(0)
-
-
-@cache
-def _notes(kind: type[Message]) -> list[str]:
-    """The fields of a message that hold notes; which ones have them depends on the version of onnx."""
-    return [name for name in ("doc_string", "metadata_props") if name in kind.DESCRIPTOR.fields_by_name]
 
 
 def _documented(model: ModelProto) -> Iterator[Any]:
     """Everything that can carry notes, but for the model itself."""
     yield from graphs.tensors(model)
-    for body in graphs.bodies(model):
+    for body, nodes in graphs.nodes_by_body(model):
         yield body
         yield from body.value_info
         if isinstance(body, GraphProto):
             yield from body.input
             yield from body.output
-        for node in body.node:
-            yield node
-            yield from node.attribute
+        yield from body.node
+        for position in nodes.attributed:
+            yield from body.node[position].attribute
 
 
 OLDEST_IR = 3  # before it a model does not even say which opset it uses

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -67,11 +68,12 @@ def open_skeleton(path: Path) -> Model:
 
 def _read(path: Path, store: Store, root: Path) -> Model:
     model = Model(path, _parse(path, store.key, store.add_file(path)), store)
-    _resolve_external_data(model, root)
+    found = list(tensors(model.proto))
+    _resolve_external_data(model, found, root)
     files = [path, *(path.parent / name for name in data_files(model.proto))]
     model.seen = {file: file_state(file) for file in files}
     model.beside = open_beside(model, root)
-    for tensor in tensors(model.proto):
+    for tensor in found:
         problem = _problem(model, tensor)
         if problem:
             raise _not_a_model(path, f"tensor {tensor.name!r} {problem}")
@@ -177,10 +179,10 @@ def _settle(model: Model, tensor: TensorProto) -> None:
         model.set_array(tensor, model.array(tensor))
 
 
-def _resolve_external_data(model: Model, root: Path) -> None:
+def _resolve_external_data(model: Model, found: Iterable[TensorProto], root: Path) -> None:
     """Give every external tensor its span in the file it names, after all checks."""
     opened: dict[str, tuple[int, int]] = {}
-    for tensor in tensors(model.proto):
+    for tensor in found:
         if tensor.data_location != TensorProto.EXTERNAL or model.span(tensor) is not None:
             continue
         where = f"{display_path(model.path)}: tensor {tensor.name!r}"
@@ -249,7 +251,14 @@ def data_files(proto: ModelProto) -> list[str]:
 
 def weight_files(proto: ModelProto) -> list[str]:
     """Only the external data files."""
+    if not may_have_data(proto.SerializeToString()):
+        return []
     return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
+
+
+def may_have_data(skeleton: bytes) -> bool:
+    """Whether any tensor may name an external data file: to look for the word takes less than to ask all."""
+    return b"location" in skeleton
 
 
 def opened_files(model: Model) -> list[str]:

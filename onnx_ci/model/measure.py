@@ -7,6 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from heapq import nsmallest
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
 from onnx_ci.model.model import Model, element_count, stored_size
 from onnx_ci.model.npy import recorded
-from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, TensorProto
 from onnx_ci.model.receipt import read_receipt, same_content
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_chunks, file_sha256
 from onnx_ci.results import Measure, ModelInfo, TensorBytes, TensorInfo, ValueInfo
@@ -78,7 +79,13 @@ MOST_TENSORS = 5_000  # of one model in a report
 def tensor_changes(before: Model, after: Model | None) -> tuple[TensorBytes, ...]:
     """The largest tensors of a model, and what became of each. What a tensor was encoded as is called after
     it: `weight` is stored as `weight.codes` and `weight.scale`."""
-    old, new = _stored(before), _stored(after) if after else {}
+    old = _stored(before)
+    if after is None:
+        largest = nsmallest(MOST_TENSORS, old.items(), key=lambda item: (-item[1][0], item[0]))
+        return tuple(
+            TensorBytes(name=name, dtype=was[1], shape=was[2], before=was[0]) for name, was in largest
+        )
+    new = _stored(after)
     parts: dict[str, list[str]] = {}
     added = []
     for name in new:
@@ -93,10 +100,10 @@ def tensor_changes(before: Model, after: Model | None) -> tuple[TensorBytes, ...
         became = sorted((new[part] for part in parts.get(name, ())), reverse=True)
         size, dtype, shape = was
         change = TensorBytes(name=name, dtype=dtype, shape=shape, before=size)
-        if after is not None and became != [was]:
+        if became != [was]:
             stored = became[0][1] if became and became[0][1] != dtype else ""
             change = replace(change, stored=stored, done=_done(became))
-        found.append(replace(change, after=sum(each[0] for each in became)) if after else change)
+        found.append(replace(change, after=sum(each[0] for each in became)))
     for name in added:
         size, dtype, shape = new[name]
         found.append(TensorBytes(name=name, dtype=dtype, shape=shape, before=0, after=size, done="new"))
@@ -116,10 +123,11 @@ def _stored(model: Model) -> dict[str, Stored]:
     return found
 
 
+_TYPE_NAMES = {number: name.lower() for name, number in TensorProto.DataType.items()}
+
+
 def _described(model: Model, tensor: TensorProto) -> Stored:
-    names = TensorProto.DataType.DESCRIPTOR.values_by_number
-    known = names.get(tensor.data_type)
-    dtype = known.name.lower() if known else f"type {tensor.data_type}"
+    dtype = _TYPE_NAMES.get(tensor.data_type) or f"type {tensor.data_type}"
     return _size(model, tensor), dtype, tuple(tensor.dims)
 
 

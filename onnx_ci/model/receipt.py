@@ -142,11 +142,10 @@ def _sample_key(model: Model, tensor: TensorProto) -> bytes:
 
 def tensor_key(model: Model, tensor: TensorProto) -> bytes:
     """128 bits that two tensors share only if they store the same bytes. Good for this run alone."""
-    digest = xxhash.xxh3_128(seed=SEED)
     span = model.span(tensor)
     if span is None:
-        digest.update(bytes(model.raw(tensor)))
-    else:
-        for chunk in model.store.chunks(span):
-            digest.update(chunk)
+        return xxhash.xxh3_128_digest(bytes(model.raw(tensor)), seed=SEED)
+    digest = xxhash.xxh3_128(seed=SEED)
+    for chunk in model.store.chunks(span):
+        digest.update(chunk)
     return digest.digest()
