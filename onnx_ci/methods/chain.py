@@ -101,29 +101,29 @@ class Chained:
 
 def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no_feeds) -> Chained:
     """`size` is what the model takes on disk now; the model itself is left as it is."""
-    current = model
+    current, defaults = model, default_inputs(model.proto.graph)
     steps: list[Step] = []
     kept: list[Run] = []
     for run in runs:
         began = time.perf_counter()
         tried = current.copy()
         applied = run.apply(tried, feeds)
-        applied.note = "; ".join(filter(None, [applied.note, _held_back(run, applied, current, feeds)]))
+        if defaults:
+            applied.note = "; ".join(filter(None, [applied.note, _held_back(run, applied, current, feeds)]))
         after = lay_out(tried).size
         keep = _gained(run.method, applied, size, after)
         steps.append(_step(run, applied, size, after, time.perf_counter() - began, keep=keep))
         if keep:
-            current, size = tried, after
+            current, size, defaults = tried, after, default_inputs(tried.proto.graph)
             kept.append(run)
     return Chained(current, tuple(steps), tuple(kept), size)
 
 
 def _held_back(run: Run, applied: Applied, model: Model, feeds: Feeds) -> str:
-    """Say how much more a method would do if no weight were a graph input too."""
-    if run.method.foreign or not default_inputs(model.proto.graph):
-        return ""  # another library does not even look at such a model, and has said so
+    """Say how much more a method would do if no weight were a graph input too. Another library does not even
+    look at such a model, and has said so."""
     frozen = model.copy()
-    if not freeze_inputs(frozen, FreezeInputs()).tensors:
+    if run.method.foreign or not freeze_inputs(frozen, FreezeInputs()).tensors:
         return ""
     whole = replace(run, parts=())
     done = whole.apply(model.copy(), feeds).tensors if run.parts else applied.tensors

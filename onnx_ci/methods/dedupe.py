@@ -17,7 +17,7 @@ from onnx_ci.methods.options import Dedupe
 from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
 from onnx_ci.model.dtypes import NUMPY_TYPES
 from onnx_ci.model.graph import Scope, Site, all_names, common_scope, fixed_names, fresh_name, roots
-from onnx_ci.model.model import Model, element_count, stored_size
+from onnx_ci.model.model import Model, stored_size
 from onnx_ci.model.proto import TensorProto
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ def dedupe(model: Model, options: Dedupe) -> Applied:
 
 def _identical(model: Model, found: Iterable[Site]) -> list[list[Site]]:
     """Groups of two or more sites with the very same content, those of one type and shape together."""
-    filled = [s for s in found if s.tensor.data_type != TensorProto.STRING and element_count(s.tensor)]
-    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(map(type_and_shape, filled)))}
+    filled = [s for s in found if s.tensor.data_type != TensorProto.STRING and 0 not in s.tensor.dims]
     groups = [group for group in same_content(model, filled) if len(group) > 1]
+    if not groups:
+        return []
+    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(map(type_and_shape, filled)))}
     return sorted(groups, key=lambda group: kinds[type_and_shape(group[0])])
 
 

@@ -6,8 +6,7 @@ Bytes of external data that no tensor points at are dropped by any rewrite, this
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from itertools import chain
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from onnx_ci.methods.catalogue import Applied
@@ -40,23 +39,25 @@ def _clean(scope: Scope, fixed: set[str]) -> None:
         positions = iter(range(len(nodes.ops)))
         replace_nodes(body, lambda node: [node] if next(positions) in kept else [])
     if isinstance(body, GraphProto):
-        made = chain.from_iterable(nodes.outputs[position] for position in kept)
-        _drop_stored(body, needed, made)
+        _drop_stored(body, needed)
 
 
 def _alive(body: Body, nodes: Nodes, wanted: set[str]) -> tuple[set[int], set[str]]:
     """The nodes that some wanted name needs, and every name they need. Nodes may stand in any order."""
     makers = {name: position for position, made in enumerate(nodes.outputs) for name in made if name}
     # A node without outputs can only be there for its effect.
-    kept = {position for position, made in enumerate(nodes.outputs) if not any(made)}
+    kept = set(range(len(nodes.outputs))).difference(makers.values())
+    kept = {position for position in kept if not any(nodes.outputs[position])}
     kept |= {makers[name] for name in wanted if name in makers}
     attributed = set(nodes.attributed if nodes.inside else ())
     needed, pending = set(wanted), list(kept)
     while pending:
         position = pending.pop()
-        captured = graphs.captured(body.node[position]) if position in attributed else ()
-        for name in (*nodes.inputs[position], *captured):
-            needed.add(name)
+        names = nodes.inputs[position]
+        if position in attributed:
+            names += tuple(graphs.captured(body.node[position]))
+        needed.update(names)
+        for name in names:
             maker = makers.get(name)
             if maker is not None and maker not in kept:
                 kept.add(maker)
@@ -64,11 +65,14 @@ def _alive(body: Body, nodes: Nodes, wanted: set[str]) -> tuple[set[int], set[st
     return kept, needed
 
 
-def _drop_stored(graph: GraphProto, needed: set[str], made: Iterable[str]) -> None:
+def _drop_stored(graph: GraphProto, needed: set[str]) -> None:
     inputs = {value.name for value in graph.input}
     unused = {tensor.name for tensor in graph.initializer} - needed - inputs
-    alive = inputs.union(needed, made)
-    drop_named(graph, unused, {info.name for info in graph.value_info} - (alive - unused))
+    notes = {info.name for info in graph.value_info}
+    if notes:
+        made = {name for node in graph.node for name in node.output}
+        notes -= inputs.union(needed, made) - unused
+    drop_named(graph, unused, notes)
     used = needed | inputs
     graphs.keep_items(graph, "sparse_initializer", lambda sparse: sparse.values.name in used)
 
@@ -100,29 +104,26 @@ def _drop_imports(model: ModelProto) -> None:
 
 def strip_docs(model: Model, _: NoOptions) -> Applied:
     """Remove doc strings and metadata of nodes, values, tensors and graphs, not those of the model itself."""
-    notes: dict[object, list[str]] = {}  # the fields of each kind of message that hold notes
-    for item in _documented(model.proto):
-        kind = type(item)
-        if kind not in notes:
-            fields = kind.DESCRIPTOR.fields_by_name
-            notes[kind] = [name for name in ("doc_string", "metadata_props") if name in fields]
-        for name in notes[kind]:
-            item.ClearField(name)
+    for items in filter(None, _documented(model.proto)):
+        fields = items[0].DESCRIPTOR.fields_by_name
+        for name in ("doc_string", "metadata_props"):
+            for item in items if name in fields else ():
+                item.ClearField(name)
     return Applied(0)
 
 
-def _documented(model: ModelProto) -> Iterator[Any]:
-    """Everything that can carry notes, but for the model itself."""
-    yield from graphs.tensors(model)
+def _documented(model: ModelProto) -> Iterator[Sequence[Any]]:
+    """Everything that can carry notes, but for the model itself: lists of one kind each."""
+    yield list(graphs.tensors(model))
     for body, nodes in graphs.nodes_by_body(model):
-        yield body
-        yield from body.value_info
+        yield [body]
+        yield body.value_info
         if isinstance(body, GraphProto):
-            yield from body.input
-            yield from body.output
-        yield from body.node
+            yield body.input
+            yield body.output
+        yield body.node
         for position in nodes.attributed:
-            yield from body.node[position].attribute
+            yield body.node[position].attribute
 
 
 OLDEST_IR = 3  # before it a model does not even say which opset it uses

@@ -68,6 +68,7 @@ class Nodes:
         self.inputs = [tuple(node.input) for node in nodes]
         self.outputs = [tuple(node.output) for node in nodes]
         self.attributed = [position for position, node in enumerate(nodes) if node.attribute]
+        self.made = Counter(filter(None, chain.from_iterable(self.outputs)))
         inside = (graph for position in self.attributed for graph in subgraphs(nodes[position]))
         self.inside = [Nodes(graph) for graph in inside]
 
@@ -129,11 +130,16 @@ def attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
 
 def tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Every tensor that the model stores, in a fixed order."""
-    for body in _outermost(model):
-        yield from _tensors_in(body)
+    content, found = _last_read
+    if found and content == model.SerializeToString():
+        for body, nodes in zip(_outermost(model), found, strict=True):
+            yield from _tensors_in(body, nodes)
+    else:
+        for body in _outermost(model):
+            yield from _tensors_in(body, None)
 
 
-def _tensors_in(body: Body) -> Iterator[TensorProto]:
+def _tensors_in(body: Body, nodes: Nodes | None) -> Iterator[TensorProto]:
     """Those of one body, then those of the graphs inside it; its nodes are passed once."""
     if isinstance(body, GraphProto):
         yield from body.initializer
@@ -143,13 +149,14 @@ def _tensors_in(body: Body) -> Iterator[TensorProto]:
         for attribute in body.attribute_proto:
             yield from attribute_tensors(attribute)
     inside: list[GraphProto] = []
-    for node in body.node:
+    attributed = (body.node[position] for position in nodes.attributed) if nodes else body.node
+    for node in attributed:
         if node.attribute:
             inside += subgraphs(node)
             for attribute in node.attribute:
                 yield from attribute_tensors(attribute)
-    for graph in inside:
-        yield from _tensors_in(graph)
+    for number, graph in enumerate(inside):
+        yield from _tensors_in(graph, nodes.inside[number] if nodes else None)
 
 
 def type_attributes(node: NodeProto) -> Iterator[AttributeProto]:
@@ -255,7 +262,7 @@ class Scope:
         self.nodes = known or Nodes(self.body)
         inside = zip(self.nodes.graphs(self.body), self.nodes.inside, strict=True)
         self.children += [Scope(graph, self, known=nodes) for graph, nodes in inside]
-        self.defined.update(filter(None, chain.from_iterable(self.nodes.outputs)))
+        self.defined.update(self.nodes.made)
         if isinstance(self.body, GraphProto):
             self.defined.update(tensor.name for tensor in self.body.initializer)
             # A graph input that is also an initializer is one name, not two.

@@ -155,19 +155,22 @@ def _not_a_model(path: Path, what: str) -> ModelError:
 
 def _problem(model: Model, tensor: TensorProto) -> str:
     """Why a tensor does not hold as many bytes as its type and shape say: it would be read past the end."""
-    if any(dim < 0 for dim in tensor.dims):
-        return f"has a negative dimension: {list(tensor.dims)}"
+    dims = list(tensor.dims)
+    if min(dims, default=0) < 0:
+        return f"has a negative dimension: {dims}"
     if tensor.data_type not in KNOWN_TYPES:
         return f"has type {tensor.data_type}, which onnx does not know"
-    marks = sum(entry.key == model.store.key for entry in tensor.external_data)
-    if marks > 1 or (tensor.data_location == TensorProto.EXTERNAL and not marks):
+    marks = [entry for entry in tensor.external_data if entry.key == model.store.key]
+    if len(marks) > 1 or (tensor.data_location == TensorProto.EXTERNAL and not marks):
         return "is stored in two ways at once, or nowhere"
-    span = model.span(tensor)
-    found = span.length if span else len(tensor.raw_data) if tensor.HasField("raw_data") else None
-    expected = stored_bytes(tensor.data_type, tensor.dims)
-    if found is not None and expected is not None and found != expected:
+    span = model.span(tensor) if marks else None
+    if span is None and not tensor.HasField("raw_data"):
+        return ""
+    found = span.length if span else len(tensor.raw_data)
+    expected = stored_bytes(tensor.data_type, dims)
+    if expected is not None and found != expected:
         file = f" in {location(tensor)!r}" if location(tensor) else ""
-        return f"holds {found:,} bytes{file} where shape {list(tensor.dims)} needs {expected:,}"
+        return f"holds {found:,} bytes{file} where shape {dims} needs {expected:,}"
     return ""
 
 

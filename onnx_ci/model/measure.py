@@ -177,6 +177,8 @@ _NUMBERS_AT = {
     "MatMulNBits": (0, 1, 5),
 }
 
+_READ_IN_PART = {"DynamicQuantizeLinear", "Mul", *_NUMBERS_AT}
+
 
 class _Encodings:
     """Stored tensors that nodes turn into weights, by name: how many numbers go in, and how many come out."""
@@ -202,14 +204,18 @@ class _Encodings:
         return self.hidden + sum(self.counts[name] for name in weights) - stored
 
     def _read(self, body: Body, nodes: Nodes) -> None:
+        read: list[tuple[str, ...]] = []
         for position, names in enumerate(nodes.inputs):
             # What reads a value that is computed from inputs decodes nothing; the first name mostly tells.
             first = names[0] if names else ""
             count = None
             if (first in self.counts or not first) and nodes.outputs[position]:
                 count = self._decoded(body, nodes, position)
-            if count is None:
+            if count is None and nodes.ops[position] in _READ_IN_PART:
                 self._use(body, nodes, position)
+            elif count is None:
+                read.append(names)
+            if count is None:
                 continue
             output = nodes.outputs[position][0]
             self.counts[output] = count
@@ -217,10 +223,11 @@ class _Encodings:
                 self.dims[output] = self.dims.get(next(filter(None, names)), [])
             if not self.codes.isdisjoint(names):
                 self.codes.add(output)
+        self.used.update(chain.from_iterable(read))
         self.parts.update(filter(None, chain.from_iterable(nodes.inputs)))
 
     def _use(self, body: Body, nodes: Nodes, position: int) -> None:
-        """What a node reads that does more than to decode."""
+        """What a node that is `_READ_IN_PART` reads and does more with than to decode it."""
         op, names = nodes.ops[position], nodes.inputs[position]
         if op == "DynamicQuantizeLinear":
             self.scales.update(nodes.outputs[position])

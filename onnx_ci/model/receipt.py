@@ -117,14 +117,12 @@ def same_content(
 ) -> list[list[Item]]:
     """The items in groups whose tensors have equal type, shape and bytes, most of them alone. Only
     look-alikes are read, and whole only those whose samples are the same."""
-    kinds: list[Hashable] = []
-    for item in items:
-        tensor = tensor_of(item)
-        kinds.append((tensor.data_type, tuple(tensor.dims)))
+    found = [tensor_of(item) for item in items]
+    kinds: list[Hashable] = [(tensor.data_type, *tensor.dims) for tensor in found]
     for key_of in (_sample_key, tensor_key):
         alike = Counter(kinds)
-        keyed = zip(items, kinds, strict=True)
-        kinds = [(kind, key_of(model, tensor_of(item))) if alike[kind] > 1 else kind for item, kind in keyed]
+        keyed = zip(found, kinds, strict=True)
+        kinds = [(kind, key_of(model, tensor)) if alike[kind] > 1 else kind for tensor, kind in keyed]
     groups: dict[Hashable, list[Item]] = defaultdict(list)
     for item, kind in zip(items, kinds, strict=True):
         groups[kind].append(item)
