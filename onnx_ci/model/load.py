@@ -15,6 +15,7 @@ from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graph import tensors
 from onnx_ci.model.locations import LFS_HEADER, is_inside, read_pointer
 from onnx_ci.model.model import LARGE, Model, display_path, location
+from onnx_ci.model.npy import KEY as RECORD
 from onnx_ci.model.npy import open_beside, recorded
 from onnx_ci.model.proto import ModelProto, StrictModelProto, TensorProto
 from onnx_ci.model.store import Store, file_state
@@ -120,18 +121,30 @@ def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
     )
 
 
-def _parse(path: Path, key: str, source: int) -> ModelProto:
-    proto = ModelProto()
+def may_name_data(path: Path) -> bool:
+    """Whether the model may name other files, without parsing it."""
+    _refuse_other_files(path)
+    skeleton = _skeleton(path, "", 0)
+    return may_have_data(skeleton) or RECORD.encode() in skeleton
+
+
+def _skeleton(path: Path, key: str, source: int) -> bytes:
     try:
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        skeleton = strip(memoryview(mapped), key=key, source=source, large=LARGE)
+        return strip(memoryview(mapped), key=key, source=source, large=LARGE)
+    except WireError as error:
+        raise _not_a_model(path, f"is not an ONNX model, or is cut short: {error}") from None
+
+
+def _parse(path: Path, key: str, source: int) -> ModelProto:
+    proto = ModelProto()
+    skeleton = _skeleton(path, key, source)
+    try:
         proto.ParseFromString(skeleton)
         is_text = True
     except UnicodeDecodeError:  # by protobuf in Python, which is strict at once
         is_text = False
-    except WireError as error:
-        raise _not_a_model(path, f"is not an ONNX model, or is cut short: {error}") from None
     except DecodeError:
         raise _not_a_model(path, "is not an ONNX model: it does not decode as one") from None
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from onnx_ci.errors import ModelError, PolicyError
+from onnx_ci.model.load import may_name_data
 from onnx_ci.model.locations import DATA_ENDINGS, LARGEST, Pointer, read_pointer
 from onnx_ci.model.model import called
 from onnx_ci.model.replace import data_of
@@ -232,7 +233,7 @@ class Sources:
         if first.content is None:
             return [name for name in _called_after(model) if self._part(model.parent / name).size]
         try:
-            return data_of(first.content)
+            return data_of(first.content) if may_name_data(first.content) else []
         except ModelError:  # said when it is judged
             return []
 
