@@ -16,7 +16,7 @@ from onnx_ci.methods.edit import Edits, make_node
 from onnx_ci.methods.options import Dedupe
 from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
 from onnx_ci.model.dtypes import NUMPY_TYPES
-from onnx_ci.model.graph import Scope, Site, all_names, common_scope, fixed_names, fresh_name, roots
+from onnx_ci.model.graph import Scope, Site, all_names, common_scope, fixed_names, fresh_name, outline, roots
 from onnx_ci.model.model import Model, stored_size
 from onnx_ci.model.proto import TensorProto
 
@@ -30,9 +30,10 @@ MOST_TRIED = 8  # tensors of the same numbers that one is compared with
 
 def dedupe(model: Model, options: Dedupe) -> Applied:
     taken: set[str] = set()
-    fixed = fixed_names(model.proto) | quantization_parameters(model.proto)
+    known = outline(model.proto)
+    fixed = fixed_names(known) | quantization_parameters(known)
     merged = 0
-    for root in roots(model.proto):
+    for root in roots(known):
         groups = _identical(model, root.nested_sites(fixed))
         merged += sum(len(group) - 1 for group in groups)
         if groups:

@@ -14,19 +14,21 @@ from onnx_ci.methods.edit import drop_named, replace_nodes
 from onnx_ci.methods.options import FreezeInputs, NoOptions
 from onnx_ci.methods.selection import matches
 from onnx_ci.model import graph as graphs
-from onnx_ci.model.graph import Body, Nodes, Scope
+from onnx_ci.model.graph import Body, Nodes, Outline, Scope
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto
 
 
 def drop_unused(model: Model, _: NoOptions) -> Applied:
-    before = sum(1 for _ in graphs.tensors(model.proto))
-    fixed = graphs.fixed_names(model.proto)
-    for root in graphs.roots(model.proto):
+    before = graphs.outline(model.proto)
+    stored = sum(1 for _ in graphs.tensors(before))
+    fixed = graphs.fixed_names(before)
+    for root in graphs.roots(before):
         _clean(root, fixed)
     _drop_functions(model.proto)
-    _drop_imports(model.proto)
-    return Applied(before - sum(1 for _ in graphs.tensors(model.proto)))
+    after = graphs.outline(model.proto)
+    _drop_imports(after)
+    return Applied(stored - sum(1 for _ in graphs.tensors(after)))
 
 
 def _clean(scope: Scope, fixed: set[str]) -> None:
@@ -58,7 +60,7 @@ def _alive(body: Body, nodes: Nodes, wanted: set[str]) -> tuple[set[int], set[st
             names += tuple(graphs.captured(body.node[position]))
         needed.update(names)
         for name in names:
-            maker = makers.get(name)
+            maker = makers.pop(name, None)
             if maker is not None and maker not in kept:
                 kept.add(maker)
                 pending.append(maker)
@@ -95,9 +97,10 @@ def _calls(*outer: Body) -> set[tuple[str, str]]:
     return {(node.domain, node.op_type) for body in nested for node in body.node}
 
 
-def _drop_imports(model: ModelProto) -> None:
+def _drop_imports(known: Outline) -> None:
     """Drop imports of domains that nothing belongs to; the standard one always stays."""
-    used = set(graphs.STANDARD_DOMAINS).union(*(nodes.domains for _, nodes in graphs.nodes_by_body(model)))
+    model = known.model
+    used = set(graphs.STANDARD_DOMAINS).union(*(nodes.domains for _, nodes in graphs.nodes_by_body(known)))
     used.update(domain for f in model.functions for domain in (f.domain, *(e.domain for e in f.opset_import)))
     graphs.keep_items(model, "opset_import", lambda entry: entry.domain in used)
 
@@ -114,8 +117,9 @@ def strip_docs(model: Model, _: NoOptions) -> Applied:
 
 def _documented(model: ModelProto) -> Iterator[Sequence[Any]]:
     """Everything that can carry notes, but for the model itself: lists of one kind each."""
-    yield list(graphs.tensors(model))
-    for body, nodes in graphs.nodes_by_body(model):
+    known = graphs.outline(model)
+    yield list(graphs.tensors(known))
+    for body, nodes in graphs.nodes_by_body(known):
         yield [body]
         yield body.value_info
         if isinstance(body, GraphProto):
@@ -134,11 +138,12 @@ def freeze_inputs(model: Model, options: FreezeInputs) -> Applied:
     proto = model.proto
     if proto.ir_version < OLDEST_IR:
         return Applied(0, f"IR version {proto.ir_version} can't be raised to {graphs.CONSTANTS_IR}")
-    fixed = graphs.fixed_names(proto)
     named = [name for name in graphs.default_inputs(proto.graph) if not matches(name, options.skip)]
-    frozen = {name for name in named if name not in fixed}
+    if not named:
+        return Applied(0)
+    frozen = set(named) - graphs.fixed_names(proto)
     if not frozen:
-        return Applied(0, f"{_inputs(named)} kept: training or quantization notes name them" if named else "")
+        return Applied(0, f"{_inputs(named)} kept: training or quantization notes name them")
     graphs.keep_items(proto.graph, "input", lambda value: value.name not in frozen)
     note = f"{_inputs(frozen)} frozen"
     if proto.ir_version < graphs.CONSTANTS_IR:

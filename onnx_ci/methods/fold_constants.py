@@ -34,9 +34,10 @@ Place = tuple[Scope, int]  # a node, by its position
 
 def fold_constants(model: Model, _: NoOptions) -> Applied:
     budget = Budget(model)
-    fixed = graphs.fixed_names(model.proto)
+    known = graphs.outline(model.proto)
+    fixed = graphs.fixed_names(known)
     folded = 0
-    for root in graphs.roots(model.proto):
+    for root in graphs.roots(known):
         folder = Folder(model, root, fixed, budget)
         folder.run()
         folded += len(folder.folded)

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from onnx_ci.model import receipt
 from onnx_ci.model.graph import (
+    Outline,
     Scope,
     Site,
     all_nodes,
@@ -80,17 +81,17 @@ def type_and_shape(site: Site) -> tuple[int, tuple[int, ...]]:
     return site.tensor.data_type, tuple(site.tensor.dims)
 
 
-def quantization_parameters(model: ModelProto) -> set[str]:
+def quantization_parameters(model: ModelProto | Outline) -> set[str]:
     """Scales and zero points. Sharing one between ops that each expect their own defeats fusions."""
     return {name for inputs in _quantized_reads(model) for name in inputs[1:]}
 
 
-def quantized_inputs(model: ModelProto) -> set[str]:
+def quantized_inputs(model: ModelProto | Outline) -> set[str]:
     """All that quantized ops read: kernels and fusions expect it stored as it is."""
     return {name for inputs in _quantized_reads(model) for name in inputs}
 
 
-def _quantized_reads(model: ModelProto) -> Iterator[tuple[str, ...]]:
+def _quantized_reads(model: ModelProto | Outline) -> Iterator[tuple[str, ...]]:
     """What each quantized op reads."""
     for _, nodes in nodes_by_body(model):
         quantized = {op for op in set(nodes.ops) if QUANTIZED_OP.search(op)}

@@ -87,21 +87,32 @@ class Nodes:
 _last_read: tuple[bytes, list[Nodes]] = (b"", [])
 
 
-def _nodes_of(model: ModelProto) -> list[Nodes]:
-    """The nodes of each outermost body. Those of the model that was asked for last are not read again: what
-    one method leaves as it is, the next one looks at too. To serialize a model takes next to nothing."""
-    global _last_read
-    content = model.SerializeToString()
-    known, found = _last_read
-    if content != known:
-        found = [Nodes(body) for body in _outermost(model)]
-        _last_read = content, found
-    return found
+class Outline:
+    """A model and the nodes of each outermost body, as long as none of them is edited.
+
+    Those of the model that was asked for last are not read again: what one method leaves as it is, the next
+    one looks at too. To serialize a model takes a fraction of reading its nodes.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        global _last_read
+        content = model.SerializeToString()
+        known, found = _last_read
+        if content != known:
+            found = [Nodes(body) for body in _outermost(model)]
+            _last_read = content, found
+        self.model = model
+        self.nodes = found
 
 
-def nodes_by_body(model: ModelProto) -> Iterator[tuple[Body, Nodes]]:
+def outline(model: ModelProto | Outline) -> Outline:
+    return model if isinstance(model, Outline) else Outline(model)
+
+
+def nodes_by_body(model: ModelProto | Outline) -> Iterator[tuple[Body, Nodes]]:
     """Each of the `bodies` with its nodes, as they are now."""
-    for body, nodes in zip(_outermost(model), _nodes_of(model), strict=True):
+    known = outline(model)
+    for body, nodes in zip(_outermost(known.model), known.nodes, strict=True):
         yield from nodes.within(body)
 
 
@@ -128,12 +139,13 @@ def attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
         yield from (sparse.values, sparse.indices)
 
 
-def tensors(model: ModelProto) -> Iterator[TensorProto]:
+def tensors(model: ModelProto | Outline) -> Iterator[TensorProto]:
     """Every tensor that the model stores, in a fixed order."""
-    content, found = _last_read
-    if found and content == model.SerializeToString():
-        for body, nodes in zip(_outermost(model), found, strict=True):
+    if isinstance(model, Outline):
+        for body, nodes in zip(_outermost(model.model), model.nodes, strict=True):
             yield from _tensors_in(body, nodes)
+    elif _last_read[0] == model.SerializeToString():
+        yield from tensors(Outline(model))
     else:
         for body in _outermost(model):
             yield from _tensors_in(body, None)
@@ -194,7 +206,7 @@ def captured(node: NodeProto) -> set[str]:
     return names
 
 
-def all_names(model: ModelProto) -> set[str]:
+def all_names(model: ModelProto | Outline) -> set[str]:
     """Every value name used anywhere, so that a new one can be chosen that clashes with none."""
     names: set[str] = set()
     for body, nodes in nodes_by_body(model):
@@ -332,10 +344,11 @@ def common_scope(scopes: Iterable[Scope]) -> Scope:
     return next(scope for scope in chains[0] if all(scope in chain for chain in chains))
 
 
-def roots(model: ModelProto) -> list[Scope]:
+def roots(model: ModelProto | Outline) -> list[Scope]:
     """The main graph and each function: names never pass from one to another."""
-    bodies = (model.graph, *model.functions)
-    return [Scope(body, known=nodes) for body, nodes in zip(bodies, _nodes_of(model), strict=False)]
+    known = outline(model)
+    bodies = (known.model.graph, *known.model.functions)
+    return [Scope(body, known=nodes) for body, nodes in zip(bodies, known.nodes, strict=False)]
 
 
 def defined_twice(root: Scope) -> set[str]:
@@ -419,15 +432,16 @@ def default_inputs(graph: GraphProto) -> list[str]:
     return [name for name in names if name in stored]
 
 
-def fixed_names(model: ModelProto) -> set[str]:
+def fixed_names(model: ModelProto | Outline) -> set[str]:
     """Names that something other than a node refers to: training graphs and quantization notes."""
+    known = outline(model)
     names: set[str] = set()
-    for training in model.training_info:
+    for training in known.model.training_info:
         for bindings in (training.initialization_binding, training.update_binding):
             names.update(name for entry in bindings for name in (entry.key, entry.value))
         for graph in (training.initialization, training.algorithm):
             names.update(name for node in graph.node for name in node.input)
-    for body, _ in nodes_by_body(model):
+    for body, _ in nodes_by_body(known):
         if isinstance(body, GraphProto):
             for note in body.quantization_annotation:
                 names.update([note.tensor_name, *(e.value for e in note.quant_parameter_tensor_names)])

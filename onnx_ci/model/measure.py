@@ -17,12 +17,14 @@ from onnx_ci.model.graph import (
     STANDARD_DOMAINS,
     Body,
     Nodes,
+    Outline,
     all_nodes,
     constant_nodes,
     constant_value,
     default_inputs,
     nodes_by_body,
     opset,
+    outline,
     output_names,
     tensors,
 )
@@ -151,8 +153,9 @@ def parameters(proto: ModelProto) -> int:
     fed = recorded(proto)
     shapes = (value.type.tensor_type.shape for value in proto.graph.input if value.name in fed)
     outside: int = sum(math.prod(dim.dim_value for dim in shape.dim) for shape in shapes)
-    stored = sum(element_count(tensor) for tensor in tensors(proto))
-    return stored + outside + _Encodings(proto).surplus()
+    known = outline(proto)
+    stored = sum(element_count(tensor) for tensor in tensors(known))
+    return stored + outside + _Encodings(known).surplus()
 
 
 _CODES = (
@@ -183,8 +186,8 @@ _READ_IN_PART = {"DynamicQuantizeLinear", "Mul", *_NUMBERS_AT}
 class _Encodings:
     """Stored tensors that nodes turn into weights, by name: how many numbers go in, and how many come out."""
 
-    def __init__(self, proto: ModelProto) -> None:
-        self.stored = _stored_once(proto)
+    def __init__(self, known: Outline) -> None:
+        self.stored = _stored_once(known)
         self.counts = {name: element_count(tensor) for name, tensor in self.stored.items()}
         self.dims = {name: list(tensor.dims) for name, tensor in self.stored.items()}
         self.codes = {name for name, tensor in self.stored.items() if tensor.data_type in _CODES}
@@ -192,7 +195,7 @@ class _Encodings:
         self.scales: set[str] = set()  # found out while the model runs
         self.parts: set[str] = set()
         self.hidden = 0  # numbers in bytes that hold several
-        for body, nodes in nodes_by_body(proto):
+        for body, nodes in nodes_by_body(known):
             self._read(body, nodes)
             self.used.update(output_names(body))
 
@@ -263,10 +266,10 @@ class _Encodings:
         return None
 
 
-def _stored_once(proto: ModelProto) -> dict[str, TensorProto]:
+def _stored_once(known: Outline) -> dict[str, TensorProto]:
     """What is stored under a name that nothing else has."""
     listed: list[tuple[str, TensorProto]] = []
-    for body, nodes in nodes_by_body(proto):
+    for body, nodes in nodes_by_body(known):
         if isinstance(body, GraphProto):
             listed += [(tensor.name, tensor) for tensor in body.initializer]
         values = ((node, constant_value(node)) for node in constant_nodes(body, nodes))
