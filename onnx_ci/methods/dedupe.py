@@ -23,6 +23,7 @@ from onnx_ci.model.proto import TensorProto
 if TYPE_CHECKING:
     from onnx_ci.methods.rounding import Array
 
+STRING = TensorProto.STRING
 MIN_BYTES = 1024  # of what becomes a Transpose: a node and its names take some hundred
 MOST_AXES = 4  # 5 axes already have 120 orders
 MOST_TRIED = 8  # tensors of the same numbers that one is compared with
@@ -49,7 +50,7 @@ def dedupe(model: Model, options: Dedupe) -> Applied:
 
 def _identical(model: Model, found: Iterable[Site]) -> list[list[Site]]:
     """Groups of two or more sites with the very same content, those of one type and shape together."""
-    filled = [s for s in found if s.tensor.data_type != TensorProto.STRING and 0 not in s.tensor.dims]
+    filled = [s for s in found if s.tensor.data_type != STRING and 0 not in s.tensor.dims[:]]
     groups = [group for group in same_content(model, filled) if len(group) > 1]
     if not groups:
         return []

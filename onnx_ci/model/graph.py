@@ -62,15 +62,21 @@ class Nodes:
     """
 
     def __init__(self, body: Body) -> None:
-        nodes = list(body.node)
-        self.ops = [node.op_type for node in nodes]
-        self.domains = [node.domain for node in nodes]
-        self.inputs = [tuple(node.input) for node in nodes]
-        self.outputs = [tuple(node.output) for node in nodes]
-        self.attributed = [position for position, node in enumerate(nodes) if node.attribute]
+        self.ops: list[str] = []
+        self.domains: list[str] = []
+        self.inputs: list[tuple[str, ...]] = []
+        self.outputs: list[tuple[str, ...]] = []
+        self.attributed: list[int] = []  # those that have attributes
+        self.inside: list[Nodes] = []  # of the graphs in these attributes
+        for position, node in enumerate(body.node):
+            self.ops.append(node.op_type)
+            self.domains.append(node.domain)
+            self.inputs.append(tuple(node.input[:]))  # a slice is read at once, not one by one
+            self.outputs.append(tuple(node.output[:]))
+            if node.attribute:
+                self.attributed.append(position)
+                self.inside += map(Nodes, subgraphs(node))
         self.made = Counter(filter(None, chain.from_iterable(self.outputs)))
-        inside = (graph for position in self.attributed for graph in subgraphs(nodes[position]))
-        self.inside = [Nodes(graph) for graph in inside]
 
     def within(self, body: Body) -> Iterator[tuple[Body, Nodes]]:
         """A body that has these nodes, and every graph inside it with its own, outer ones first."""

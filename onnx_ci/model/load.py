@@ -14,7 +14,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graph import tensors
 from onnx_ci.model.locations import LFS_HEADER, is_inside, read_pointer
-from onnx_ci.model.model import LARGE, Model, display_path, location
+from onnx_ci.model.model import EXTERNAL, LARGE, Model, display_path, location
 from onnx_ci.model.npy import KEY as RECORD
 from onnx_ci.model.npy import open_beside, recorded
 from onnx_ci.model.proto import ModelProto, StrictModelProto, TensorProto
@@ -22,6 +22,7 @@ from onnx_ci.model.store import Store, file_state
 from onnx_ci.model.wire import Span, WireError, strip
 from onnx_ci.util.advice import fetch_from_lfs, to_run
 
+FLOAT, DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
 KNOWN_TYPES = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
 
 
@@ -174,7 +175,7 @@ def _problem(model: Model, tensor: TensorProto) -> str:
     if tensor.data_type not in KNOWN_TYPES:
         return f"has type {tensor.data_type}, which onnx does not know"
     marks = [entry for entry in tensor.external_data if entry.key == model.store.key]
-    if len(marks) > 1 or (tensor.data_location == TensorProto.EXTERNAL and not marks):
+    if len(marks) > 1 or (tensor.data_location == EXTERNAL and not marks):
         return "is stored in two ways at once, or nowhere"
     span = model.span(tensor) if marks else None
     if span is None and not tensor.HasField("raw_data"):
@@ -189,8 +190,9 @@ def _problem(model: Model, tensor: TensorProto) -> str:
 
 def _settle(model: Model, tensor: TensorProto) -> None:
     """Large values that are stored number by number become plain bytes, as they would be when written."""
-    floats = tensor.data_type == TensorProto.FLOAT and len(tensor.float_data) * 4 >= LARGE
-    doubles = tensor.data_type == TensorProto.DOUBLE and len(tensor.double_data) * 8 >= LARGE
+    kind = tensor.data_type
+    floats = kind == FLOAT and len(tensor.float_data) * 4 >= LARGE
+    doubles = kind == DOUBLE and len(tensor.double_data) * 8 >= LARGE
     if floats or doubles:
         model.set_array(tensor, model.array(tensor))
 
@@ -199,7 +201,7 @@ def _resolve_external_data(model: Model, found: Iterable[TensorProto], root: Pat
     """Give every external tensor its span in the file it names, after all checks."""
     opened: dict[str, tuple[int, int]] = {}
     for tensor in found:
-        if tensor.data_location != TensorProto.EXTERNAL or model.span(tensor) is not None:
+        if tensor.data_location != EXTERNAL or model.span(tensor) is not None:
             continue
         where = f"{display_path(model.path)}: tensor {tensor.name!r}"
         name = location(tensor)

@@ -7,7 +7,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from heapq import nsmallest
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -83,9 +82,9 @@ def tensor_changes(before: Model, after: Model | None) -> tuple[TensorBytes, ...
     it: `weight` is stored as `weight.codes` and `weight.scale`."""
     old = _stored(before)
     if after is None:
-        largest = nsmallest(MOST_TENSORS, old.items(), key=lambda item: (-item[1][0], item[0]))
+        largest = sorted((-was[0], name, was) for name, was in old.items())[:MOST_TENSORS]
         return tuple(
-            TensorBytes(name=name, dtype=was[1], shape=was[2], before=was[0]) for name, was in largest
+            TensorBytes(name=name, dtype=was[1], shape=was[2], before=was[0]) for _, name, was in largest
         )
     new = _stored(after)
     parts: dict[str, list[str]] = {}
@@ -130,7 +129,7 @@ _TYPE_NAMES = {number: name.lower() for name, number in TensorProto.DataType.ite
 
 def _described(model: Model, tensor: TensorProto) -> Stored:
     dtype = _TYPE_NAMES.get(tensor.data_type) or f"type {tensor.data_type}"
-    return _size(model, tensor), dtype, tuple(tensor.dims)
+    return _size(model, tensor), dtype, tuple(tensor.dims[:])
 
 
 def _done(became: Sequence[Stored]) -> str:

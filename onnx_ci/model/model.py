@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
+EXTERNAL = TensorProto.EXTERNAL
 LARGE = 1024  # bytes from which a tensor stays out of the skeleton
 # What the values of a tensor that is stored number by number are called, and how Python packs them.
 TYPED_FIELDS: dict[int, tuple[str, str]] = {
@@ -65,6 +66,8 @@ class Model:
 
     def span(self, tensor: TensorProto) -> Span | None:
         """Where the tensor's bytes are, or None if the skeleton itself holds them."""
+        if tensor.data_location != EXTERNAL:
+            return None
         for entry in tensor.external_data:
             if entry.key == self.store.key:
                 return Span(*map(int, entry.value.split()))
@@ -74,7 +77,7 @@ class Model:
         """Point a tensor at bytes of the store, keeping the external file it belongs to, if any."""
         home = location(tensor)
         clear_values(tensor)
-        tensor.data_location = TensorProto.EXTERNAL
+        tensor.data_location = EXTERNAL
         if home:
             tensor.external_data.add(key="location", value=home)
         tensor.external_data.add(key=self.store.key, value=" ".join(map(str, span)))
@@ -89,7 +92,7 @@ class Model:
         field, code = TYPED_FIELDS.get(tensor.data_type, ("", ""))
         values = getattr(tensor, field) if field else ()
         if values and len(values) == element_count(tensor) and sys.byteorder == "little":
-            return array(code, values).tobytes()
+            return array(code, values[:]).tobytes()  # a slice is read at once, not one by one
         numpy_helper = full_onnx().numpy_helper
         return bytes(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
 

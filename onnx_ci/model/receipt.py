@@ -118,7 +118,7 @@ def same_content(
     """The items in groups whose tensors have equal type, shape and bytes, most of them alone. Only
     look-alikes are read, and whole only those whose samples are the same."""
     found = [tensor_of(item) for item in items]
-    kinds: list[Hashable] = [(tensor.data_type, *tensor.dims) for tensor in found]
+    kinds: list[Hashable] = [(tensor.data_type, *tensor.dims[:]) for tensor in found]
     for key_of in (_sample_key, tensor_key):
         alike = Counter(kinds)
         keyed = zip(found, kinds, strict=True)
