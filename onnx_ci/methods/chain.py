@@ -104,19 +104,46 @@ def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no
     current, defaults = model, default_inputs(model.proto.graph)
     steps: list[Step] = []
     kept: list[Run] = []
+    trial = _Trial(current)
     for run in runs:
         began = time.perf_counter()
-        tried = current.copy()
+        tried = trial.model
         applied = run.apply(tried, feeds)
         if defaults:
             applied.note = "; ".join(filter(None, [applied.note, _held_back(run, applied, current, feeds)]))
-        after = lay_out(tried).size
+        after = trial.size()
         keep = _gained(run.method, applied, size, after)
         steps.append(_step(run, applied, size, after, time.perf_counter() - began, keep=keep))
         if keep:
             current, size, defaults = tried, after, default_inputs(tried.proto.graph)
             kept.append(run)
+            trial = _Trial(current)
     return Chained(current, tuple(steps), tuple(kept), size)
+
+
+class _Trial:
+    """A copy of a model to try methods on: the same one, as long as they leave it as it is."""
+
+    def __init__(self, original: Model) -> None:
+        self._original = original
+        self._content = original.proto.SerializeToString()
+        self._copy: Model | None = None
+        self._size: int | None = None  # of the model as it is
+
+    @property
+    def model(self) -> Model:
+        self._copy = self._copy or self._original.copy()
+        return self._copy
+
+    def size(self) -> int:
+        """What the copy takes on disk, after a method was run on it; it is given away if that changed it."""
+        tried = self.model
+        if tried.proto.SerializeToString() != self._content or tried.beside != self._original.beside:
+            self._copy = None
+            return lay_out(tried).size
+        if self._size is None:
+            self._size = lay_out(tried).size
+        return self._size
 
 
 def _held_back(run: Run, applied: Applied, model: Model, feeds: Feeds) -> str:

@@ -28,6 +28,8 @@ def drop_unused(model: Model, _: NoOptions) -> Applied:
     _drop_functions(model.proto)
     after = graphs.outline(model.proto)
     _drop_imports(after)
+    if after.nodes is before.nodes:  # nothing was dropped
+        return Applied(0)
     return Applied(stored - sum(1 for _ in graphs.tensors(after)))
 
 

@@ -94,25 +94,32 @@ class Folder:
     def __init__(self, model: Model, root: Scope, fixed: set[str], budget: Budget) -> None:
         self.model = model
         self.root = root
+        self.fixed = fixed
         self.budget = budget
         self.opset = graphs.opset_in(root, model.proto)
-        self.sites: dict[Key, Site] = {}  # stored tensors that were not looked at yet
         self.stored: dict[Key, TensorProto] = {}
-        self.names = {""}  # of all that is stored, wherever it is; an input that is left out has none
+        self.names = {""}  # of all that may be stored, wherever it is; an input that is left out has none
         self.constants: dict[Key, NodeProto] = {}  # the Constant nodes around stored tensors
         self.bound: dict[Scope, set[str]] = {}
         self.folded: dict[Place, set[Key]] = {}  # with what each one reads and gives
         self.died: set[Key] = set()
         for scope in root.nested():
             self.bound[scope] = fixed.union(graphs.output_names(scope.body))
-            self.sites.update(((scope, site.name), site) for site in graphs.sites(scope, fixed))
+            if isinstance(scope.body, GraphProto):
+                self.names.update(tensor.name for tensor in scope.body.initializer)
             for node in graphs.constant_nodes(scope.body, scope.nodes):
+                self.names.update(node.output)
                 values = graphs.short_constant(node)
                 if values is not None and scope.defined[node.output[0]] == 1:
                     tensor = TensorProto(name=node.output[0])
                     model.set_array(tensor, values)
                     self._keep((scope, tensor.name), tensor, node)
-        self.names.update(name for _, name in self.sites)
+
+    @cached_property
+    def sites(self) -> dict[Key, Site]:
+        """The stored tensors that were not looked at yet."""
+        scopes = self.root.nested()
+        return {(site.scope, site.name): site for scope in scopes for site in graphs.sites(scope, self.fixed)}
 
     def _keep(self, key: Key, tensor: TensorProto, node: NodeProto | None = None) -> None:
         self.stored[key] = tensor

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
+from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graph import (
     STANDARD_DOMAINS,
     Body,
@@ -30,7 +31,7 @@ from onnx_ci.model.graph import (
 from onnx_ci.model.interface import show_type
 from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
-from onnx_ci.model.model import Model, element_count, stored_size
+from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.npy import recorded
 from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, TensorProto
 from onnx_ci.model.receipt import read_receipt, same_content
@@ -129,7 +130,10 @@ _TYPE_NAMES = {number: name.lower() for name, number in TensorProto.DataType.ite
 
 def _described(model: Model, tensor: TensorProto) -> Stored:
     dtype = _TYPE_NAMES.get(tensor.data_type) or f"type {tensor.data_type}"
-    return _size(model, tensor), dtype, tuple(tensor.dims[:])
+    shape = tuple(tensor.dims[:])
+    span = model.span(tensor)
+    size = span.length if span else stored_bytes(tensor.data_type, shape) or sum(map(len, tensor.string_data))
+    return size, dtype, shape
 
 
 def _done(became: Sequence[Stored]) -> str:
@@ -187,8 +191,8 @@ class _Encodings:
 
     def __init__(self, known: Outline) -> None:
         self.stored = _stored_once(known)
-        self.counts = {name: element_count(tensor) for name, tensor in self.stored.items()}
-        self.dims = {name: list(tensor.dims) for name, tensor in self.stored.items()}
+        self.dims: dict[str, list[int]] = {name: tensor.dims[:] for name, tensor in self.stored.items()}
+        self.counts = {name: math.prod(dims) for name, dims in self.dims.items()}
         self.codes = {name for name, tensor in self.stored.items() if tensor.data_type in _CODES}
         self.used: set[str] = set()  # as they are
         self.scales: set[str] = set()  # found out while the model runs
@@ -428,8 +432,3 @@ def _tensors(model: Model, total: int) -> list[TensorInfo]:
         for group in groups
         for tensor in group
     ]
-
-
-def _size(model: Model, tensor: TensorProto) -> int:
-    span = model.span(tensor)
-    return span.length if span else stored_size(tensor) or sum(map(len, tensor.string_data))

@@ -149,12 +149,12 @@ def clear_values(tensor: TensorProto) -> None:
 
 
 def element_count(tensor: TensorProto) -> int:
-    return math.prod(tensor.dims)
+    return math.prod(tensor.dims[:])
 
 
 def stored_size(tensor: TensorProto) -> int:
     """The bytes that the tensor's values take; 0 for strings and the like."""
-    return stored_bytes(tensor.data_type, tensor.dims) or 0
+    return stored_bytes(tensor.data_type, tensor.dims[:]) or 0
 
 
 _USERS_NAMES: dict[Path, str] = {}

@@ -120,9 +120,9 @@ def same_content(
     found = [tensor_of(item) for item in items]
     kinds: list[Hashable] = [(tensor.data_type, *tensor.dims[:]) for tensor in found]
     for key_of in (_sample_key, tensor_key):
-        alike = Counter(kinds)
+        alike = {kind for kind, count in Counter(kinds).items() if count > 1}
         keyed = zip(found, kinds, strict=True)
-        kinds = [(kind, key_of(model, tensor)) if alike[kind] > 1 else kind for tensor, kind in keyed]
+        kinds = [(kind, key_of(model, tensor)) if kind in alike else kind for tensor, kind in keyed]
     groups: dict[Hashable, list[Item]] = defaultdict(list)
     for item, kind in zip(items, kinds, strict=True):
         groups[kind].append(item)
