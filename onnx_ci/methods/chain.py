@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from glob import escape
 from typing import TYPE_CHECKING, Any
 
@@ -101,44 +102,51 @@ class Chained:
 
 def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no_feeds) -> Chained:
     """`size` is what the model takes on disk now; the model itself is left as it is."""
-    current, defaults = model, default_inputs(model.proto.graph)
     steps: list[Step] = []
     kept: list[Run] = []
-    trial = _Trial(current)
+    trial = _Trial(model)
     for run in runs:
         began = time.perf_counter()
         tried = trial.model
         applied = run.apply(tried, feeds)
-        if defaults:
-            applied.note = "; ".join(filter(None, [applied.note, _held_back(run, applied, current, feeds)]))
+        if trial.defaults:
+            held_back = _held_back(run, applied, trial.original, feeds)
+            applied.note = "; ".join(filter(None, [applied.note, held_back]))
         after = trial.size()
         keep = _gained(run.method, applied, size, after)
         steps.append(_step(run, applied, size, after, time.perf_counter() - began, keep=keep))
         if keep:
-            current, size, defaults = tried, after, default_inputs(tried.proto.graph)
+            size = after
             kept.append(run)
-            trial = _Trial(current)
-    return Chained(current, tuple(steps), tuple(kept), size)
+            trial = _Trial(tried)
+    return Chained(trial.original, tuple(steps), tuple(kept), size)
 
 
 class _Trial:
     """A copy of a model to try methods on: the same one, as long as they leave it as it is."""
 
     def __init__(self, original: Model) -> None:
-        self._original = original
-        self._content = original.proto.SerializeToString()
+        self.original = original
         self._copy: Model | None = None
         self._size: int | None = None  # of the model as it is
 
     @property
     def model(self) -> Model:
-        self._copy = self._copy or self._original.copy()
+        self._copy = self._copy or self.original.copy()
         return self._copy
+
+    @cached_property
+    def defaults(self) -> list[str]:
+        return default_inputs(self.original.proto.graph)
+
+    @cached_property
+    def _content(self) -> bytes:
+        return bytes(self.original.proto.SerializeToString())
 
     def size(self) -> int:
         """What the copy takes on disk, after a method was run on it; it is given away if that changed it."""
         tried = self.model
-        if tried.proto.SerializeToString() != self._content or tried.beside != self._original.beside:
+        if tried.proto.SerializeToString() != self._content or tried.beside != self.original.beside:
             self._copy = None
             return lay_out(tried).size
         if self._size is None:

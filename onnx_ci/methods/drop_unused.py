@@ -7,6 +7,7 @@ Bytes of external data that no tensor points at are dropped by any rewrite, this
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from onnx_ci.methods.catalogue import Applied
@@ -54,19 +55,20 @@ def _alive(body: Body, nodes: Nodes, wanted: set[str]) -> tuple[set[int], set[st
     kept = {position for position in kept if not any(nodes.outputs[position])}
     kept |= {makers[name] for name in wanted if name in makers}
     attributed = set(nodes.attributed if nodes.inside else ())
-    needed, pending = set(wanted), list(kept)
+    read: list[Collection[str]] = [wanted]
+    pending = list(kept)
     while pending:
         position = pending.pop()
-        names = nodes.inputs[position]
+        names: Collection[str] = nodes.inputs[position]
         if position in attributed:
-            names += tuple(graphs.captured(body.node[position]))
-        needed.update(names)
+            names = {*names, *graphs.captured(body.node[position])}
+        read.append(names)
         for name in names:
             maker = makers.pop(name, None)
             if maker is not None and maker not in kept:
                 kept.add(maker)
                 pending.append(maker)
-    return kept, needed
+    return kept, set(chain.from_iterable(read))
 
 
 def _drop_stored(graph: GraphProto, needed: set[str]) -> None:

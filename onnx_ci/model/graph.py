@@ -90,7 +90,7 @@ class Nodes:
             yield from subgraphs(body.node[position])
 
 
-_last_read: tuple[bytes, list[Nodes]] = (b"", [])
+_last_read: tuple[bytes | None, list[Nodes]] = (None, [])
 
 
 class Outline:
@@ -100,9 +100,10 @@ class Outline:
     one looks at too. To serialize a model takes a fraction of reading its nodes.
     """
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, content: bytes | None = None) -> None:
+        """`content` is the model as bytes, where that is known."""
         global _last_read
-        content = model.SerializeToString()
+        content = content or model.SerializeToString()
         known, found = _last_read
         if content != known:
             found = [Nodes(body) for body in _outermost(model)]
@@ -147,14 +148,15 @@ def attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
 
 def tensors(model: ModelProto | Outline) -> Iterator[TensorProto]:
     """Every tensor that the model stores, in a fixed order."""
-    if isinstance(model, Outline):
-        for body, nodes in zip(_outermost(model.model), model.nodes, strict=True):
-            yield from _tensors_in(body, nodes)
-    elif _last_read[0] == model.SerializeToString():
-        yield from tensors(Outline(model))
-    else:
-        for body in _outermost(model):
-            yield from _tensors_in(body, None)
+    if not isinstance(model, Outline):
+        content = model.SerializeToString()
+        if content != _last_read[0]:  # to read all nodes for their few tensors would take longer
+            for body in _outermost(model):
+                yield from _tensors_in(body, None)
+            return
+        model = Outline(model, content)
+    for body, nodes in zip(_outermost(model.model), model.nodes, strict=True):
+        yield from _tensors_in(body, nodes)
 
 
 def _tensors_in(body: Body, nodes: Nodes | None) -> Iterator[TensorProto]:

@@ -51,9 +51,11 @@ def measure(
     *,
     hashing: BackgroundHash | None,
     compressed: Iterable[str] = (),
+    files: Sequence[Path] = (),
 ) -> Measure:
-    """Measure a model where it stands: its sha256 and compressed sizes only where they are asked for."""
-    files = files_of(path, proto)
+    """Measure a model where it stands: its sha256 and compressed sizes only where they are asked for. `files`
+    are its own, where that is known."""
+    files = files or files_of(path, proto)
     sizes: dict[str, Any] = {name: compressed_size(name, files) for name in compressed}
     sha256 = ""
     if hashing:  # of all files where there is external data: other data is another content
