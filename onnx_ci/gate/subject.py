@@ -208,8 +208,10 @@ class Subject:
     def before(self) -> Measure:
         """Asked for late: until then the file is hashed while other work goes on."""
         self.say("measuring")
-        task = self.task
-        return measure(task.path, self.model.proto, hashing=self.hashing, compressed=task.compressed)
+        task, files = self.task, self.files
+        return measure(
+            task.path, self.model.proto, hashing=self.hashing, compressed=task.compressed, files=files
+        )
 
     @cached_property
     def prover(self) -> Prover:

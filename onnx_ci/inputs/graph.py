@@ -167,10 +167,13 @@ class _Scope(NamedTuple):
     within: tuple[str, ...] = ()  # the functions whose bodies are around
 
     def define(self, names: Iterable[str]) -> None:
-        self.names.update({name: self.prefix + name for name in names if name})
+        self.names.maps[0].update({name: self.prefix + name for name in names if name})
 
     def unique(self, name: str) -> str:
-        return self.names.get(name, self.prefix + name)
+        for known in self.names.maps:  # each once; a ChainMap would look twice
+            if name in known:
+                return known[name]
+        return self.prefix + name
 
 
 def node_key(scope: str, index: int) -> str:

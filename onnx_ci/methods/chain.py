@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from glob import escape
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from onnx_ci.errors import ModelError
 from onnx_ci.methods.catalogue import Applied, Method
 from onnx_ci.methods.drop_unused import freeze_inputs, inputs_too
 from onnx_ci.methods.options import FreezeInputs
+from onnx_ci.model.graph import default_inputs
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import lay_out
 from onnx_ci.results import Step
@@ -100,28 +102,64 @@ class Chained:
 
 def run_chain(model: Model, runs: Iterable[Run], *, size: int, feeds: Feeds = no_feeds) -> Chained:
     """`size` is what the model takes on disk now; the model itself is left as it is."""
-    current = model.copy()
     steps: list[Step] = []
     kept: list[Run] = []
+    trial = _Trial(model)
     for run in runs:
         began = time.perf_counter()
-        tried = current.copy()
+        tried = trial.model
         applied = run.apply(tried, feeds)
-        applied.note = "; ".join(filter(None, [applied.note, _held_back(run, applied, current, feeds)]))
-        after = lay_out(tried).size
+        if trial.defaults:
+            held_back = _held_back(run, applied, trial.original, feeds)
+            applied.note = "; ".join(filter(None, [applied.note, held_back]))
+        after = trial.size()
         keep = _gained(run.method, applied, size, after)
         steps.append(_step(run, applied, size, after, time.perf_counter() - began, keep=keep))
         if keep:
-            current, size = tried, after
+            size = after
             kept.append(run)
-    return Chained(current, tuple(steps), tuple(kept), size)
+            trial = _Trial(tried)
+    return Chained(trial.original, tuple(steps), tuple(kept), size)
+
+
+class _Trial:
+    """A copy of a model to try methods on: the same one, as long as they leave it as it is."""
+
+    def __init__(self, original: Model) -> None:
+        self.original = original
+        self._copy: Model | None = None
+        self._size: int | None = None  # of the model as it is
+
+    @property
+    def model(self) -> Model:
+        self._copy = self._copy or self.original.copy()
+        return self._copy
+
+    @cached_property
+    def defaults(self) -> list[str]:
+        return default_inputs(self.original.proto.graph)
+
+    @cached_property
+    def _content(self) -> bytes:
+        return bytes(self.original.proto.SerializeToString())
+
+    def size(self) -> int:
+        """What the copy takes on disk, after a method was run on it; it is given away if that changed it."""
+        tried = self.model
+        if tried.proto.SerializeToString() != self._content or tried.beside != self.original.beside:
+            self._copy = None
+            return lay_out(tried).size
+        if self._size is None:
+            self._size = lay_out(tried).size
+        return self._size
 
 
 def _held_back(run: Run, applied: Applied, model: Model, feeds: Feeds) -> str:
-    """Say how much more a method would do if no weight were a graph input too."""
+    """Say how much more a method would do if no weight were a graph input too. Another library does not even
+    look at such a model, and has said so."""
     frozen = model.copy()
     if run.method.foreign or not freeze_inputs(frozen, FreezeInputs()).tensors:
-        return ""  # another library does not even look at such a model, and has said so
+        return ""
     whole = replace(run, parts=())
     done = whole.apply(model.copy(), feeds).tensors if run.parts else applied.tensors
     more = whole.apply(frozen, feeds).tensors - done

@@ -22,7 +22,7 @@ from onnx_ci.methods.rounding import BLOCK, Array
 from onnx_ci.methods.selection import quantized_inputs
 from onnx_ci.methods.weights import Encoder, encode_tensors
 from onnx_ci.model.dtypes import NUMPY_TYPES
-from onnx_ci.model.graph import Site, fixed_names, opset_in
+from onnx_ci.model.graph import Site, fixed_names, opset_in, outline
 from onnx_ci.model.model import Model, stored_size
 from onnx_ci.model.proto import NodeProto, TensorProto
 
@@ -65,7 +65,8 @@ def compact(model: Model, _: NoOptions) -> Applied:
         plain = tensor.HasField("raw_data") or model.span(tensor) is not None
         return plain and tensor.data_type in NUMPY_TYPES and stored_size(tensor) >= MIN_BYTES
 
-    left_alone = fixed_names(model.proto) | quantized_inputs(model.proto)
+    known = outline(model.proto)
+    left_alone = fixed_names(known) | quantized_inputs(known)
     encoded, _kept = encode_tensors(model, left_alone, wanted, encode)
     return Applied(len(encoded))
 

@@ -16,13 +16,14 @@ from onnx_ci.methods.edit import Edits, make_node
 from onnx_ci.methods.options import Dedupe
 from onnx_ci.methods.selection import quantization_parameters, quantized_inputs, same_content, type_and_shape
 from onnx_ci.model.dtypes import NUMPY_TYPES
-from onnx_ci.model.graph import Scope, Site, all_names, common_scope, fixed_names, fresh_name, roots
-from onnx_ci.model.model import Model, element_count, stored_size
+from onnx_ci.model.graph import Scope, Site, all_names, common_scope, fixed_names, fresh_name, outline, roots
+from onnx_ci.model.model import Model, stored_size
 from onnx_ci.model.proto import TensorProto
 
 if TYPE_CHECKING:
     from onnx_ci.methods.rounding import Array
 
+STRING = TensorProto.STRING
 MIN_BYTES = 1024  # of what becomes a Transpose: a node and its names take some hundred
 MOST_AXES = 4  # 5 axes already have 120 orders
 MOST_TRIED = 8  # tensors of the same numbers that one is compared with
@@ -30,9 +31,10 @@ MOST_TRIED = 8  # tensors of the same numbers that one is compared with
 
 def dedupe(model: Model, options: Dedupe) -> Applied:
     taken: set[str] = set()
-    fixed = fixed_names(model.proto) | quantization_parameters(model.proto)
+    known = outline(model.proto)
+    fixed = fixed_names(known) | quantization_parameters(known)
     merged = 0
-    for root in roots(model.proto):
+    for root in roots(known):
         groups = _identical(model, root.nested_sites(fixed))
         merged += sum(len(group) - 1 for group in groups)
         if groups:
@@ -48,9 +50,11 @@ def dedupe(model: Model, options: Dedupe) -> Applied:
 
 def _identical(model: Model, found: Iterable[Site]) -> list[list[Site]]:
     """Groups of two or more sites with the very same content, those of one type and shape together."""
-    filled = [s for s in found if s.tensor.data_type != TensorProto.STRING and element_count(s.tensor)]
-    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(map(type_and_shape, filled)))}
+    filled = [s for s in found if s.tensor.data_type != STRING and 0 not in s.tensor.dims[:]]
     groups = [group for group in same_content(model, filled) if len(group) > 1]
+    if not groups:
+        return []
+    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(map(type_and_shape, filled)))}
     return sorted(groups, key=lambda group: kinds[type_and_shape(group[0])])
 
 

@@ -55,7 +55,8 @@ class Edits:
         self.remove(site)
 
     def make(self) -> None:
-        graphs.rename_uses(self.root, self._renames)
+        if self._renames:
+            graphs.rename_uses(self.root, self._renames)
         # Innermost first: rebuilding a list of nodes copies the graphs inside them.
         for scope in sorted({**self.removed, **self.front}, key=lambda scope: -len(scope.chain())):
             self._make_in(scope)
@@ -79,8 +80,10 @@ def takes_initializers(body: Body, ir_version: int) -> bool:
 
 def drop_named(graph: GraphProto, initializers: Collection[str], infos: Collection[str]) -> None:
     """Remove initializers and value infos by name."""
-    graphs.keep_items(graph, "initializer", lambda tensor: tensor.name not in initializers)
-    graphs.keep_items(graph, "value_info", lambda info: info.name not in infos)
+    if initializers:
+        graphs.keep_items(graph, "initializer", lambda tensor: tensor.name not in initializers)
+    if infos:
+        graphs.keep_items(graph, "value_info", lambda info: info.name not in infos)
 
 
 def replace_nodes(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.edit import constant_node, drop_named, replace_nodes, takes_initializers
@@ -17,7 +18,7 @@ from onnx_ci.methods.options import NoOptions
 from onnx_ci.methods.rounding import Array
 from onnx_ci.model import graph as graphs
 from onnx_ci.model.dtypes import NUMPY_TYPES
-from onnx_ci.model.graph import Key, Scope
+from onnx_ci.model.graph import Key, Scope, Site
 from onnx_ci.model.model import NUMBER_FIELDS, Model, element_count, location
 from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 
@@ -32,14 +33,13 @@ Place = tuple[Scope, int]  # a node, by its position
 
 
 def fold_constants(model: Model, _: NoOptions) -> Applied:
-    stored = sum(_taken(model, tensor) for tensor in graphs.tensors(model.proto))
-    budget = WORK * stored + MORE_WORK
-    fixed = graphs.fixed_names(model.proto)
+    budget = Budget(model)
+    known = graphs.outline(model.proto)
+    fixed = graphs.fixed_names(known)
     folded = 0
-    for root in graphs.roots(model.proto):
+    for root in graphs.roots(known):
         folder = Folder(model, root, fixed, budget)
         folder.run()
-        budget = folder.budget
         folded += len(folder.folded)
         # Innermost first: rebuilding a list of nodes copies the graphs inside them.
         for scope in sorted(root.nested(), key=lambda scope: -len(scope.chain())):
@@ -72,47 +72,81 @@ def _rewrite(model: Model, scope: Scope, folder: Folder) -> None:
         scope.body.initializer.extend(made.values())
 
 
+class Budget:
+    """The bytes that may be computed: a model may be made to keep us busy for days."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @cached_property
+    def left(self) -> int:
+        """At first by what the model stores, found out when there is something to compute."""
+        stored = sum(_taken(self._model, tensor) for tensor in graphs.tensors(self._model.proto))
+        return WORK * stored + MORE_WORK
+
+
 class Folder:
     """Finds the nodes to fold in one graph or function, with all that is nested in it.
 
     `folded` nodes and tensors that `died` can go; `results` take their place.
     """
 
-    def __init__(self, model: Model, root: Scope, fixed: set[str], budget: int) -> None:
+    def __init__(self, model: Model, root: Scope, fixed: set[str], budget: Budget) -> None:
         self.model = model
         self.root = root
-        self.budget = budget  # bytes that may be computed: a model may be made to keep us busy for days
+        self.fixed = fixed
+        self.budget = budget
         self.opset = graphs.opset_in(root, model.proto)
-        self.left = Counter({key: len(uses) for key, uses in root.readers.items()})  # reads still there
         self.stored: dict[Key, TensorProto] = {}
+        self.names = {""}  # of all that may be stored, wherever it is; an input that is left out has none
         self.constants: dict[Key, NodeProto] = {}  # the Constant nodes around stored tensors
         self.bound: dict[Scope, set[str]] = {}
         self.folded: dict[Place, set[Key]] = {}  # with what each one reads and gives
         self.died: set[Key] = set()
         for scope in root.nested():
-            outputs = graphs.output_names(scope.body)
-            self.bound[scope] = fixed.union(outputs)
-            self.left.update((scope.home(name), name) for name in outputs)
-            for site in graphs.sites(scope, fixed):
-                if _readable(site.tensor):
-                    self._keep(scope, site.tensor, site.name, site.node)
-            for node in scope.body.node:
+            self.bound[scope] = fixed.union(graphs.output_names(scope.body))
+            if isinstance(scope.body, GraphProto):
+                self.names.update(tensor.name for tensor in scope.body.initializer)
+            for node in graphs.constant_nodes(scope.body, scope.nodes):
+                self.names.update(node.output)
                 values = graphs.short_constant(node)
                 if values is not None and scope.defined[node.output[0]] == 1:
                     tensor = TensorProto(name=node.output[0])
                     model.set_array(tensor, values)
-                    self._keep(scope, tensor, tensor.name, node)
+                    self._keep((scope, tensor.name), tensor, node)
 
-    def _keep(self, scope: Scope, tensor: TensorProto, name: str, node: NodeProto | None) -> None:
-        self.stored[scope, name] = tensor
+    @cached_property
+    def sites(self) -> dict[Key, Site]:
+        """The stored tensors that were not looked at yet."""
+        scopes = self.root.nested()
+        return {(site.scope, site.name): site for scope in scopes for site in graphs.sites(scope, self.fixed)}
+
+    def _keep(self, key: Key, tensor: TensorProto, node: NodeProto | None = None) -> None:
+        self.stored[key] = tensor
+        self.names.add(key[1])
         if node is not None:
-            self.constants[scope, name] = node
+            self.constants[key] = node
+
+    def _is_stored(self, key: Key) -> bool:
+        site = self.sites.pop(key, None)
+        if site is not None and _readable(site.tensor):
+            self._keep(key, site.tensor, site.node)
+        return key in self.stored
+
+    @cached_property
+    def left(self) -> Counter[Key]:
+        """How often each name is read by what is still there."""
+        left = Counter({key: len(uses) for key, uses in self.root.readers.items()})
+        for scope in self.root.nested():
+            left.update((scope.home(name), name) for name in graphs.output_names(scope.body))
+        return left
 
     def run(self) -> None:
         """A node is looked at again when something that it reads has changed."""
-        waiting = deque(
-            (scope, position) for scope in self.root.nested() for position in range(len(scope.body.node))
-        )
+        waiting: deque[Place] = deque()
+        for place in self._places():
+            if self._fold(place):
+                waiting.extend(self._affected(place))
         while waiting:
             place = waiting.popleft()
             if place not in self.folded and self._fold(place):
@@ -122,6 +156,13 @@ class Folder:
             if self._gain(together) <= 0:
                 for place in together:
                     self.died -= self.folded.pop(place)
+
+    def _places(self) -> Iterator[Place]:
+        """The nodes, in order, that read nothing but stored names when it is their turn."""
+        for scope in self.root.nested():
+            for position, inputs in enumerate(scope.nodes.inputs):
+                if self.names.issuperset(inputs):
+                    yield scope, position
 
     def results(self, scope: Scope) -> dict[str, TensorProto]:
         """What the folded nodes of a scope gave, as far as something still reads it."""
@@ -150,7 +191,7 @@ class Folder:
         scope, position = place
         node = scope.body.node[position]
         read = _reads(scope, node)
-        if not self._foldable(scope, node) or any(key not in self.stored for key in read):
+        if not self._foldable(scope, node) or not all(map(self._is_stored, read)):
             return False
         operands = {key: Operand.stored(self.model, self.stored[key]) for key in read}
         dying = {key for key, count in Counter(read).items() if self.left[key] == count}
@@ -183,8 +224,8 @@ class Folder:
         needed = sum(result.nbytes + OVERHEAD + len(name) for name, result in used)
         work = sum(result.nbytes for result in results)
         freed = max(node.ByteSize() + sum(map(self._freed, dying)), SLACK)
-        check(bool(used) and needed <= freed and work <= min(freed, self.budget))
-        self.budget -= work
+        check(bool(used) and needed <= freed and work <= min(freed, self.budget.left))
+        self.budget.left -= work
 
     def _freed(self, key: Key) -> int:
         """The bytes that go with a stored tensor and the Constant node around it, if there is one."""
@@ -202,7 +243,7 @@ class Folder:
             tensor = TensorProto(name=name)
             tensor.external_data.extend(home.external_data if home is not None else ())
             self.model.set_array(tensor, value)
-            self.stored[scope, name] = tensor
+            self._keep((scope, name), tensor)
 
 
 def _reads(scope: Scope, node: NodeProto) -> list[Key]:

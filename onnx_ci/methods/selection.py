@@ -7,7 +7,16 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from onnx_ci.model import receipt
-from onnx_ci.model.graph import Scope, Site, all_nodes, bodies, constant_value, stored_in
+from onnx_ci.model.graph import (
+    Outline,
+    Scope,
+    Site,
+    all_nodes,
+    constant_nodes,
+    constant_value,
+    nodes_by_body,
+    stored_in,
+)
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import GraphProto, ModelProto, NodeProto, TensorProto
 
@@ -72,20 +81,22 @@ def type_and_shape(site: Site) -> tuple[int, tuple[int, ...]]:
     return site.tensor.data_type, tuple(site.tensor.dims)
 
 
-def quantization_parameters(model: ModelProto) -> set[str]:
+def quantization_parameters(model: ModelProto | Outline) -> set[str]:
     """Scales and zero points. Sharing one between ops that each expect their own defeats fusions."""
-    return {name for node in _quantized_nodes(model) for name in node.input[1:]}
+    return {name for inputs in _quantized_reads(model) for name in inputs[1:]}
 
 
-def quantized_inputs(model: ModelProto) -> set[str]:
+def quantized_inputs(model: ModelProto | Outline) -> set[str]:
     """All that quantized ops read: kernels and fusions expect it stored as it is."""
-    return {name for node in _quantized_nodes(model) for name in node.input}
+    return {name for inputs in _quantized_reads(model) for name in inputs}
 
 
-def _quantized_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    for node in all_nodes(model):
-        if QUANTIZED_OP.search(node.op_type):
-            yield node
+def _quantized_reads(model: ModelProto | Outline) -> Iterator[tuple[str, ...]]:
+    """What each quantized op reads."""
+    for _, nodes in nodes_by_body(model):
+        quantized = {op for op in set(nodes.ops) if QUANTIZED_OP.search(op)}
+        if quantized:
+            yield from (inputs for op, inputs in zip(nodes.ops, nodes.inputs, strict=True) if op in quantized)
 
 
 def encoding_parts(model: ModelProto) -> set[str]:
@@ -128,10 +139,10 @@ def _to_int32(node: NodeProto) -> bool:
 def _half_names(model: ModelProto) -> set[str]:
     """What is stored as fp16."""
     halves: set[str] = set()
-    for body in bodies(model):
+    for body, nodes in nodes_by_body(model):
         if isinstance(body, GraphProto):
             halves.update(item.name for item in body.initializer if item.data_type == TensorProto.FLOAT16)
-        for node in body.node:
+        for node in constant_nodes(body, nodes):
             value = constant_value(node)
             if value is not None and value.data_type == TensorProto.FLOAT16:
                 halves.add(node.output[0])
@@ -140,8 +151,9 @@ def _half_names(model: ModelProto) -> set[str]:
 
 def _stored_names(model: ModelProto) -> set[str]:
     stored: set[str] = set()
-    for body in bodies(model):
+    for body, nodes in nodes_by_body(model):
         if isinstance(body, GraphProto):
             stored.update(tensor.name for tensor in body.initializer)
-        stored.update(node.output[0] for node in body.node if node.op_type == "Constant" and node.output)
+        made = zip(nodes.ops, nodes.outputs, strict=True)
+        stored.update(outputs[0] for op, outputs in made if op == "Constant" and outputs)
     return stored

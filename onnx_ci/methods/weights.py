@@ -155,13 +155,14 @@ def encode_tensors(
     model: Model, left_alone: set[str], wanted: Callable[[Site], bool], encode: Encode
 ) -> tuple[list[str], list[str]]:
     """Encode every wanted tensor that only nodes read; the names of those that were, and were not."""
-    taken = all_names(model.proto)
+    taken: set[str] = set()
     encoded: list[str] = []
     kept: list[str] = []
     for root in roots(model.proto):
         edits = Edits(root)
         tables: Tables = {}
         for site in filter(wanted, list(root.nested_sites(left_alone))):
+            taken = taken or all_names(model.proto)
             encoder = Encoder(model, site, taken, tables, rename=site.name in edits.shadowed)
             nodes = encode(encoder, model.array(site.tensor))
             if nodes is None:

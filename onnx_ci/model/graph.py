@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnx_ci.model.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -54,6 +55,74 @@ def bodies(model: ModelProto) -> Iterator[Body]:
         yield from nested(body)
 
 
+class Nodes:
+    """The nodes of a graph or function as plain lists, by their position.
+
+    protobuf makes a new object of all that is asked of a node, each time; these are made once.
+    """
+
+    def __init__(self, body: Body) -> None:
+        self.ops: list[str] = []
+        self.domains: list[str] = []
+        self.inputs: list[tuple[str, ...]] = []
+        self.outputs: list[tuple[str, ...]] = []
+        self.attributed: list[int] = []  # those that have attributes
+        self.inside: list[Nodes] = []  # of the graphs in these attributes
+        for position, node in enumerate(body.node):
+            self.ops.append(node.op_type)
+            self.domains.append(node.domain)
+            self.inputs.append(tuple(node.input[:]))  # a slice is read at once, not one by one
+            self.outputs.append(tuple(node.output[:]))
+            if node.attribute:
+                self.attributed.append(position)
+                self.inside += map(Nodes, subgraphs(node))
+        self.made = Counter(filter(None, chain.from_iterable(self.outputs)))
+
+    def within(self, body: Body) -> Iterator[tuple[Body, Nodes]]:
+        """A body that has these nodes, and every graph inside it with its own, outer ones first."""
+        yield body, self
+        for graph, nodes in zip(self.graphs(body), self.inside, strict=True):
+            yield from nodes.within(graph)
+
+    def graphs(self, body: Body) -> Iterator[GraphProto]:
+        """The graphs directly inside a body that has these nodes."""
+        for position in self.attributed if self.inside else ():
+            yield from subgraphs(body.node[position])
+
+
+_last_read: tuple[bytes | None, list[Nodes]] = (None, [])
+
+
+class Outline:
+    """A model and the nodes of each outermost body, as long as none of them is edited.
+
+    Those of the model that was asked for last are not read again: what one method leaves as it is, the next
+    one looks at too. To serialize a model takes a fraction of reading its nodes.
+    """
+
+    def __init__(self, model: ModelProto, content: bytes | None = None) -> None:
+        """`content` is the model as bytes, where that is known."""
+        global _last_read
+        content = content or model.SerializeToString()
+        known, found = _last_read
+        if content != known:
+            found = [Nodes(body) for body in _outermost(model)]
+            _last_read = content, found
+        self.model = model
+        self.nodes = found
+
+
+def outline(model: ModelProto | Outline) -> Outline:
+    return model if isinstance(model, Outline) else Outline(model)
+
+
+def nodes_by_body(model: ModelProto | Outline) -> Iterator[tuple[Body, Nodes]]:
+    """Each of the `bodies` with its nodes, as they are now."""
+    known = outline(model)
+    for body, nodes in zip(_outermost(known.model), known.nodes, strict=True):
+        yield from nodes.within(body)
+
+
 def _outermost(model: ModelProto) -> Iterator[Body]:
     yield model.graph
     yield from model.functions
@@ -83,13 +152,20 @@ def attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
         yield from (sparse.values, sparse.indices)
 
 
-def tensors(model: ModelProto) -> Iterator[TensorProto]:
+def tensors(model: ModelProto | Outline) -> Iterator[TensorProto]:
     """Every tensor that the model stores, in a fixed order."""
-    for body in _outermost(model):
-        yield from _tensors_in(body)
+    if not isinstance(model, Outline):
+        content = model.SerializeToString()
+        if content != _last_read[0]:  # to read all nodes for their few tensors would take longer
+            for body in _outermost(model):
+                yield from _tensors_in(body, None)
+            return
+        model = Outline(model, content)
+    for body, nodes in zip(_outermost(model.model), model.nodes, strict=True):
+        yield from _tensors_in(body, nodes)
 
 
-def _tensors_in(body: Body) -> Iterator[TensorProto]:
+def _tensors_in(body: Body, nodes: Nodes | None) -> Iterator[TensorProto]:
     """Those of one body, then those of the graphs inside it; its nodes are passed once."""
     if isinstance(body, GraphProto):
         yield from body.initializer
@@ -99,13 +175,14 @@ def _tensors_in(body: Body) -> Iterator[TensorProto]:
         for attribute in body.attribute_proto:
             yield from attribute_tensors(attribute)
     inside: list[GraphProto] = []
-    for node in body.node:
+    attributed = (body.node[position] for position in nodes.attributed) if nodes else body.node
+    for node in attributed:
         if node.attribute:
             inside += subgraphs(node)
             for attribute in node.attribute:
                 yield from attribute_tensors(attribute)
-    for graph in inside:
-        yield from _tensors_in(graph)
+    for number, graph in enumerate(inside):
+        yield from _tensors_in(graph, nodes.inside[number] if nodes else None)
 
 
 def type_attributes(node: NodeProto) -> Iterator[AttributeProto]:
@@ -142,12 +219,11 @@ def captured(node: NodeProto) -> set[str]:
     return names
 
 
-def all_names(model: ModelProto) -> set[str]:
+def all_names(model: ModelProto | Outline) -> set[str]:
     """Every value name used anywhere, so that a new one can be chosen that clashes with none."""
     names: set[str] = set()
-    for body in bodies(model):
-        for node in body.node:
-            names.update(node.input, node.output)
+    for body, nodes in nodes_by_body(model):
+        names.update(chain.from_iterable(nodes.inputs), chain.from_iterable(nodes.outputs))
         if isinstance(body, GraphProto):
             for values in (body.input, body.output, body.value_info):
                 names.update(value.name for value in values)
@@ -204,14 +280,14 @@ class Scope:
     parent: Scope | None = None
     children: list[Scope] = field(default_factory=list)
     defined: Counter[str] = field(default_factory=Counter)
+    known: InitVar[Nodes | None] = None
+    nodes: Nodes = field(init=False)  # as they are when this is made
 
-    def __post_init__(self) -> None:
-        made: list[str] = []
-        for node in self.body.node:
-            made += node.output
-            if node.attribute:
-                self.children += [Scope(graph, self) for graph in subgraphs(node)]
-        self.defined.update(filter(None, made))
+    def __post_init__(self, known: Nodes | None) -> None:
+        self.nodes = known or Nodes(self.body)
+        inside = zip(self.nodes.graphs(self.body), self.nodes.inside, strict=True)
+        self.children += [Scope(graph, self, known=nodes) for graph, nodes in inside]
+        self.defined.update(self.nodes.made)
         if isinstance(self.body, GraphProto):
             self.defined.update(tensor.name for tensor in self.body.initializer)
             # A graph input that is also an initializer is one name, not two.
@@ -236,16 +312,18 @@ class Scope:
 
     def home(self, name: str) -> Scope:
         """The innermost scope that defines a name, as seen from here; the outermost where none does."""
-        chain = self.chain()
-        return next((scope for scope in chain if name in scope.defined), chain[-1])
+        scope = self
+        while scope.parent is not None and name not in scope.defined:
+            scope = scope.parent
+        return scope
 
     @cached_property
     def readers(self) -> Mapping[Key, Sequence[Reader]]:
         """Who reads each name, here and in the graphs inside, as it was when this was first asked for."""
         readers: dict[Key, list[Reader]] = defaultdict(list)
         for scope in self.nested():
-            for position, node in enumerate(scope.body.node):
-                for operand, name in enumerate(node.input):
+            for position, inputs in enumerate(scope.nodes.inputs):
+                for operand, name in enumerate(inputs):
                     if name:
                         readers[scope.home(name), name].append(Reader(scope, position, operand))
         return dict(readers)
@@ -279,9 +357,11 @@ def common_scope(scopes: Iterable[Scope]) -> Scope:
     return next(scope for scope in chains[0] if all(scope in chain for chain in chains))
 
 
-def roots(model: ModelProto) -> list[Scope]:
+def roots(model: ModelProto | Outline) -> list[Scope]:
     """The main graph and each function: names never pass from one to another."""
-    return [Scope(model.graph), *map(Scope, model.functions)]
+    known = outline(model)
+    bodies = (known.model.graph, *known.model.functions)
+    return [Scope(body, known=nodes) for body, nodes in zip(bodies, known.nodes, strict=False)]
 
 
 def defined_twice(root: Scope) -> set[str]:
@@ -294,7 +374,7 @@ def defined_twice(root: Scope) -> set[str]:
     return twice
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Site:
     """A stored tensor that can be replaced: an initializer, or the value of a Constant node."""
 
@@ -323,10 +403,17 @@ def stored_in(scope: Scope) -> Iterator[Site]:
     if isinstance(scope.body, GraphProto):
         for tensor in scope.body.initializer:
             yield Site(scope, tensor.name, tensor)
-    for node in scope.body.node:
+    for node in constant_nodes(scope.body, scope.nodes):
         constant = constant_value(node)
         if constant is not None:
             yield Site(scope, node.output[0], constant, node)
+
+
+def constant_nodes(body: Body, nodes: Nodes) -> Iterator[NodeProto]:
+    """The nodes of a body that are called Constant."""
+    for position in nodes.attributed:
+        if nodes.ops[position] == "Constant":
+            yield body.node[position]
 
 
 def constant_value(node: NodeProto) -> TensorProto | None:
@@ -352,20 +439,22 @@ def short_constant(node: NodeProto) -> np.ndarray[Any, np.dtype[Any]] | None:
 
 def default_inputs(graph: GraphProto) -> list[str]:
     """The inputs of a graph that are initializers too: a caller may give them, and need not."""
-    stored = {tensor.name for tensor in graph.initializer}
+    names = [value.name for value in graph.input]
+    stored = {tensor.name for tensor in graph.initializer} if names else set()
     stored |= {sparse.values.name for sparse in graph.sparse_initializer}
-    return [value.name for value in graph.input if value.name in stored]
+    return [name for name in names if name in stored]
 
 
-def fixed_names(model: ModelProto) -> set[str]:
+def fixed_names(model: ModelProto | Outline) -> set[str]:
     """Names that something other than a node refers to: training graphs and quantization notes."""
+    known = outline(model)
     names: set[str] = set()
-    for training in model.training_info:
+    for training in known.model.training_info:
         for bindings in (training.initialization_binding, training.update_binding):
             names.update(name for entry in bindings for name in (entry.key, entry.value))
         for graph in (training.initialization, training.algorithm):
             names.update(name for node in graph.node for name in node.input)
-    for body in bodies(model):
+    for body, _ in nodes_by_body(known):
         if isinstance(body, GraphProto):
             for note in body.quantization_annotation:
                 names.update([note.tensor_name, *(e.value for e in note.quant_parameter_tensor_names)])
@@ -380,9 +469,8 @@ def rename_uses(
     `outer` are the new names of the scopes around this one."""
     active = {old: new for old, new in (outer or {}).items() if old not in scope.defined}
     active.update(renames.get(scope, {}))
-    for node in scope.body.node:
-        for position, name in enumerate(node.input):
-            if name in active:
-                node.input[position] = active[name]
+    for position, inputs in enumerate(scope.nodes.inputs):
+        if not active.keys().isdisjoint(inputs):
+            scope.body.node[position].input[:] = [active.get(name, name) for name in inputs]
     for child in scope.children:
         rename_uses(child, renames, active)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -13,13 +14,15 @@ from onnx_ci.errors import ModelError
 from onnx_ci.model.dtypes import stored_bytes
 from onnx_ci.model.graph import tensors
 from onnx_ci.model.locations import LFS_HEADER, is_inside, read_pointer
-from onnx_ci.model.model import LARGE, Model, display_path, location
+from onnx_ci.model.model import EXTERNAL, LARGE, Model, display_path, location
+from onnx_ci.model.npy import KEY as RECORD
 from onnx_ci.model.npy import open_beside, recorded
 from onnx_ci.model.proto import ModelProto, StrictModelProto, TensorProto
 from onnx_ci.model.store import Store, file_state
 from onnx_ci.model.wire import Span, WireError, strip
 from onnx_ci.util.advice import fetch_from_lfs, to_run
 
+FLOAT, DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
 KNOWN_TYPES = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
 
 
@@ -67,11 +70,12 @@ def open_skeleton(path: Path) -> Model:
 
 def _read(path: Path, store: Store, root: Path) -> Model:
     model = Model(path, _parse(path, store.key, store.add_file(path)), store)
-    _resolve_external_data(model, root)
+    found = list(tensors(model.proto))
+    _resolve_external_data(model, found, root)
     files = [path, *(path.parent / name for name in data_files(model.proto))]
     model.seen = {file: file_state(file) for file in files}
     model.beside = open_beside(model, root)
-    for tensor in tensors(model.proto):
+    for tensor in found:
         problem = _problem(model, tensor)
         if problem:
             raise _not_a_model(path, f"tensor {tensor.name!r} {problem}")
@@ -118,18 +122,30 @@ def refuse_pointer(path: Path, head: bytes, user: str = "") -> None:
     )
 
 
-def _parse(path: Path, key: str, source: int) -> ModelProto:
-    proto = ModelProto()
+def may_name_data(path: Path) -> bool:
+    """Whether the model may name other files, without parsing it."""
+    _refuse_other_files(path)
+    skeleton = _skeleton(path, "", 0)
+    return may_have_data(skeleton) or RECORD.encode() in skeleton
+
+
+def _skeleton(path: Path, key: str, source: int) -> bytes:
     try:
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        skeleton = strip(memoryview(mapped), key=key, source=source, large=LARGE)
+        return strip(memoryview(mapped), key=key, source=source, large=LARGE)
+    except WireError as error:
+        raise _not_a_model(path, f"is not an ONNX model, or is cut short: {error}") from None
+
+
+def _parse(path: Path, key: str, source: int) -> ModelProto:
+    proto = ModelProto()
+    skeleton = _skeleton(path, key, source)
+    try:
         proto.ParseFromString(skeleton)
         is_text = True
     except UnicodeDecodeError:  # by protobuf in Python, which is strict at once
         is_text = False
-    except WireError as error:
-        raise _not_a_model(path, f"is not an ONNX model, or is cut short: {error}") from None
     except DecodeError:
         raise _not_a_model(path, "is not an ONNX model: it does not decode as one") from None
     try:
@@ -153,35 +169,39 @@ def _not_a_model(path: Path, what: str) -> ModelError:
 
 def _problem(model: Model, tensor: TensorProto) -> str:
     """Why a tensor does not hold as many bytes as its type and shape say: it would be read past the end."""
-    if any(dim < 0 for dim in tensor.dims):
-        return f"has a negative dimension: {list(tensor.dims)}"
+    dims = list(tensor.dims)
+    if min(dims, default=0) < 0:
+        return f"has a negative dimension: {dims}"
     if tensor.data_type not in KNOWN_TYPES:
         return f"has type {tensor.data_type}, which onnx does not know"
-    marks = sum(entry.key == model.store.key for entry in tensor.external_data)
-    if marks > 1 or (tensor.data_location == TensorProto.EXTERNAL and not marks):
+    marks = [entry for entry in tensor.external_data if entry.key == model.store.key]
+    if len(marks) > 1 or (tensor.data_location == EXTERNAL and not marks):
         return "is stored in two ways at once, or nowhere"
-    span = model.span(tensor)
-    found = span.length if span else len(tensor.raw_data) if tensor.HasField("raw_data") else None
-    expected = stored_bytes(tensor.data_type, tensor.dims)
-    if found is not None and expected is not None and found != expected:
+    span = model.span(tensor) if marks else None
+    if span is None and not tensor.HasField("raw_data"):
+        return ""
+    found = span.length if span else len(tensor.raw_data)
+    expected = stored_bytes(tensor.data_type, dims)
+    if expected is not None and found != expected:
         file = f" in {location(tensor)!r}" if location(tensor) else ""
-        return f"holds {found:,} bytes{file} where shape {list(tensor.dims)} needs {expected:,}"
+        return f"holds {found:,} bytes{file} where shape {dims} needs {expected:,}"
     return ""
 
 
 def _settle(model: Model, tensor: TensorProto) -> None:
     """Large values that are stored number by number become plain bytes, as they would be when written."""
-    floats = tensor.data_type == TensorProto.FLOAT and len(tensor.float_data) * 4 >= LARGE
-    doubles = tensor.data_type == TensorProto.DOUBLE and len(tensor.double_data) * 8 >= LARGE
+    kind = tensor.data_type
+    floats = kind == FLOAT and len(tensor.float_data) * 4 >= LARGE
+    doubles = kind == DOUBLE and len(tensor.double_data) * 8 >= LARGE
     if floats or doubles:
         model.set_array(tensor, model.array(tensor))
 
 
-def _resolve_external_data(model: Model, root: Path) -> None:
+def _resolve_external_data(model: Model, found: Iterable[TensorProto], root: Path) -> None:
     """Give every external tensor its span in the file it names, after all checks."""
     opened: dict[str, tuple[int, int]] = {}
-    for tensor in tensors(model.proto):
-        if tensor.data_location != TensorProto.EXTERNAL or model.span(tensor) is not None:
+    for tensor in found:
+        if tensor.data_location != EXTERNAL or model.span(tensor) is not None:
             continue
         where = f"{display_path(model.path)}: tensor {tensor.name!r}"
         name = location(tensor)
@@ -249,7 +269,14 @@ def data_files(proto: ModelProto) -> list[str]:
 
 def weight_files(proto: ModelProto) -> list[str]:
     """Only the external data files."""
+    if not may_have_data(proto.SerializeToString()):
+        return []
     return list(dict.fromkeys(filter(None, map(location, tensors(proto)))))
+
+
+def may_have_data(skeleton: bytes) -> bool:
+    """Whether any tensor may name an external data file: to look for the word takes less than to ask all."""
+    return b"location" in skeleton
 
 
 def opened_files(model: Model) -> list[str]:

@@ -7,17 +7,32 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from onnx_ci.errors import EnvironmentFault
-from onnx_ci.model import graph as graphs
-from onnx_ci.model.interface import fed_inputs, show_type, type_name
+from onnx_ci.model.dtypes import stored_bytes
+from onnx_ci.model.graph import (
+    STANDARD_DOMAINS,
+    Body,
+    Nodes,
+    Outline,
+    all_nodes,
+    constant_nodes,
+    constant_value,
+    nodes_by_body,
+    opset,
+    outline,
+    output_names,
+    tensors,
+)
+from onnx_ci.model.interface import fed_inputs, show_type
 from onnx_ci.model.load import data_files, open_model
 from onnx_ci.model.locations import is_inside
-from onnx_ci.model.model import Model, element_count, stored_size
+from onnx_ci.model.model import Model, element_count
 from onnx_ci.model.npy import recorded
-from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx_ci.model.proto import AttributeProto, GraphProto, ModelProto, TensorProto
 from onnx_ci.model.receipt import read_receipt, same_content
 from onnx_ci.model.store import BackgroundHash, combined_sha256, file_chunks, file_sha256
 from onnx_ci.results import Measure, ModelInfo, TensorBytes, TensorInfo, ValueInfo
@@ -35,9 +50,11 @@ def measure(
     *,
     hashing: BackgroundHash | None,
     compressed: Iterable[str] = (),
+    files: Sequence[Path] = (),
 ) -> Measure:
-    """Measure a model where it stands: its sha256 and compressed sizes only where they are asked for."""
-    files = files_of(path, proto)
+    """Measure a model where it stands: its sha256 and compressed sizes only where they are asked for. `files`
+    are its own, where that is known."""
+    files = files or files_of(path, proto)
     sizes: dict[str, Any] = {name: compressed_size(name, files) for name in compressed}
     sha256 = ""
     if hashing:  # of all files where there is external data: other data is another content
@@ -54,7 +71,7 @@ def by_name(files: Sequence[Path]) -> dict[str, Path]:
 
 def largest_tensors(model: Model, count: int = 3) -> tuple[tuple[str, int], ...]:
     """The tensors that take most of a model, by name, with their bytes."""
-    stored = {tensor.name: model.span(tensor) for tensor in graphs.tensors(model.proto) if tensor.name}
+    stored = {tensor.name: model.span(tensor) for tensor in tensors(model.proto) if tensor.name}
     sizes = {name: span.length for name, span in stored.items() if span is not None}
     return tuple(sorted(sizes.items(), key=lambda item: -item[1])[:count])
 
@@ -65,7 +82,13 @@ MOST_TENSORS = 5_000  # of one model in a report
 def tensor_changes(before: Model, after: Model | None) -> tuple[TensorBytes, ...]:
     """The largest tensors of a model, and what became of each. What a tensor was encoded as is called after
     it: `weight` is stored as `weight.codes` and `weight.scale`."""
-    old, new = _stored(before), _stored(after) if after else {}
+    old = _stored(before)
+    if after is None:
+        largest = sorted((-was[0], name, was) for name, was in old.items())[:MOST_TENSORS]
+        return tuple(
+            TensorBytes(name=name, dtype=was[1], shape=was[2], before=was[0]) for _, name, was in largest
+        )
+    new = _stored(after)
     parts: dict[str, list[str]] = {}
     added = []
     for name in new:
@@ -80,10 +103,10 @@ def tensor_changes(before: Model, after: Model | None) -> tuple[TensorBytes, ...
         became = sorted((new[part] for part in parts.get(name, ())), reverse=True)
         size, dtype, shape = was
         change = TensorBytes(name=name, dtype=dtype, shape=shape, before=size)
-        if after is not None and became != [was]:
+        if became != [was]:
             stored = became[0][1] if became and became[0][1] != dtype else ""
             change = replace(change, stored=stored, done=_done(became))
-        found.append(replace(change, after=sum(each[0] for each in became)) if after else change)
+        found.append(replace(change, after=sum(each[0] for each in became)))
     for name in added:
         size, dtype, shape = new[name]
         found.append(TensorBytes(name=name, dtype=dtype, shape=shape, before=0, after=size, done="new"))
@@ -97,14 +120,21 @@ Stored = tuple[int, str, tuple[int, ...]]  # bytes, type and shape of a tensor
 def _stored(model: Model) -> dict[str, Stored]:
     """The tensors of a model by name. Those without one, in nodes, are called by their number."""
     found: dict[str, Stored] = {}
-    for number, tensor in enumerate(graphs.tensors(model.proto)):
+    for number, tensor in enumerate(tensors(model.proto)):
         name = tensor.name or f"(unnamed {number})"
         found[name if name not in found else f"{name} ({number})"] = _described(model, tensor)
     return found
 
 
+_TYPE_NAMES = {number: name.lower() for name, number in TensorProto.DataType.items()}
+
+
 def _described(model: Model, tensor: TensorProto) -> Stored:
-    return _size(model, tensor), type_name(tensor.data_type), tuple(tensor.dims)
+    dtype = _TYPE_NAMES.get(tensor.data_type) or f"type {tensor.data_type}"
+    shape = tuple(tensor.dims[:])
+    span = model.span(tensor)
+    size = span.length if span else stored_bytes(tensor.data_type, shape) or sum(map(len, tensor.string_data))
+    return size, dtype, shape
 
 
 def _done(became: Sequence[Stored]) -> str:
@@ -127,8 +157,9 @@ def parameters(proto: ModelProto) -> int:
     fed = recorded(proto)
     shapes = (value.type.tensor_type.shape for value in proto.graph.input if value.name in fed)
     outside: int = sum(math.prod(dim.dim_value for dim in shape.dim) for shape in shapes)
-    stored = sum(element_count(tensor) for tensor in graphs.tensors(proto))
-    return stored + outside + _Encodings(proto).surplus()
+    known = outline(proto)
+    stored = sum(element_count(tensor) for tensor in tensors(known))
+    return stored + outside + _Encodings(known).surplus()
 
 
 _CODES = (
@@ -153,22 +184,24 @@ _NUMBERS_AT = {
     "MatMulNBits": (0, 1, 5),
 }
 
+_READ_IN_PART = {"DynamicQuantizeLinear", "Mul", *_NUMBERS_AT}
+
 
 class _Encodings:
     """Stored tensors that nodes turn into weights, by name: how many numbers go in, and how many come out."""
 
-    def __init__(self, proto: ModelProto) -> None:
-        self.stored = _stored_once(proto)
-        self.counts = {name: element_count(tensor) for name, tensor in self.stored.items()}
-        self.dims = {name: list(tensor.dims) for name, tensor in self.stored.items()}
+    def __init__(self, known: Outline) -> None:
+        self.stored = _stored_once(known)
+        self.dims: dict[str, list[int]] = {name: tensor.dims[:] for name, tensor in self.stored.items()}
+        self.counts = {name: math.prod(dims) for name, dims in self.dims.items()}
         self.codes = {name for name, tensor in self.stored.items() if tensor.data_type in _CODES}
         self.used: set[str] = set()  # as they are
         self.scales: set[str] = set()  # found out while the model runs
         self.parts: set[str] = set()
         self.hidden = 0  # numbers in bytes that hold several
-        for node in graphs.all_nodes(proto):
-            self._read(node)
-        self.used.update(name for body in graphs.bodies(proto) for name in graphs.output_names(body))
+        for body, nodes in nodes_by_body(known):
+            self._read(body, nodes)
+            self.used.update(output_names(body))
 
     def surplus(self) -> int:
         """How many numbers the weights have more than what is stored for them."""
@@ -177,58 +210,73 @@ class _Encodings:
         stored = sum(self.counts[name] for name in parts & self.stored.keys())
         return self.hidden + sum(self.counts[name] for name in weights) - stored
 
-    def _read(self, node: NodeProto) -> None:
-        names = [name for name in node.input if name]
-        constant = names and node.output and self.counts.keys() >= set(names)
-        count = self._decoded(node) if constant else None
-        self.parts.update(names)
-        if count is None:
-            self._use(node)
-            return
-        output = node.output[0]
-        self.counts[output] = count
-        if node.op_type == "Cast":
-            self.dims[output] = self.dims.get(names[0], [])
-        if not self.codes.isdisjoint(names):
-            self.codes.add(output)
+    def _read(self, body: Body, nodes: Nodes) -> None:
+        read: list[tuple[str, ...]] = []
+        for position, names in enumerate(nodes.inputs):
+            # What reads a value that is computed from inputs decodes nothing; the first name mostly tells.
+            first = names[0] if names else ""
+            count = None
+            if (first in self.counts or not first) and nodes.outputs[position]:
+                count = self._decoded(body, nodes, position)
+            if count is None and nodes.ops[position] in _READ_IN_PART:
+                self._use(body, nodes, position)
+            elif count is None:
+                read.append(names)
+            if count is None:
+                continue
+            output = nodes.outputs[position][0]
+            self.counts[output] = count
+            if nodes.ops[position] == "Cast":
+                self.dims[output] = self.dims.get(next(filter(None, names)), [])
+            if not self.codes.isdisjoint(names):
+                self.codes.add(output)
+        self.used.update(chain.from_iterable(read))
+        self.parts.update(filter(None, chain.from_iterable(nodes.inputs)))
 
-    def _use(self, node: NodeProto) -> None:
-        """What a node reads that does more than to decode."""
-        if node.op_type == "DynamicQuantizeLinear":
-            self.scales.update(node.output)
-        if node.op_type == "Mul" and not self.scales.isdisjoint(node.input):
+    def _use(self, body: Body, nodes: Nodes, position: int) -> None:
+        """What a node that is `_READ_IN_PART` reads and does more with than to decode it."""
+        op, names = nodes.ops[position], nodes.inputs[position]
+        if op == "DynamicQuantizeLinear":
+            self.scales.update(nodes.outputs[position])
+        if op == "Mul" and not self.scales.isdisjoint(names):
             return  # the scales of a weight, times those of what it is multiplied with
-        positions = _NUMBERS_AT.get(node.op_type, range(len(node.input)))
-        self.used.update(name for index, name in enumerate(node.input) if index in positions)
-        packed = sum(self.counts.get(name, 0) for name in node.input[1:2])
-        if node.op_type == "MatMulNBits" and packed:
-            sides = {entry.name: entry.i for entry in node.attribute}
-            self.hidden += max(0, sides.get("K", 0) * sides.get("N", 0) - packed)
+        if op in _NUMBERS_AT:
+            names = tuple(name for index, name in enumerate(names) if index in _NUMBERS_AT[op])
+        self.used.update(names)
+        if op == "MatMulNBits":
+            packed = sum(self.counts.get(name, 0) for name in nodes.inputs[position][1:2])
+            sides = {entry.name: entry.i for entry in body.node[position].attribute}
+            self.hidden += max(0, sides.get("K", 0) * sides.get("N", 0) - packed) if packed else 0
 
-    def _decoded(self, node: NodeProto) -> int | None:
+    def _decoded(self, body: Body, nodes: Nodes, position: int) -> int | None:
         """How many numbers a node makes of stored ones; None where it does more than to decode them."""
-        counts = [self.counts[name] for name in node.input if name]
-        if node.op_type in _AS_MANY:
+        op, names = nodes.ops[position], nodes.inputs[position]
+        given = [name for name in names if name]
+        if not given or not all(name in self.counts for name in given):
+            return None
+        counts = [self.counts[name] for name in given]
+        if op in _AS_MANY:
             return counts[0]
-        if node.op_type in _ELEMENTWISE:
+        if op in _ELEMENTWISE:
             return max(counts)
-        if node.op_type == "Gather" and len(counts) == 2 and not node.attribute:
-            by_code = node.input[1] in self.codes
-            return counts[1] * math.prod(self.dims.get(node.input[0], [1])[1:]) if by_code else None
-        if node.op_type == "Slice" and self.dims.get(node.input[0]) is None:
-            ends = [end for entry in node.attribute if entry.name == "ends" for end in entry.ints]
-            ends = ends or _integers(self.stored.get(next(iter(node.input[2:3]), "")))
+        if op == "Gather" and len(counts) == 2 and not body.node[position].attribute:
+            by_code = names[1] in self.codes
+            return counts[1] * math.prod(self.dims.get(names[0], [1])[1:]) if by_code else None
+        if op == "Slice" and self.dims.get(names[0]) is None:
+            attributes = body.node[position].attribute
+            ends = [end for entry in attributes if entry.name == "ends" for end in entry.ints]
+            ends = ends or _integers(self.stored.get(next(iter(names[2:3]), "")))
             return min(counts[0], ends[0]) if len(ends) == 1 and ends[0] > 0 else None
         return None
 
 
-def _stored_once(proto: ModelProto) -> dict[str, TensorProto]:
+def _stored_once(known: Outline) -> dict[str, TensorProto]:
     """What is stored under a name that nothing else has."""
     listed: list[tuple[str, TensorProto]] = []
-    for body in graphs.bodies(proto):
+    for body, nodes in nodes_by_body(known):
         if isinstance(body, GraphProto):
             listed += [(tensor.name, tensor) for tensor in body.initializer]
-        values = ((node, graphs.constant_value(node)) for node in body.node)
+        values = ((node, constant_value(node)) for node in constant_nodes(body, nodes))
         listed += [(node.output[0], tensor) for node, tensor in values if tensor is not None]
     times = Counter(name for name, _ in listed)
     return {name: tensor for name, tensor in listed if times[name] == 1}
@@ -323,7 +371,7 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
         receipt = read_receipt(model.proto)
         ops: Counter[str] = Counter()
         weighty: Counter[str] = Counter()
-        for node in graphs.all_nodes(model.proto):
+        for node in all_nodes(model.proto):
             ops[node.op_type] += 1
             plain = filter(is_plain, node.attribute)
             weighty[node.op_type] += sum(attribute.ByteSize() for attribute in plain)
@@ -332,7 +380,7 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
         return ModelInfo(
             path=name,
             measure=found,
-            opset=graphs.opset(model.proto),
+            opset=opset(model.proto),
             ir_version=model.proto.ir_version,
             producer=f"{model.proto.producer_name} {model.proto.producer_version}".strip(),
             nodes=sum(ops.values()),
@@ -346,7 +394,7 @@ def inspect_model(path: Path, name: str, *, exact: bool = False) -> ModelInfo:
             shrunk_by=receipt.names if receipt else (),
             inputs=tuple(map(_value, fed_inputs(model.proto))),
             outputs=tuple(map(_value, model.proto.graph.output)),
-            opsets={domain: imports[domain] for domain in imports if domain not in graphs.STANDARD_DOMAINS},
+            opsets={domain: imports[domain] for domain in imports if domain not in STANDARD_DOMAINS},
             attributes=attributes,
             estimated=not exact,
         )
@@ -369,7 +417,7 @@ def _value(value: Any) -> ValueInfo:
 def _tensors(model: Model, total: int) -> list[TensorInfo]:
     plain: list[TensorProto] = []
     others: list[TensorProto] = []
-    for tensor in graphs.tensors(model.proto):
+    for tensor in tensors(model.proto):
         filled = tensor.data_type != TensorProto.STRING and element_count(tensor)
         (plain if filled else others).append(tensor)
     groups = [*same_content(model, plain, lambda tensor: tensor), *([tensor] for tensor in others)]
@@ -385,8 +433,3 @@ def _tensors(model: Model, total: int) -> list[TensorInfo]:
         for group in groups
         for tensor in group
     ]
-
-
-def _size(model: Model, tensor: TensorProto) -> int:
-    span = model.span(tensor)
-    return span.length if span else stored_size(tensor) or sum(map(len, tensor.string_data))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
+EXTERNAL = TensorProto.EXTERNAL
 LARGE = 1024  # bytes from which a tensor stays out of the skeleton
 # What the values of a tensor that is stored number by number are called, and how Python packs them.
 TYPED_FIELDS: dict[int, tuple[str, str]] = {
@@ -65,6 +66,8 @@ class Model:
 
     def span(self, tensor: TensorProto) -> Span | None:
         """Where the tensor's bytes are, or None if the skeleton itself holds them."""
+        if tensor.data_location != EXTERNAL:
+            return None
         for entry in tensor.external_data:
             if entry.key == self.store.key:
                 return Span(*map(int, entry.value.split()))
@@ -86,7 +89,7 @@ class Model:
         field, code = TYPED_FIELDS.get(tensor.data_type, ("", ""))
         values = getattr(tensor, field) if field else ()
         if values and len(values) == element_count(tensor) and sys.byteorder == "little":
-            return array(code, values).tobytes()
+            return array(code, values[:]).tobytes()  # a slice is read at once, not one by one
         numpy_helper = full_onnx().numpy_helper
         return bytes(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
 
@@ -145,18 +148,18 @@ def clear_values(tensor: TensorProto) -> None:
 def store_outside(tensor: TensorProto, entries: Mapping[str, str]) -> None:
     """Let a tensor say where its values are, in place of having them."""
     clear_values(tensor)
-    tensor.data_location = TensorProto.EXTERNAL
+    tensor.data_location = EXTERNAL
     for key, value in entries.items():
         tensor.external_data.add(key=key, value=value)
 
 
 def element_count(tensor: TensorProto) -> int:
-    return math.prod(tensor.dims)
+    return math.prod(tensor.dims[:])
 
 
 def stored_size(tensor: TensorProto) -> int:
     """The bytes that the tensor's values take; 0 for strings and the like."""
-    return stored_bytes(tensor.data_type, tensor.dims) or 0
+    return stored_bytes(tensor.data_type, tensor.dims[:]) or 0
 
 
 _USERS_NAMES: dict[Path, str] = {}

@@ -117,14 +117,12 @@ def same_content(
 ) -> list[list[Item]]:
     """The items in groups whose tensors have equal type, shape and bytes, most of them alone. Only
     look-alikes are read, and whole only those whose samples are the same."""
-    kinds: list[Hashable] = []
-    for item in items:
-        tensor = tensor_of(item)
-        kinds.append((tensor.data_type, tuple(tensor.dims)))
+    found = [tensor_of(item) for item in items]
+    kinds: list[Hashable] = [(tensor.data_type, *tensor.dims[:]) for tensor in found]
     for key_of in (_sample_key, tensor_key):
-        alike = Counter(kinds)
-        keyed = zip(items, kinds, strict=True)
-        kinds = [(kind, key_of(model, tensor_of(item))) if alike[kind] > 1 else kind for item, kind in keyed]
+        alike = {kind for kind, count in Counter(kinds).items() if count > 1}
+        keyed = zip(found, kinds, strict=True)
+        kinds = [(kind, key_of(model, tensor)) if kind in alike else kind for tensor, kind in keyed]
     groups: dict[Hashable, list[Item]] = defaultdict(list)
     for item, kind in zip(items, kinds, strict=True):
         groups[kind].append(item)
@@ -142,11 +140,10 @@ def _sample_key(model: Model, tensor: TensorProto) -> bytes:
 
 def tensor_key(model: Model, tensor: TensorProto) -> bytes:
     """128 bits that two tensors share only if they store the same bytes. Good for this run alone."""
-    digest = xxhash.xxh3_128(seed=SEED)
     span = model.span(tensor)
     if span is None:
-        digest.update(bytes(model.raw(tensor)))
-    else:
-        for chunk in model.store.chunks(span):
-            digest.update(chunk)
+        return xxhash.xxh3_128_digest(bytes(model.raw(tensor)), seed=SEED)
+    digest = xxhash.xxh3_128(seed=SEED)
+    for chunk in model.store.chunks(span):
+        digest.update(chunk)
     return digest.digest()

@@ -10,7 +10,7 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.load import data_files, opened_files, own_data, read_skeleton
+from onnx_ci.model.load import data_files, may_name_data, opened_files, own_data, read_skeleton
 from onnx_ci.model.locations import DATA_ENDINGS, is_inside
 from onnx_ci.model.model import Model, display_path, location
 from onnx_ci.model.npy import npy_names, own_start
@@ -202,7 +202,7 @@ def _is_likely(name: str, target: Path) -> bool:
 def readable_data(model: Path) -> list[str]:
     """The data files that a model names; none where there is no model that can be read."""
     try:
-        return data_of(model)
+        return data_of(model) if may_name_data(model) else []
     except ModelError:
         return []
 

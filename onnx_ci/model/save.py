@@ -24,7 +24,7 @@ from typing import IO
 
 from onnx_ci.errors import ModelError
 from onnx_ci.model.graph import tensors
-from onnx_ci.model.load import open_model, opened_files
+from onnx_ci.model.load import may_have_data, open_model, opened_files
 from onnx_ci.model.model import LARGE, Model, clear_values, display_path, location, store_outside
 from onnx_ci.model.npy import header, recorded, set_record
 from onnx_ci.model.proto import PROTOBUF_LIMIT, ModelProto, TensorProto
@@ -57,6 +57,9 @@ class Layout:
 
 def lay_out(model: Model, *, names: Mapping[str, str] | None = None, all_to: str = "") -> Layout:
     """Lay the model out. `names` renames data files; `all_to` moves every large tensor to one data file."""
+    skeleton = model.proto.SerializeToString(deterministic=True)
+    if not (all_to or model.beside or may_have_data(skeleton)):
+        return Layout(splice(skeleton, key=model.store.key), {})
     proto = ModelProto()
     proto.CopyFrom(model.proto)
     data: dict[str, list[Piece]] = defaultdict(list)

@@ -84,8 +84,9 @@ def tag(number: int, kind: int = BYTES) -> bytes:
     return varint(number << 3 | kind)
 
 
-def fields(buffer: Buffer, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message between two offsets, in order."""
+def fields(buffer: Buffer, start: int, end: int, *, least: int = 0) -> Iterator[Field]:
+    """The fields of the message between two offsets, in order; texts and messages shorter than `least` may
+    be left out."""
     at = start
     while at < end:
         began = at
@@ -96,7 +97,8 @@ def fields(buffer: Buffer, start: int, end: int) -> Iterator[Field]:
         if kind == BYTES and at < end and buffer[at] <= end - at - 1 and buffer[at] < 0x80:
             value = at + 1  # short, as nearly all fields are: no call for each
             at = value + buffer[at]
-            yield Field(number, kind, began, value, at)
+            if at - value >= least:
+                yield Field(number, kind, began, value, at)
             continue
         value, at = _value_end(buffer, at, end, kind) if kind != GROUP else (at, _group_end(buffer, at, end))
         yield Field(number, kind, began, value, at)
@@ -142,15 +144,16 @@ Visit = Callable[[int, int], "list[Piece] | None"]
 Wanted = Callable[[int, int], bool]
 
 
-def rewrite(buffer: Buffer, *, wanted: Wanted, visit: Visit) -> list[Piece]:
-    """The model with each wanted tensor replaced by what `visit` makes of it (None: leave it)."""
+def rewrite(buffer: Buffer, *, wanted: Wanted, visit: Visit, least: int = 0) -> list[Piece]:
+    """The model with each wanted tensor replaced by what `visit` makes of it (None: leave it). Nothing that
+    is shorter than `least` is wanted."""
 
     def rewritten(start: int, end: int, message: Message, depth: int) -> list[Piece]:
         if depth > MAX_DEPTH:
             raise WireError(f"graphs are nested deeper than {MAX_DEPTH} levels")
         pieces: list[Piece] = []
         done = start
-        for field in fields(buffer, start, end):
+        for field in fields(buffer, start, end, least=least):
             child = message.get(field.number) if field.kind == BYTES else None
             if child is None or not wanted(field.start, field.end):
                 continue
@@ -185,7 +188,7 @@ def strip(buffer: Buffer, *, key: str, source: int, large: int) -> bytes:
         kept: list[Piece] = [buffer[part.tag : part.end] for part in parts if part.number != values.number]
         return [*kept, _mark(key, Span(source, values.start, values.end - values.start))]
 
-    pieces = rewrite(buffer, wanted=lambda start, end: end - start >= large, visit=visit)
+    pieces = rewrite(buffer, wanted=lambda start, end: end - start >= large, visit=visit, least=large)
     return b"".join(piece for piece in pieces if not isinstance(piece, Span))
 
 

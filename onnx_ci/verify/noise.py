@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from onnx_ci.errors import ModelError
-from onnx_ci.model.graph import RANDOM_OPS, STANDARD_DOMAINS, Scope, bodies, keep_items, stored_in
+from onnx_ci.model.graph import RANDOM_OPS, STANDARD_DOMAINS, Scope, keep_items, nodes_by_body, stored_in
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_runnable
 from onnx_ci.policy.schema import AT_MOST, Tolerance
@@ -153,7 +153,7 @@ def random_nodes(proto: onnx.ModelProto) -> list[str]:
 
 def draws(proto: onnx.ModelProto) -> bool:
     """Whether any node draws random numbers, with a seed or without one."""
-    return any(_drawing(proto, seeded=seeded) for seeded in (False, True))
+    return next(_all_drawing(proto), None) is not None
 
 
 def label(node: NodeProto) -> str:
@@ -163,11 +163,16 @@ def label(node: NodeProto) -> str:
 
 def _drawing(proto: onnx.ModelProto, *, seeded: bool) -> list[NodeProto]:
     """The nodes that draw random numbers, with a seed of their own or without one."""
-    drawing = []
-    for body in bodies(proto):
-        false = {"", *(site.name for site in stored_in(Scope(body)) if _is_false(site.tensor))}
-        drawing += [node for node in body.node if _draws(node, false)]
-    return [node for node in drawing if _has_seed(node) == seeded]
+    return [node for node in _all_drawing(proto) if _has_seed(node) == seeded]
+
+
+def _all_drawing(proto: onnx.ModelProto) -> Iterator[NodeProto]:
+    for body, nodes in nodes_by_body(proto):
+        named = [body.node[at] for at, op in enumerate(nodes.ops) if op in RANDOM_OPS or op == "Dropout"]
+        if named:
+            stored = stored_in(Scope(body, known=nodes))
+            false = {"", *(site.name for site in stored if _is_false(site.tensor))}
+            yield from (node for node in named if _draws(node, false))
 
 
 def _has_seed(node: NodeProto) -> bool:
