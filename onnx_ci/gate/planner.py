@@ -38,6 +38,7 @@ from onnx_ci.results import Alternative, KeptTensor, Planned, Point, noise_share
 from onnx_ci.sandbox.runner import Feeds, RunFailed
 from onnx_ci.verify.compare import least_sqnr
 from onnx_ci.verify.observation import observed
+from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.verifier import Refuting
 
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
@@ -406,25 +407,33 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     room = 4 * len(forms) * sum(tensor.elements for tensor in shelf.tensors.values())
     if not shelf.tensors or room > ROOM or model.beside:
         return None
-    shelf.take_moments(_moments(subject, shelf, reference.others(CALIBRATION)))
+    others = reference.others(CALIBRATION)
+    shelf.take_moments(_moments(subject, shelf, others))
     made, inputs = probe(model, shelf.tensors)
     write_model(observed(made), folder / "probe.onnx")
-    trials = Trials(
-        shelf=shelf,
-        reference=reference,
-        open_session=lambda feeds: stack.enter_context(reference.session(folder / "probe.onnx", feeds)),
-        glances=max(1, min(2, GLANCES // len(shelf.tensors))),
-        own=Refuting(subject.prover.reference, tuple(range(len(subject.prover.reference.feeds())))),
-        inputs=inputs,
-        tolerance=rule.tolerance,
-        room=noise_share(samples),
-        most=rule.runs_to_plan,
-        until=subject.until,
-        say=subject.say,
-    )
+
+    def trials_on(reference: Reference) -> Trials:
+        return Trials(
+            shelf=shelf,
+            reference=reference,
+            open_session=lambda feeds: stack.enter_context(reference.session(folder / "probe.onnx", feeds)),
+            glances=max(1, min(2, GLANCES // len(shelf.tensors))),
+            own=Refuting(subject.prover.reference, tuple(range(len(subject.prover.reference.feeds())))),
+            inputs=inputs,
+            tolerance=rule.tolerance,
+            room=noise_share(samples),
+            most=rule.runs_to_plan,
+            until=subject.until,
+            say=subject.say,
+        )
+
+    trials = trials_on(reference)
     if not trials.run({}).holds:
         return None  # not even before anything is rounded
     search = Search(trials, lambda: subject.prover.verifier.refuting)
+    more = trials.reaching(search.unseen, others) if search.unseen and others else []
+    if more:
+        search = Search(trials_on(reference.after(more)), search.refuting)
     subject.prover.sensitivity.note(model, set(search.noticed()))
     # Where nothing can be vouched for, it is verification that has to say so.
     return search if search.rounded else None

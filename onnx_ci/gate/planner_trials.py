@@ -242,7 +242,7 @@ class Shelf:
         made: list[Path] = []
         for place, site in enumerate(self.tensors[name].places):
             values = self.model.array(site.tensor)
-            made.append(self.folder / f"damaged-{place}.npy")
+            made.append(self.folder / f"damaged-{self.numbers[name]}-{place}.npy")
             np.save(made[-1], values.reshape(-1)[::-1].reshape(values.shape), allow_pickle=False)
         return made
 
@@ -366,6 +366,7 @@ def _sample(values: Array, enough: int) -> tuple[Array, int]:
     return np.ascontiguousarray(values.take(chosen, axis=axis)), values.size
 
 
+REACHING = 2  # inputs that are tried on too, where the others do not reach all tensors
 LESSON = 0.5  # of the noise that a mix may make, after one was refused: inputs tell less than it seemed
 
 Mix = Mapping[str, int]  # the form of each tensor that has one
@@ -515,6 +516,19 @@ class Trials:
         if digests != self.unchanged[: len(digests)]:
             return True
         return self._seen(damaged, self.rest).digests != self.unchanged[len(digests) :]
+
+    def reaching(self, names: Sequence[str], feeds: Sequence[Feeds]) -> list[Feeds]:
+        """Of other inputs a few on which an output moves when these tensors are damaged together."""
+        session = self.open_session(feeds)
+        damaged: dict[str, Path] = {}
+        for name in names:
+            damaged.update(zip(self.inputs[name], self.shelf.damaged(name), strict=True))
+        try:
+            unharmed, harmed = self._seen({}, session).digests, self._seen(damaged, session).digests
+        except (RunFailed, Ended):
+            return []
+        moved = [fed for fed, one, other in zip(feeds, unharmed, harmed, strict=True) if one != other]
+        return moved[:REACHING]
 
     def _tried(self, mix: Mix, known: Seen | None = None) -> tuple[Tried, Seen]:
         """Try a mix on the first inputs; on the rest, where it is known what the first show."""

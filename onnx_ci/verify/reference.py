@@ -127,6 +127,12 @@ class Reference:
         more._outputs, more._found, more._states = outputs, self._found, self._states
         return more
 
+    def after(self, feeds: Sequence[Feeds]) -> Reference:
+        """Return the same original on these inputs first, which it has to run on, and then on its own."""
+        more = replace(self, like=self, given=[*feeds, *self.feeds()])
+        more._outputs, more._found = [*self._run(feeds), *self.outputs()], self._found
+        return more
+
     def with_made_up(self, count: int) -> Reference:
         """Return the same original on the user's samples and on inputs that are made up, if it runs there."""
         try:

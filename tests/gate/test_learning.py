@@ -85,3 +85,12 @@ def test_nothing_is_learned_twice_and_what_failed_is_not_tried_again() -> None:
     assert Session.ran == []
     assert not trials.learn(Refuting(other, (1,)))
     assert not trials.learn(None)
+
+
+def test_inputs_that_reach_a_tensor_are_found_among_others() -> None:
+    trials, others = trials_on(reference(0.0, 0.0)), reference(0.0, 2.0, 0.0, 3.0, 4.0).feeds()
+    trials.shelf.damaged = lambda _: [0.9]  # type: ignore[assignment, list-item]
+    assert not trials.shows("w")
+    found: list[Any] = trials.reaching(["w"], others)
+    assert [float(feed["x"][1]) for feed in found] == [2.0, 3.0]
+    assert trials.reaching(["w"], others[:1]) == []
