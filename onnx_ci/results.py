@@ -727,9 +727,11 @@ class TensorInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueInfo(Port):
-    """The same with its shape; a size that is open is a name, or "?"."""
+class ValueInfo:
+    """An input or an output with its shape; a size that is open is a name, or "?"."""
 
+    name: str
+    type: str
     shape: tuple[int | str, ...] | None  # None: the model does not say
 
 

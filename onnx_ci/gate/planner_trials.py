@@ -32,7 +32,7 @@ from onnx_ci.sandbox.runner import Feeds, RunFailed, Runner
 from onnx_ci.verify.compare import (
     NOTHING_IN_COMMON,
     SQNR_CAP,
-    Memory,
+    ReferenceMemo,
     compare_outputs,
     use_of,
     whole_axes,
@@ -42,25 +42,14 @@ from onnx_ci.verify.reference import ArrayOutputs, Reference, WeightSwapSession
 from onnx_ci.verify.verifier import Refuting
 
 
-class Sketch(Encoder):
-    """Collects parts as arrays. Several may be at work at once: nothing of the model is touched."""
+@dataclass(frozen=True)
+class Sketch:
+    """A weight in a form, without a model that has it."""
 
-    values: Array  # that a form stands for
+    values: Array  # that the form stands for
+    arrays: Sequence[Array]  # that would be stored
+    shared: Sequence[Array]  # what all weights of this form use together
     overhead: int  # bytes of nodes and names
-
-    def __init__(self, model: Model, site: Site) -> None:
-        super().__init__(model, site, set(), {}, rename=False)
-        self.arrays: dict[str, Array] = {}
-        self.shared: dict[str, Array] = {}  # what all weights of this form use together
-
-    def store(self, suffix: str, values: Array, data_type: int = 0) -> str:  # noqa: ARG002
-        name = self.name(suffix)
-        self.arrays[name] = values
-        return name
-
-    def table(self, name: str, values: Array) -> str:
-        self.shared[name] = values
-        return name
 
 
 def sketched(
@@ -73,15 +62,19 @@ def sketched(
     packs: bool = True,
 ) -> Sketch | None:
     """None where the form is not for such values. Unless it `packs`, it tells of the values only."""
-    sketch = Sketch(model, site)
-    sketch.moments, sketch.packs = moments, packs
-    nodes = encode(sketch, values)
+    encoder = Encoder(model, site, set(), {})
+    encoder.moments, encoder.packs = moments, packs
+    nodes = encode(encoder, values)
     if nodes is None:
         return None
-    made = evaluate(nodes, {**sketch.shared, **sketch.arrays}, opset=opset(model.proto))[sketch.output]
-    sketch.values = np.ascontiguousarray(made, dtype=np.float32)
-    sketch.overhead = sum(node.ByteSize() + 4 for node in nodes) + sum(len(n) + 12 for n in sketch.arrays)
-    return sketch
+    arrays, tables = encoder.arrays, dict(encoder.tables.values())
+    made = evaluate(nodes, {**tables, **arrays}, opset=opset(model.proto))[encoder.output]
+    return Sketch(
+        values=np.ascontiguousarray(made, dtype=np.float32),
+        arrays=list(arrays.values()),
+        shared=list(tables.values()),
+        overhead=sum(node.ByteSize() + 4 for node in nodes) + sum(len(name) + 12 for name in arrays),
+    )
 
 
 # Methods whose tensors can be chosen one by one: what their form is called, and options that the planner may
@@ -284,9 +277,9 @@ class Shelf:
             if made is None:
                 return None
             error += _energy(made.values - part) * elements / part.size
-            self.tables[index] = sum(map(self._size, made.shared.values()))
+            self.tables[index] = sum(map(self._size, made.shared))
             if self.compressed:
-                size = sum(map(self._size, made.arrays.values())) * elements / part.size
+                size = sum(map(self._size, made.arrays)) * elements / part.size
                 nbytes += size + made.overhead * REPEATED
             else:
                 nbytes += self.forms[index].nbytes(elements, tuple(site.tensor.dims)) + made.overhead
@@ -405,14 +398,14 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Glance:
     """What inputs gave: a part of each large output, and a digest a sample of all outputs whole."""
 
     outputs: ArrayOutputs
     digests: list[int]
 
-    def followed_by(self, other: Seen) -> Seen:
-        return Seen([*self.outputs, *other.outputs], [*self.digests, *other.digests])
+    def followed_by(self, other: Glance) -> Glance:
+        return Glance([*self.outputs, *other.outputs], [*self.digests, *other.digests])
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -441,7 +434,7 @@ class Trials:
         self.feeds, known = list(self.reference.feeds()), self.reference.outputs()
         names = {name for sample in known for name in sample}
         self.whole_axes = whole_axes(names, self.tolerance, batched=self.reference.batched)
-        self.originals, self.memory = self._thinned(known), Memory()
+        self.originals, self.memory = self._thinned(known), ReferenceMemo()
         self.first = self.open_session(self.feeds[: self.glances])
         self.rest = self.open_session(self.feeds[self.glances :])
         self.unchanged: list[int] = []
@@ -530,7 +523,7 @@ class Trials:
         moved = [fed for fed, one, other in zip(feeds, unharmed, harmed, strict=True) if one != other]
         return moved[:REACHING]
 
-    def _tried(self, mix: Mix, known: Seen | None = None) -> tuple[Tried, Seen]:
+    def _tried(self, mix: Mix, known: Glance | None = None) -> tuple[Tried, Glance]:
         """Try a mix on the first inputs; on the rest, where it is known what the first show."""
         self.say(f"planning: trial {self.count + 1}")
         weights: dict[str, Path] = {}
@@ -541,11 +534,11 @@ class Trials:
         except RunFailed as error:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
-            return Tried(mix, (failed,), math.inf, moved=True), Seen([], [])
+            return Tried(mix, (failed,), math.inf, moved=True), Glance([], [])
         seen = known.followed_by(seen) if known else seen
         return self._judged(mix, seen), seen
 
-    def _judged(self, mix: Mix, seen: Seen) -> Tried:
+    def _judged(self, mix: Mix, seen: Glance) -> Tried:
         count, batched = len(seen.outputs), self.reference.batched
         # What was not run counts as kept: then no input is judged more strictly than all of them would be.
         outputs = [*seen.outputs, *self.originals[count:]]
@@ -569,13 +562,13 @@ class Trials:
             for sample in outputs
         ]
 
-    def _seen(self, weights: Mapping[str, Path], session: WeightSwapSession) -> Seen:
+    def _seen(self, weights: Mapping[str, Path], session: WeightSwapSession) -> Glance:
         if not session.feeds:
-            return Seen([], [])
+            return Glance([], [])
         if self.runs + len(session.feeds) > self.most:
             raise Ended
         if time.monotonic() > self.until:
             self.late = True
             raise Ended
         self.runs += len(session.feeds)
-        return Seen(*session.glance(weights, self.whole_axes))
+        return Glance(*session.glance(weights, self.whole_axes))

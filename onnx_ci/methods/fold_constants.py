@@ -33,7 +33,7 @@ Place = tuple[Scope, int]  # a node, by its position
 
 
 def fold_constants(model: Model, _: NoOptions) -> Applied:
-    budget = Budget(model)
+    budget = Allowance(model)
     known = graphs.outline(model.proto)
     fixed = graphs.fixed_names(known)
     folded = 0
@@ -72,7 +72,7 @@ def _rewrite(model: Model, scope: Scope, folder: Folder) -> None:
         scope.body.initializer.extend(made.values())
 
 
-class Budget:
+class Allowance:
     """The bytes that may be computed: a model may be made to keep us busy for days."""
 
     def __init__(self, model: Model) -> None:
@@ -91,7 +91,7 @@ class Folder:
     `folded` nodes and tensors that `died` can go; `results` take their place.
     """
 
-    def __init__(self, model: Model, root: Scope, fixed: set[str], budget: Budget) -> None:
+    def __init__(self, model: Model, root: Scope, fixed: set[str], budget: Allowance) -> None:
         self.model = model
         self.root = root
         self.fixed = fixed

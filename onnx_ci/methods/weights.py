@@ -7,7 +7,7 @@ result: the session then runs the original float graph, at its speed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,17 +29,21 @@ SLICE_TAKES_INPUTS = 10  # the opset from which what to cut is an input, not an 
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
 Encode = Callable[["Encoder", Array], list[NodeProto] | None]
 Shape = tuple[int, ...]
-Tables = dict[str, TensorProto]  # what the weights of one graph share, by what it is for
+# What the weights of one graph share, by what it is for: under what name it is stored, and its values.
+Tables = dict[str, tuple[str, Array]]
 
 
 class Encoder:
-    """Collects the parts of one encoded weight, and the nodes that rebuild it, under names that are free.
+    """Collects the parts of one encoded weight, and the nodes that rebuild it, under names that are free. The
+    model is not touched, so several may be at work at once.
 
     Each step gives the name of its result. `output` is what the rebuilt weight is called: as before, unless
     another graph uses that name too.
     """
 
-    def __init__(self, model: Model, site: Site, taken: set[str], tables: Tables, *, rename: bool) -> None:
+    def __init__(
+        self, model: Model, site: Site, taken: set[str], tables: Tables, *, rename: bool = False
+    ) -> None:
         self.model = model
         self.site = site
         self.taken = taken
@@ -47,28 +51,34 @@ class Encoder:
         self.output = fresh_name(site.name, taken) if rename else site.name
         self.moments: Moments | None = None  # of what the weight is multiplied with
         self.packs = True  # whether codes share bytes: what nobody stores need not be packed
-        self.parts: list[TensorProto] = []
+        self.arrays: dict[str, Array] = {}  # the parts to be stored
+        self.types: dict[str, int] = {}  # of those whose type numpy does not have
         self.nodes: list[NodeProto] = []
 
     def store(self, suffix: str, values: Array, data_type: int = 0) -> str:
-        """A stored part; it goes where the weight was, into the same external file if it had one.
-
-        `data_type` is given where the values are codes, or the bits, of a type that numpy does not have.
-        """
-        tensor = TensorProto(name=self.name(suffix))
-        tensor.external_data.extend(self.site.tensor.external_data)
-        self.parts.append(tensor)
-        self.model.set_array(tensor, packed(values) if data_type == TensorProto.UINT4 else values)
-        tensor.data_type = data_type or tensor.data_type
-        tensor.dims[:] = values.shape
-        return tensor.name
+        """A part to be stored. `data_type` is given where the values are codes, or the bits, of a type that
+        numpy does not have."""
+        name = self.name(suffix)
+        self.arrays[name] = values
+        if data_type:
+            self.types[name] = data_type
+        return name
 
     def table(self, name: str, values: Array) -> str:
         """A tensor that many weights are decoded with: stored once, where all of them see it."""
         if name not in self.tables:
-            self.tables[name] = TensorProto(name=fresh_name(f"onnx_ci.{name}", self.taken))
-            self.model.set_array(self.tables[name], values)
-        return self.tables[name].name
+            self.tables[name] = fresh_name(f"onnx_ci.{name}", self.taken), values
+        return self.tables[name][0]
+
+    def parts(self) -> Iterator[TensorProto]:
+        """Store the parts where the weight was: in the same external file, if it had one."""
+        for name, values in self.arrays.items():
+            tensor, data_type = TensorProto(name=name), self.types.get(name)
+            tensor.external_data.extend(self.site.tensor.external_data)
+            self.model.set_array(tensor, packed(values) if data_type == TensorProto.UINT4 else values)
+            tensor.data_type = data_type or tensor.data_type
+            tensor.dims[:] = values.shape
+            yield tensor
 
     def name(self, suffix: str) -> str:
         return fresh_name(f"{self.site.name}.{suffix}", self.taken)
@@ -170,21 +180,28 @@ def encode_tensors(
             else:
                 encoded.append(site.name)
                 _place(encoder, nodes, edits)
+        shared = [_stored(model, *table) for table in tables.values()]
         if isinstance(root.body, GraphProto):
-            root.body.initializer.extend(tables.values())
+            root.body.initializer.extend(shared)
         else:
-            edits.front[root][:0] = [constant_node(table.name, table) for table in tables.values()]
+            edits.front[root][:0] = [constant_node(table.name, table) for table in shared]
         edits.make()
     return encoded, kept
+
+
+def _stored(model: Model, name: str, values: Array) -> TensorProto:
+    tensor = TensorProto(name=name)
+    model.set_array(tensor, values)
+    return tensor
 
 
 def _place(encoder: Encoder, nodes: list[NodeProto], edits: Edits) -> None:
     """Stored parts stay what the weight was: initializers, or Constants where it was one."""
     site = encoder.site
     if site.node is None:
-        site.scope.body.initializer.extend(encoder.parts)
+        site.scope.body.initializer.extend(encoder.parts())
     else:
-        edits.front[site.scope] += [constant_node(part.name, part) for part in encoder.parts]
+        edits.front[site.scope] += [constant_node(part.name, part) for part in encoder.parts()]
     edits.front[site.scope] += nodes
     edits.replace(site, encoder.output)
 

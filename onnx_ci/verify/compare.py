@@ -247,7 +247,7 @@ class ComparedOutputs:
     apart: frozenset[str]  # the outputs that can be told from the original's at all
 
 
-class Memory:
+class ReferenceMemo:
     """What was computed of arrays that are compared with again and again; it keeps these arrays."""
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ def compare_outputs(
     tolerance: Tolerance,
     *,
     batched: Collection[str] = (),
-    memory: Memory | None = None,
+    memory: ReferenceMemo | None = None,
 ) -> tuple[OutputDelta, ...]:
     """Return how far each output moved, at the worst over all samples, and over the members of those outputs
     that are `batched`; `problem` says what does not hold. With a memory, the reference is looked at once."""
@@ -350,7 +350,7 @@ class _View(NamedTuple):
 
     of: Observation
     pairs: Sequence[tuple[Array, Array]]
-    memory: Memory
+    memory: ReferenceMemo
 
     @property
     def tells(self) -> bool:
@@ -388,7 +388,7 @@ class _View(NamedTuple):
 
 
 def _with_views(
-    paired: Mapping[str, list[Pair]], memory: Memory | None = None
+    paired: Mapping[str, list[Pair]], memory: ReferenceMemo | None = None
 ) -> dict[str, tuple[list[Pair], list[_View]]]:
     """Put what is behind an output with the output, where both models have it."""
     outputs: dict[str, tuple[list[Pair], list[_View]]] = {}
@@ -400,7 +400,7 @@ def _with_views(
             continue
         both = [(b, a) for b, a in pairs if b is not None and a is not None and b.shape == a.shape]
         if len(both) == len(pairs) and is_float(both[0][0].dtype):
-            views.append(_View(behind, both, memory or Memory()))
+            views.append(_View(behind, both, memory or ReferenceMemo()))
     for view in views:
         outputs[view.of.output][1].append(view)
     return outputs
