@@ -184,9 +184,12 @@ class Deriver:
         )
 
 
-def deriver_of(proto: onnx.ModelProto, spec: InputSpec, read: ReadTensor | None = None) -> Deriver:
-    """Read a model; of its weights only shapes and types are looked at, but for the first convolution's."""
-    graph = UseDef(proto)
+def deriver_of(
+    proto: onnx.ModelProto, spec: InputSpec, read: ReadTensor | None = None, graph: UseDef | None = None
+) -> Deriver:
+    """Read a model; of its weights only shapes and types are looked at, but for the first convolution's.
+    `graph` is its own, where that was read already."""
+    graph = graph or UseDef(proto)
     inputs = dims.with_equal_dims(graph, [read_input(value) for value in fed_inputs(proto)], spec.dims)
     roles = roles_of(graph, [model_input.name for model_input in inputs])
     inputs = [replace(i, numbers_rows=roles[i.name].below is not None) for i in inputs]

@@ -174,10 +174,10 @@ def _problem(model: Model, tensor: TensorProto) -> str:
         return f"has a negative dimension: {dims}"
     if tensor.data_type not in KNOWN_TYPES:
         return f"has type {tensor.data_type}, which onnx does not know"
-    marks = [entry for entry in tensor.external_data if entry.key == model.store.key]
-    if len(marks) > 1 or (tensor.data_location == EXTERNAL and not marks):
+    span = model.span(tensor)
+    marks = sum(entry.key == model.store.key for entry in tensor.external_data) if span else 0
+    if marks > 1 or (tensor.data_location == EXTERNAL and not marks):
         return "is stored in two ways at once, or nowhere"
-    span = model.span(tensor) if marks else None
     if span is None and not tensor.HasField("raw_data"):
         return ""
     found = span.length if span else len(tensor.raw_data)

@@ -90,12 +90,16 @@ def fields(buffer: Buffer, start: int, end: int, *, least: int = 0) -> Iterator[
     at = start
     while at < end:
         began = at
-        key, at = read_varint(buffer, at, end)
+        key = buffer[at]
+        if key < 0x80:  # as nearly all are: no call for each
+            at += 1
+        else:
+            key, at = read_varint(buffer, at, end)
         number, kind = key >> 3, key & 7
         if number == 0:
             raise WireError(f"field number 0 at byte {began}")
         if kind == BYTES and at < end and buffer[at] <= end - at - 1 and buffer[at] < 0x80:
-            value = at + 1  # short, as nearly all fields are: no call for each
+            value = at + 1  # short, as nearly all fields are
             at = value + buffer[at]
             if at - value >= least:
                 yield Field(number, kind, began, value, at)

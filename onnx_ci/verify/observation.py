@@ -96,15 +96,16 @@ def observation_of(name: str) -> Observation | None:
     return Observation(output=output, squash=squash, axis=axis, plain=plain, number=number)
 
 
-def observed(model: Model) -> Model:
+def observed(model: Model, graph: UseDef | None = None) -> Model:
     """Return the model with what is behind its outputs as further outputs; the model itself if nothing is.
+    `graph` is its own, where that was read already.
 
     What branches and loops hold can't be reached from outside."""
     proto = model.proto
     if any(output.name.startswith(_PREFIX) for output in proto.graph.output):
         reason = f"an output is called {_PREFIX}…, which is kept for what onnx-ci looks at"
         raise ModelError(reason, hint="give the output another name", code="OCI005")
-    graph = UseDef(proto)
+    graph = graph or UseDef(proto)
     found: dict[str, str] = {}
     for output in proto.graph.output:
         for number, (op, value, plain) in zip(range(_MOST), _behind(graph, output.name), strict=False):

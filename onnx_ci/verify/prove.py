@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from onnx_ci.errors import ModelError
+from onnx_ci.inputs.graph import UseDef
 from onnx_ci.model.model import Model, values_beside
 from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_runnable
@@ -100,13 +101,15 @@ class Prover:
 
     @cached_property
     def reference(self) -> Reference:
+        graph = UseDef(self.original.proto)
         return Reference(
             self.runner,
             self._runnable(self.original, self.original.path, "original.onnx"),
             self.original.proto,
             spare=SPARE,
             read=self.original.array,
-            observed=self._observable(self.original, "original.onnx"),
+            graph=graph,
+            observed=self._observable(self.original, "original.onnx", graph),
             spec=self.rule.inputs,
             limits=self.rule.limits,
             root=self.home,
@@ -162,9 +165,9 @@ class Prover:
         write_runnable(model, copy)
         return copy
 
-    def _observable(self, model: Model, name: str) -> Path | None:
+    def _observable(self, model: Model, name: str, graph: UseDef | None = None) -> Path | None:
         """Return a copy whose outputs tell more than the model's own; None where there is nothing to add."""
-        copy = observed(model)
+        copy = observed(model, graph)
         if copy is model:
             return None
         path = Path(tempfile.mkdtemp(prefix="observed-", dir=self.scratch)) / name

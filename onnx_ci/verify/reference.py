@@ -87,6 +87,7 @@ class Reference:
     spare: int = 0  # more inputs to make up, of which those that tell least are left out
     wide: bool = False  # whether numbers of which nothing is known may be far from zero
     read: ReadTensor | None = None  # the values of its weights
+    graph: UseDef | None = None  # of the original, where that was read already
     observed: Path | None = None  # the original with what is behind its outputs as further outputs
     stored: Feeds = field(default_factory=dict)  # inputs that belong to the model itself, kept beside it
     like: Reference | None = None  # one for the same original, so that its noise is measured once
@@ -196,7 +197,7 @@ class Reference:
         """Branches of Ifs that none of the inputs takes: what is in there is not verified."""
         feeds = self.feeds()
         if self._untaken is None:
-            graph = UseDef(self.proto)
+            graph = self.graph or UseDef(self.proto)
             self._untaken = not_taken(self.runner, self.original, graph, feeds, limits=self.limits)
         return self._untaken
 
@@ -342,7 +343,11 @@ class Reference:
         # What random nodes draw depends on how many runs there were before: there none may be left out.
         pool = replace(self.spec, count=max(1, self.spec.count) + (0 if self.seeding else self.spare))
         known = self.like._found if self.like else None
-        deriver = replace(known[0], spec=pool) if known else deriver_of(self.proto_to_feed(), pool, self.read)
+        if known:
+            deriver = replace(known[0], spec=pool)
+        else:
+            graph = None if self.stored else self.graph
+            deriver = deriver_of(self.proto_to_feed(), pool, self.read, graph)
         search = SizeSearch(deriver, wide=wide)
         first = [replace(known[1], wide=wide)] if known else []
         failures: list[RunFailed] = []
