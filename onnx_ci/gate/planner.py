@@ -53,7 +53,7 @@ LUCK = 0.1  # of what tensors do at the median, for what is computed with them: 
 WRONG = 2.0  # times the harm that was expected: then expectations are corrected
 REFINEMENTS = 10  # trials beyond the first that did not hold
 FINE = 0.003  # of the bytes: what is not worth another trial
-IDLE = 2  # walks in a row that gained less than that end a search
+IDLE = 4  # walks in a row that gained less than that end a search
 FAR_OFF = 10.0  # times the noise that the tolerance allows: what damage does has to be beyond doubt
 DAMAGE = 2  # the error of values in another order, over their power
 CALIBRATION = 8  # inputs on which is found out what tensors are multiplied with
@@ -310,8 +310,9 @@ class Search:
                 break
             if breaks == taken + 1 and self._corrected(path, taken):
                 path, taken = list(self.path), 0
-            else:
-                del path[taken:breaks]
+            else:  # nor do these tensors bear less than what broke it
+                broken = {move.tensor for move in path[taken:breaks]}
+                path[taken:] = [move for move in path[breaks:] if move.tensor not in broken]
 
     def _corrected(self, path: Sequence[Move], taken: int) -> bool:
         """Learn from a move that did far more harm than was expected of it, and make the path anew."""
