@@ -19,6 +19,7 @@ from onnx_ci.sandbox.optimizers import load, save
 TYPES = {"uint8": quantization.QuantType.QUInt8, "int8": quantization.QuantType.QInt8}
 SATURATES = "int8 weights of full range saturate on x86 processors without VNNI: other outputs there"
 
+SIGNED = "DynamicQuantizeLSTM"
 PER_AXIS = 13  # the first opset whose DequantizeLinear has scales per channel
 PRODUCTS = ("MatMul", "Gemm")
 CALIBRATIONS = {method.name.lower(): method for method in quantization.CalibrationMethod}
@@ -27,7 +28,12 @@ CALIBRATIONS = {method.name.lower(): method for method in quantization.Calibrati
 def dynamic_int8(source: Path, target: Path, options: dict[str, Any]) -> str:
     """onnxruntime's dynamic quantization."""
     _quantize_dynamically(source, target, options)
-    return SATURATES if options["weight_type"] == "int8" and not options["reduce_range"] else ""
+    if options["reduce_range"]:
+        return ""
+    made = onnx.load(target, load_external_data=False)
+    # Those of an LSTM are signed, whatever is asked for.
+    signed = options["weight_type"] == "int8" or any(node.op_type == SIGNED for node in all_nodes(made))
+    return SATURATES if signed else ""
 
 
 def _quantize_dynamically(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,9 @@ DEPENDS = {
     ),
     ("static-int8", "batch_dependent_quantization"),
 }
+# Products of 8-bit activations with int8 weights of full range, which overflow where a processor adds up
+# pairs of them in 16 bits: x86 without VNNI.
+SATURATES = {("dynamic-int8", "sequence_lengths"), ("static-int8", "opset_12")}
 _expected: dict[
     tuple[str, int], list[list[Any]]
 ] = {}  # what a trap computes, by its name and how often it is fed
@@ -115,9 +119,16 @@ def _computes_the_same(method: Method, trap: Trap, path: Path, made: Path, *, ch
         return
     if (method.name, trap.name) in TOO_MUCH | DEPENDS:
         return
+    if (method.name, trap.name) in SATURATES and not _has_vnni():
+        return
     for wanted, got in zip(expected, found, strict=True):
         for one, other in zip(wanted, got, strict=True):
             _is_close(np.asarray(one), np.asarray(other), CLOSE.get(method.name, 0.99))
+
+
+def _has_vnni() -> bool:
+    known = Path("/proc/cpuinfo")
+    return platform.machine() not in ("x86_64", "AMD64") or (known.exists() and "vnni" in known.read_text())
 
 
 def _is_close(one: np.ndarray, other: np.ndarray, least: float) -> None:
