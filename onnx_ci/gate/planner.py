@@ -259,7 +259,7 @@ class Search:
 
     @cached_property
     def _least_rate(self) -> float:
-        known = [(tried.noise, self._error(tried)) for name, tried in self.alone.items()]
+        known = [(tried.noise, self._error(tried)) for tried in self.alone.values()]
         rates = [noise / error for noise, error in known if noise and error]
         return LUCK * median(rates) if rates else 0.0
 
@@ -278,7 +278,7 @@ class Search:
         return {name: (self.tensors[name].nbytes, self._options(name)) for name in known}
 
     def _error(self, tried: Tried) -> float:
-        """The sum of squares of what rounding changes in all tensors of a mix."""
+        """What rounding does to what is computed with the tensors of a mix."""
         return sum(self.shelf.harm(name, form) for name, form in tried.mix.items())
 
     def _probed_form(self, name: str) -> int:

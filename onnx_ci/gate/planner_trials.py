@@ -360,6 +360,7 @@ def _sample(values: Array, enough: int) -> tuple[Array, int]:
 
 
 REACHING = 2  # inputs that are tried on too, where the others do not reach all tensors
+FAILED = 1e9  # times the noise that is allowed: what does not run, or where none is allowed
 LESSON = 0.5  # of the noise that a mix may make, after one was refused: inputs tell less than it seemed
 
 Mix = Mapping[str, int]  # the form of each tensor that has one
@@ -534,7 +535,7 @@ class Trials:
         except RunFailed as error:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
-            return Tried(mix, (failed,), math.inf, moved=True), Glance([], [])
+            return Tried(mix, (failed,), FAILED, moved=True), Glance([], [])
         seen = known.followed_by(seen) if known else seen
         return self._judged(mix, seen), seen
 
@@ -549,7 +550,7 @@ class Trials:
             complete = count == len(self.originals)
             for one in self.learned if complete else ():
                 deltas = worse_of(deltas, self._as_proven(one, outputs))
-            noise = max((use_of(delta, self.tolerance) for delta in deltas), default=0.0)
+            noise = min(FAILED, max((use_of(delta, self.tolerance) for delta in deltas), default=0.0))
             if complete:  # what a proof begins with has to hold too, but needs no room to spare
                 deltas = worse_of(deltas, self._as_proven(self.own, outputs))
             safe = noise <= self.room and not any(delta.problem for delta in deltas)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +16,7 @@ from onnx_ci.policy.schema import Tolerance
 from onnx_ci.results import OutputDelta
 from onnx_ci.verify import compare
 from onnx_ci.verify.compare import compare_outputs
+from onnx_ci.verify.observation import Observation
 
 ANY = Tolerance()
 
@@ -294,3 +296,47 @@ def test_outputs_of_another_type_and_missing_ones_are_values_too() -> None:
     assert delta.breaches == ("type",)
     gone, new = compare_outputs([{"a": np.zeros(1)}], [{"b": np.zeros(1)}], ANY)
     assert (gone.breaches, new.breaches) == (("missing",), ("missing",))
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "distance_of", "used"),
+    [
+        (Tolerance(cosine=0.999), {"cosine": 0.9995}, 0.5),
+        (Tolerance(cosine=0.999), {"cosine": 0.997}, 3.0),
+        (Tolerance(sqnr=30), {"sqnr": 33.0103}, 0.5),
+        (Tolerance(max_abs=0.1), {"max_abs": 0.05}, 0.25),
+        (Tolerance(cosine=0.999, max_abs=0.1), {"cosine": 0.9999, "max_abs": 0.2}, 4.0),
+        (Tolerance(top1=0.9), {"top1": 0.95}, 0.5),
+        (Tolerance(cosine=1.0), {"cosine": 0.9999}, math.inf),
+        (Tolerance(cosine=1.0), {"cosine": 1.0}, 0.0),
+        (Tolerance(), {"sqnr": 27.0}, 1.0),
+    ],
+)
+def test_what_is_used_of_a_tolerance_is_a_share_of_the_noise_it_allows(
+    tolerance: Tolerance, distance_of: dict[str, float], used: float
+) -> None:
+    assert compare.use_of(compare.Distance(**distance_of), tolerance) == pytest.approx(used, rel=1e-4)
+
+
+def test_axes_that_are_judged_as_a_whole_are_not_thinned() -> None:
+    behind = Observation(output="y", squash="Softmax", axis=2, plain=True).name
+    names, plain = ["y", behind, "z"], Tolerance(cosine=0.999)
+    assert compare.whole_axes(names, plain, batched=["z"]) == {"y": [2], behind: [2], "z": [0]}
+    assert compare.whole_axes(["z"], Tolerance(top1=0.99)) == {"z": [-1]}
+
+
+def test_a_memo_changes_no_number() -> None:
+    rng = np.random.default_rng(5)
+    behind = Observation(output="y", squash="Softmax", axis=1, plain=True).name
+    logits = [rng.normal(size=(6, 9)).astype(np.float32) for _ in range(3)]
+
+    def outputs(moved: float) -> list[dict[str, Any]]:
+        rows = [one + moved * rng.normal(size=one.shape).astype(np.float32) for one in logits]
+        shares = [np.exp(one) / np.exp(one).sum(axis=1, keepdims=True) for one in rows]
+        return [{"y": share, behind: row} for share, row in zip(shares, rows, strict=True)]
+
+    original, memory, limits = outputs(0.0), compare.ReferenceMemo(), Tolerance(cosine=0.999)
+    for candidate in (outputs(0.01), outputs(0.1), [original[0], *outputs(0.05)[1:]], original):
+        known = compare.compare_outputs(original, candidate, limits, memory=memory)
+        copies = [{name: value.copy() for name, value in sample.items()} for sample in candidate]
+        assert known == compare.compare_outputs(original, copies, limits)
