@@ -434,8 +434,9 @@ class Reference:
         return best
 
     def _with_states(self, feeds: Sequence[Feeds]) -> list[Feeds]:
-        """Return samples with the states that others began with, where there are states."""
-        known = self._states
+        """Return samples with the states that others began with, where there are states: first with those of
+        a model in use, since a recurrent weight shows nothing of itself in the first step from zero."""
+        known = self._states[::-1]
         if not known:
             return [*feeds]
         turns = [known[number % len(known) :] + known for number in range(len(feeds))]
