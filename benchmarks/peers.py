@@ -24,6 +24,8 @@ REQUIREMENTS = (
     "polygraphy==0.53.6",
     "numpy==2.4.6",
 )
+# What it brings is large, so it has an environment of its own.
+NNCF = ("nncf==3.4.0", "onnxconverter-common==1.16.0", "onnxruntime==1.31.1", "onnx==1.23.2", "numpy==2.4.6")
 
 
 def python_of(peer: str) -> Path:
@@ -74,6 +76,24 @@ def _quantize_dynamic(python: Path, source: Path, target: Path, options: str = "
     return [str(python), "-c", call, str(source), str(target)]
 
 
+def _nncf(_: Path, source: Path, target: Path, options: str) -> list[str]:
+    """Weight compression of the ONNX backend, without data; groups that do not fit are left out."""
+    call = (
+        "import sys, nncf, onnx; from nncf import CompressWeightsMode as Mode, AdvancedCompressionParameters;"
+        " from nncf.quantization.advanced_parameters import GroupSizeFallbackMode as Fallback;"
+        f" made = nncf.compress_weights(onnx.load(sys.argv[1]), {options}); onnx.save(made, sys.argv[2])"
+    )
+    return [str(environment("nncf", NNCF)), "-c", call, str(source), str(target)]
+
+
+def _float16(_: Path, source: Path, target: Path) -> list[str]:
+    call = (
+        "import sys, onnx; from onnxconverter_common.float16 import convert_float_to_float16 as convert;"
+        " onnx.save(convert(onnx.load(sys.argv[1]), keep_io_types=True), sys.argv[2])"
+    )
+    return [str(environment("nncf", NNCF)), "-c", call, str(source), str(target)]
+
+
 def _onnx_ir(python: Path, source: Path, target: Path) -> list[str]:
     """Its passes that shrink without rounding, in one sequence; it has no command line of its own."""
     shrinking = ("DeduplicateInitializers", "CommonSubexpressionElimination", "RemoveUnusedNodes")
@@ -95,6 +115,7 @@ COMMANDS: dict[str, Callable[[Path, Path, Path], list[str]]] = {
     "quantize_dynamic": _quantize_dynamic,
     "onnx_ir": _onnx_ir,
 }
+_LEAVE_OUT = "advanced_parameters=AdvancedCompressionParameters(group_size_fallback_mode=Fallback.IGNORE)"
 # What peers have for storing weights in fewer bits: a peer, and the settings that are worth a try.
 ROUNDING: dict[str, tuple[Callable[..., list[str]], tuple[str, ...]]] = {
     "onnx_shrink_ray, per channel": (_shrink_ray, ("--per-channel",)),
@@ -106,6 +127,9 @@ ROUNDING: dict[str, tuple[Callable[..., list[str]], tuple[str, ...]]] = {
     "onnxsim, int8 blocks": (_onnxsim, ("--weight-only-quantize-int8-block",)),
     "onnxsim, int4": (_onnxsim, ("--weight-only-quantize-int4",)),
     "onnxsim, fp16": (_onnxsim, ("--fp16-quantize",)),
+    "nncf, int8": (_nncf, ("mode=Mode.INT8_ASYM",)),
+    "nncf, int4": (_nncf, (f"mode=Mode.INT4_SYM, group_size=32, {_LEAVE_OUT}",)),
+    "onnxconverter-common, fp16": (_float16, ()),
 }
 
 

