@@ -330,10 +330,10 @@ class Attempts:
             while waiting and self._rank(waiting[0]) < self._rank(staged):
                 yield waiting.pop(0)
             yield staged
-        if not found:
-            self.ledger.plan = planner.report()
+        self.ledger.plan = planner.report()
         # Where no mix holds, methods as a whole are tried in earnest: it is told why they are refused.
-        yield from waiting if found else self._ordered(list(self._whole(None)))
+        ended = found and not planner.search.cut_short
+        yield from waiting if ended else self._ordered(list(self._whole(None)))
 
     def exact(self) -> Candidate | None:
         """What exact methods make of the model, if they gain anything."""

@@ -188,6 +188,11 @@ class Held:
     same: bool  # it is a form of it, whether it keeps its rule or not
     original: OriginalState
 
+    @property
+    def outputs_hold(self) -> bool:
+        """Also where it is too slow, or has a worse score: outputs held before that was asked."""
+        return self.proof.accepted or self.proof.verification.code in ("OCI010", "OCI016")
+
 
 @dataclass(frozen=True)
 class Choice:

@@ -122,6 +122,10 @@ def _walk(subject: Subject, ledger: Ledger) -> Outcome:
             if choice.staged is None:  # what takes its place is proven to keep to it
                 verdict, loading = loading_check(subject, verdict)
                 findings = (*findings, *loading)
+        lineage_findings = about_lineage(subject, choice, over=verdict == "over_budget")
+        if verdict == "ok" and any(finding.severity == "error" for finding in lineage_findings):
+            verdict = "unfit"
+        findings = (*lineage_findings, *findings)
         outcome = replace(outcome_of(subject, choice, verdict, findings, ledger), moved=moved)
         return put_in_place(subject, choice, outcome, ledger)
 
@@ -240,7 +244,6 @@ def outcome_of(
         steps=staged.candidate.steps if staged else tuple(ledger.idle.values()),
         verification=choice.verification,
         findings=(
-            *about_lineage(subject, choice, over=verdict == "over_budget"),
             *about_sharers(task, subject.sharers),
             *about_failures(task, ledger.idle.values()),
             *about_dims(task, subject.model),

@@ -39,14 +39,15 @@ def source_of(subject: Subject, opened: ExitStack) -> Origin | None:
     """Where the model comes from; None where nothing depends on it. Its original stays open in `opened`.
 
     Anyone can write a receipt. A model that changed and has one of this very rule is run against its
-    original, as it was when it was shrunk. What was rounded under another rule can get what this one asks
-    for from its original only.
+    original, as it was when it was shrunk; one that was rounded also where there are samples, which may have
+    come later. What was rounded under another rule can get what this one asks for from its original only.
     """
     receipt, edited = subject.lineage.receipt, subject.lineage.former
     receipt = receipt or edited
     if receipt is None or not subject.rule.methods or subject.override is not None or subject.sharers:
         return None
-    if not (subject.task.changed if subject.lineage.current else edited or receipt.lossy):
+    asked = subject.task.changed or (receipt.lossy and bool(subject.rule.inputs.samples))
+    if not (asked if subject.lineage.current else edited or receipt.lossy):
         return None
     made_from = f"{subject.before.sha256} made from {receipt.source_sha256}"
     kept = choice_memory(subject, made_from, {}) if subject.remembers else None
@@ -55,7 +56,8 @@ def source_of(subject: Subject, opened: ExitStack) -> Origin | None:
         return Origin(receipt=receipt, held=held)
     found = _look_for(subject, receipt)
     if isinstance(found, str):
-        return Origin(receipt=receipt, missing=found)
+        unasked = subject.lineage.current and not subject.task.changed
+        return None if unasked else Origin(receipt=receipt, missing=found)
     try:
         original = _opened(subject, found, opened)
     except ModelError:
@@ -91,13 +93,16 @@ def choose_by_origin(subject: Subject, origin: Origin, ledger: Ledger) -> tuple[
 def about_lineage(subject: Subject, choice: Choice, *, over: bool) -> tuple[Finding, ...]:
     if choice.notes is not None:
         return choice.notes
-    receipt, rule = subject.lineage.outdated, subject.rule
+    receipt, rule, name = subject.lineage.outdated, subject.rule, subject.task.name
     if receipt and over and not subject.task.search and not choice.missing:
         return ()  # its original was not looked for: `fix` does, and the budget's finding asks for that
     # Where no loss is allowed at all, a rounded model must not pass for want of its original.
     exact_only = rule.mode == "exact-only" or all(method(one.name).exact for one in rule.methods)
     forbidden = _forbidden(rule, receipt) if receipt and choice.missing and exact_only else ""
-    return subject.lineage.findings(subject.task.name, over=over, missing=choice.missing, forbidden=forbidden)
+    found = subject.lineage.findings(name, over=over, missing=choice.missing, forbidden=forbidden)
+    if receipt and choice.missing and subject.task.changed:
+        found = (*found, _by_its_word(subject, receipt, choice.missing))
+    return found
 
 
 def _without_original(subject: Subject, origin: Origin, ledger: Ledger) -> tuple[Subject, Choice]:
@@ -107,7 +112,7 @@ def _without_original(subject: Subject, origin: Origin, ledger: Ledger) -> tuple
     if subject.lineage.current:
         original = OriginalState(sha256=receipt.source_sha256)
         if receipt.lossy:
-            notes = (_by_its_word(subject, origin),)
+            notes = (_by_its_word(subject, receipt, origin.missing),)
         else:
             subject = subject.disowned
     choice = choose(subject, ledger)
@@ -118,7 +123,7 @@ def _edited(subject: Subject, origin: Origin, ledger: Ledger) -> Choice:
     """A model that was changed after it was shrunk is judged as a new one, unless it is known that it no
     longer computes what its original does."""
     held = origin.held
-    if held is None or held.same or held.proof.verification.status != "failed":
+    if held is None or held.proof.verification.status != "failed" or held.outputs_hold:
         return choose(subject, ledger)
     found = held.proof.verification
     hint = RESTORE_IT.format(call=subject.task.call, key=KEY)
@@ -221,11 +226,9 @@ def _hold(subject: Subject, original: Subject, receipt: Receipt, found: Original
     # it knew.
     there = Submission(path=path, model=subject.model, changes=changes, each=False)
     proof = original.prover.prove(there)
-    found_out = proof.verification
-    # Too slow, or a worse score: outputs held before that was asked.
-    same = proof.accepted or found_out.code in ("OCI010", "OCI016")
-    same = same or (found_out.status == "failed" and original.prover.resembles(there))
-    return Held(proof, same, found.state)
+    held = Held(proof, True, found.state)
+    failed = proof.verification.status == "failed" and not held.outputs_hold
+    return replace(held, same=held.outputs_hold or (failed and original.prover.resembles(there)))
 
 
 def _may_take_its_place(subject: Subject, staged: Staged) -> bool:
@@ -244,10 +247,16 @@ def _forbidden(rule: Rule, receipt: Receipt) -> str:
     return f"its rule does not allow {', '.join(dict.fromkeys(lost))}" if lost else ""
 
 
-def _by_its_word(subject: Subject, origin: Origin) -> Finding:
-    shrunk = f"shrunk with {', '.join(origin.receipt.names)} by its receipt's word alone"
+def _by_its_word(subject: Subject, receipt: Receipt, missing: str) -> Finding:
+    """Nobody can tell whether it computes what its original does: a warning where its receipt says that it
+    was proven once, an error where not even that was done."""
+    shrunk = f"shrunk with {', '.join(receipt.names)}"
     hint = "commit the original before the model that was made from it, or fetch what has it"
-    return subject.task.finding("OCI050", "warning", f"{shrunk}: its original {origin.missing}", hint)
+    if receipt.verified:
+        message = f"{shrunk} by its receipt's word alone: its original {missing}"
+        return subject.task.finding("OCI050", "warning", message, hint)
+    message = f"{shrunk} and never verified, and its original {missing}"
+    return subject.task.finding("OCI050", subject.rule.severity, message, hint)
 
 
 def _another(subject: Subject, receipt: Receipt, held: Held) -> Finding:

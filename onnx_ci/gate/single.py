@@ -176,6 +176,7 @@ def shrink_file(
         hashing=BackgroundHash(source) if identify else None,
         identify=identify,
         elsewhere=not in_place,
+        keeps_originals=in_place and not all(method(choice.name).exact for choice in rule.methods),
         cache=cache,
     )
     with _runner() if verify else nullcontext() as runner:

@@ -497,6 +497,8 @@ def coverage_words(verification: results.Verification) -> str:
     how = "damaged on purpose" if coverage.changed == 1 else "each damaged on purpose"
     if not coverage.alone:
         how = "damaged on purpose, some with their neighbours"
+    if coverage.runs < coverage.changed and coverage.alone:
+        how = "damaged on purpose, or rounded alone when they were planned"
     if not coverage.runs:
         how = "as damage by rounding told when they were planned"
     counts = [f"{coverage.noticed} noticed"]

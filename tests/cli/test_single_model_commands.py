@@ -85,6 +85,15 @@ def test_shrink_in_place_and_with_external_data(tmp_path: Path) -> None:
     assert len(onnx.load(path).graph.initializer) == 1
 
 
+def test_what_shrink_replaces_in_place_can_be_had_back(tmp_path: Path) -> None:
+    path = save(lean(), tmp_path / "m.onnx")
+    was = path.read_bytes()
+    assert onnx_ci("shrink", "m.onnx", "m.onnx", "--methods", "int8-weights", cwd=tmp_path).code == 0
+    assert path.read_bytes() != was
+    assert onnx_ci("restore", "--original", "m.onnx", cwd=tmp_path).code == 0
+    assert path.read_bytes() == was
+
+
 def test_the_receipt_says_where_a_model_comes_from(tmp_path: Path) -> None:
     source = save(lean(), tmp_path / "in.onnx")
     done = onnx_ci(
@@ -96,7 +105,7 @@ def test_the_receipt_says_where_a_model_comes_from(tmp_path: Path) -> None:
     assert receipt["source_size"] == source.stat().st_size
     (done,) = receipt["methods"]
     assert done.pop("moments").startswith("xxh3:")
-    assert done == {"name": "int8-weights", "mix": {"int8 by channel": 1, "int8 by block": 1}}
+    assert done == {"name": "int8-weights", "mix": {"int8 by block": 2}}
     assert receipt["lossy"] is receipt["verified"] is True
     again = onnx_ci("shrink", "out.onnx", "twice.onnx", "--methods", "fp16-weights", cwd=tmp_path)
     assert again.code == 0

@@ -209,6 +209,57 @@ def test_new_samples_that_it_does_not_hold_are_an_error(repository: Repository) 
     assert "against its original" in done.out
 
 
+def test_samples_that_come_later_count_for_a_model_that_did_not_change(repository: Repository) -> None:
+    here = repository.root
+    rule = INT8 + "    tolerance: {cosine: 0.99, top1: 99.5%}\n    shrink: smallest\n"
+    write_policy(here, rule)
+    assert onnx_ci("fix", "a.onnx", cwd=here).code == 0
+    repository.commit_all("shrunk")
+    assert onnx_ci("check", "a.onnx", cwd=here).code == 0
+    np.savez(here / "s.npz", x=np.random.default_rng(1).standard_normal((2000, 64)).astype(np.float32))
+    write_policy(here, rule + "    inputs: {samples: [s.npz]}\n")
+    repository.commit_all("samples")
+    done = onnx_ci("check", "a.onnx", "--format", "json", cwd=here)
+    assert (done.code, only(done)["verdict"]) == (1, "outputs_changed"), done.out
+    assert codes(done) == {"OCI004": "error"}
+
+
+def test_what_is_outside_its_tolerance_is_no_new_source(repository: Repository) -> None:
+    """A bad form of the original is still one: only another model is a source of its own."""
+    here, model = repository.root, repository.root / "a.onnx"
+    original = model.read_bytes()
+    proto = onnx.load(model)
+    noisy = numpy_helper.to_array(proto.graph.initializer[0]).copy()
+    noisy += 0.3 * noisy.std() * np.random.default_rng(2).standard_normal(noisy.shape).astype(noisy.dtype)
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(noisy, proto.graph.initializer[0].name))
+    onnx.save(proto, model)
+    forge(model, original, current(here))
+    done = onnx_ci("check", "a.onnx", "--format", "json", cwd=here)
+    assert (done.code, only(done)["verdict"]) == (1, "outputs_changed"), done.out
+    assert codes(done)["OCI004"] == "error"
+    assert "OCI049" not in codes(done)
+
+
+@pytest.mark.parametrize("rule", [INT8, FP16], ids=["the same rule", "another rule"])
+def test_what_was_never_verified_does_not_pass_without_its_original(tmp_path: Path, rule: str) -> None:
+    repository = Repository(tmp_path / "here")
+    here = repository.root
+    write_policy(here, rule)
+    repository.commit_all("policy")
+    onnx.save(lean(), tmp_path / "m.onnx")
+    target = here / "m.onnx"
+    done = onnx_ci(
+        "shrink", tmp_path / "m.onnx", target, "--methods", "int8-weights", "--no-verify", cwd=tmp_path
+    )
+    assert done.code == 0
+    checked = onnx_ci(
+        "check", "--format", "json", cwd=here, env={"ONNX_CI_ORIGINALS": str(tmp_path / "none")}
+    )
+    assert (checked.code, only(checked)["verdict"]) == (1, "unfit"), checked.out
+    assert codes(checked)["OCI050"] == "error"
+    assert "never verified" in checked.out
+
+
 def test_latency_is_measured_all_the_same(repository: Repository) -> None:
     here = repository.root
     write_policy(here, INT8 + "    budget: {latency: 100000%}\n    shrink: smallest\n")
