@@ -15,7 +15,7 @@ from onnx_ci.inputs.dims import STEPS
 from onnx_ci.inputs.generate import Attempt, Deriver
 from onnx_ci.inputs.goals import Goal, Goals
 from onnx_ci.inputs.graph import IfNode, UseDef, function_key, node_key
-from onnx_ci.model.graph import Body, all_names, fresh_name, opset
+from onnx_ci.model.graph import RANDOM_OPS, Body, all_names, all_nodes, fresh_name, opset
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Limits
@@ -25,6 +25,7 @@ _RUNS = 48  # of the model, in search of samples for branches not taken
 _VARIANTS = 2 * STEPS
 _FAILURES = 2  # crashes and the like before the search is given up
 _ALIKE = 4  # samples that take a branch one way, at most
+_PAIR = [2]
 FIRST_OPSET = 9  # before, Scan had another form, and numbers were stretched otherwise
 
 Taken = tuple[str, bool]  # the key of an If, and whether its condition holds
@@ -176,9 +177,11 @@ class _Watched(NamedTuple):
     path: Path
     marks: Mapping[str, str]
     limits: Limits
+    steady: bool  # whether one session tells what others would
 
     def taken(self, feeds: Sequence[Feeds]) -> set[Taken]:
-        outputs = self.runner.using(optimize=False).run(self.path, feeds, limits=self.limits)
+        runner = self.runner.using(optimize=False)
+        outputs = runner.run(self.path, feeds, limits=self.limits, keep=self.steady)
         taken = set()
         for key, counts in self.marks.items():
             for side in (0, 1):
@@ -198,7 +201,8 @@ def _watch(runner: Runner, original: Path, graph: UseDef, limits: Limits) -> _Wa
             return None
         path = runner.folder() / "watched.onnx"
         write_model(copy, path)
-    return _Watched(runner, path, marks, limits)
+        steady = not any(node.op_type in RANDOM_OPS for node in all_nodes(copy.proto))
+    return _Watched(runner, path, marks, limits, steady and not runner.libraries.names)
 
 
 def _mark(proto: ModelProto) -> dict[str, str]:
@@ -221,21 +225,26 @@ def _branch_marks(marker: Marker, node: NodeProto, key: str, nodes: list[NodePro
 
 
 class Marker:
-    """Measures something about nodes, two numbers a mark, and carries that out of branches, loops and
-    functions to the main graph. What runs more than once is combined: added up, or the largest."""
+    """Measures something about nodes, and carries that out of branches and loops to the main graph. Marks of
+    two numbers are combined where something runs more than once, also as a function: added up, or the
+    largest. Of marks of any shape each is kept, in loops along a new first axis; functions have none.
+    """
 
     def __init__(
         self,
         proto: ModelProto,
         measure: Callable[[Marker, NodeProto, str, list[NodeProto]], dict[str, str]],
-        combine: Literal["Add", "Max"],
+        combine: Literal["Add", "Max", "each"],
     ) -> None:
         """`measure` returns marks of a node by their keys; what computes them it adds to the nodes."""
         self.measure = measure
         self.combine = combine
         self.prefix = fresh_name("mark", all_names(proto))
         self.numbers = count()
-        self.functions = {(f.domain, f.name): f for f in proto.functions}
+        kept = combine == "each"
+        self.functions = {} if kept else {(f.domain, f.name): f for f in proto.functions}
+        self.shape = None if kept else _PAIR
+        self.nothing = [] if kept else [0.0, 0.0]
         self.done: dict[tuple[str, str], dict[str, str]] = {}
 
     def body(self, body: Body, scope: str) -> dict[str, str]:
@@ -264,8 +273,12 @@ class Marker:
         if node.op_type == "If":
             return self._if(node, key)
         if node.op_type == "Loop":
+            if self.shape is None:
+                return self._each_round(node, key, 1)
             return self._repeated(node, key, len(node.input) - 2, 1, 2, before)
         if node.op_type == "Scan":
+            if self.shape is None:
+                return self._each_round(node, key, 0)
             scanned = next((a.i for a in node.attribute if a.name == "num_scan_inputs"), 0)
             return self._repeated(node, key, len(node.input) - scanned, 0, 0, before)
         return {}
@@ -279,8 +292,23 @@ class Marker:
             for name, graph in graphs.items():
                 if mark not in inner[name]:
                     inner[name][mark] = self.name()
-                    graph.node.append(constant(inner[name][mark], TensorProto.FLOAT, [0.0, 0.0]))
-                graph.output.append(_info(inner[name][mark]))
+                    graph.node.append(constant(inner[name][mark], TensorProto.FLOAT, self.nothing))
+                graph.output.append(_info(inner[name][mark], self.shape))
+        return outer
+
+    def _each_round(self, node: NodeProto, key: str, leading: int) -> dict[str, str]:
+        """Let a loop put out the marks of all its rounds."""
+        outer: dict[str, str] = {}
+        for graph in (a.g for a in node.attribute if a.name == "body"):
+            missing = len(graph.output) - leading - len(node.output)
+            node.output.extend(self.name() for _ in range(missing))
+            for mark, value in self.body(graph, f"{key}.body").items():
+                outer[mark] = self.name()
+                graph.output.append(_info(value, self.shape))
+                node.output.append(outer[mark])
+                for given in node.attribute:
+                    if given.name in ("scan_output_axes", "scan_output_directions"):
+                        given.ints.append(0)
         return outer
 
     def _repeated(
@@ -336,8 +364,8 @@ class Marker:
         return f"{self.prefix}.{next(self.numbers)}"
 
 
-def _info(name: str) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+def _info(name: str, shape: list[int] | None = _PAIR) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
 def constant(name: str, code: int, values: list[float]) -> NodeProto:

@@ -65,7 +65,8 @@ def dim_kind(model_input: Input, axis: int) -> DimKind:
     kind = kind_by_name(dims[axis], axis)
     if kind == "batch" and 0 < axis == len(dims) - 1:
         kind = None  # what every member of a batch has: some exporters give the name to any open size
-    in_a_row = len(dims) <= 2 or (len(dims) == 3 and axis == 2 and dims[1] in (1, 2))
+    in_frames = len(dims) == 2 and axis == 0 and isinstance(dims[1], int) and dims[1] > 2
+    in_a_row = (len(dims) <= 2 and not in_frames) or (len(dims) == 3 and axis == 2 and dims[1] in (1, 2))
     if kind in ("sequence", "frames") and _is_measured(model_input) and in_a_row:
         return "samples"  # floats without a feature axis are a signal
     return kind or _kind_by_place(model_input, axis)

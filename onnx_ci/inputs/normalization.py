@@ -24,6 +24,7 @@ _PATCHES = 150  # of each
 _LOOKED_AT = 4
 _STEPS = 16  # nodes from the input to the first convolution
 _PASSED = ("Identity", "Cast", "Pad", "Reshape", "Unsqueeze", "Squeeze", "Transpose")
+_CHANNELS = (1, 3, 12)  # twelve are those of four pixels side by side
 _LARGEST = 1 << 20  # weights of a first convolution
 _DEAD = 1e-3  # of the largest deviation: a channel that is hardly used tells nothing
 _MOST_OFF = 9.0  # a mean that is further off, in squared deviations, is off for another reason
@@ -68,7 +69,11 @@ def picture_ranges(graph: UseDef, name: str, read: ReadTensor) -> tuple[PictureR
             return ()
         if op.type == "Conv":
             return _judged(graph, op, steps, read)
-        if op.type in ("Add", "Sub", "Mul", "Div") and op.input(0) == name:
+        if op.type in ("Slice", "SpaceToDepth"):  # every other pixel, four times, as channels
+            op = _gathered(graph, op)
+            if op is None:
+                return ()
+        elif op.type in ("Add", "Sub", "Mul", "Div") and op.input(0) == name:
             other = _stored(graph, op.input(1), read)
             if other is None:
                 return ()
@@ -79,6 +84,18 @@ def picture_ranges(graph: UseDef, name: str, read: ReadTensor) -> tuple[PictureR
     return ()
 
 
+def _gathered(graph: UseDef, op: Op) -> Op | None:
+    """Return what puts parts of a picture side by side as channels; None where they go elsewhere."""
+    for _ in range(_STEPS):
+        if op.type != "Slice":
+            break
+        users = graph.uses.get(op.outputs[0], [])
+        if not users:
+            return None
+        op = users[0][0]
+    return op if op.type in ("Concat", "SpaceToDepth") else None
+
+
 def _judged(
     graph: UseDef, conv: Op, steps: list[tuple[Op, Array]], read: ReadTensor
 ) -> tuple[PictureRange, ...]:
@@ -86,7 +103,8 @@ def _judged(
     if (
         weights is None
         or weights.ndim != 4
-        or weights.shape[1] not in (1, 3)
+        or weights.shape[1] not in _CHANNELS
+        or 2 * max(weights.shape[2:]) > _SIDE  # of something else than a picture
         or conv.attribute("group", 1) != 1
     ):
         return ()
@@ -99,10 +117,13 @@ def _judged(
     kernel = weights.reshape(len(weights), -1).T
 
     def answer(taken: PictureRange) -> Array:
-        patches = _patches(weights.shape[1:])
+        fold = 2 if weights.shape[1] == max(_CHANNELS) else 1
+        patches = _patches((weights.shape[1] // fold**2, *(fold * side for side in weights.shape[2:])))
         given = np.stack([taken.apply(patch) for patch in patches])
         for op, other in steps:
             given = _step(op.type, given, other)
+        if fold == 2:
+            given = np.concatenate([given[:, :, y::2, x::2] for x in (0, 1) for y in (0, 1)], axis=1)
         return np.asarray(given.reshape(len(given), -1) @ kernel + bias)
 
     if norm is not None:

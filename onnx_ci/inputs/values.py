@@ -395,6 +395,8 @@ def _is_sound(request: ValueRequest) -> bool:
 
 def _sound(request: ValueRequest) -> Array:
     shape = request.shape
+    if len(shape) == 2 and names.dim_kind(request.input, 0) in ("sequence", "frames"):  # parts of one sound
+        return sounds.sound(request.rng, (math.prod(shape),), request.sample.index).reshape(shape)
     if shape[-1] > 1:
         return sounds.sound(request.rng, shape, request.sample.index)
     return sounds.sound(request.rng, shape[:-1], request.sample.index).reshape(shape)

@@ -88,9 +88,53 @@ def test_what_stands_before_the_convolution_is_looked_through() -> None:
     assert found(trained(BYTES, norm=True, before="Div")) == (BYTES,)
 
 
+@pytest.mark.parametrize("taken", [BYTES, UNIT], ids=lambda taken: taken.name)
+def test_every_other_pixel_as_channels_is_looked_through(taken: PictureRange) -> None:
+    """How the first layer of many detectors halves a picture."""
+    weights = generator(3).standard_normal((16, 12, 3, 3)) * 0.3
+    pictures = np.stack([taken.apply(photo(number)) for number in range(4)])
+    halves = np.concatenate([pictures[:, :, y::2, x::2] for x in (0, 1) for y in (0, 1)], axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(halves, (3, 3), axis=(2, 3))
+    answers = np.einsum("nchwij,ocij->onhw", windows, weights).reshape(16, -1)
+    stored = {"w": weights, "one": np.ones(16), "zero": np.zeros(16)}
+    stored |= {"mean": answers.mean(axis=1), "variance": answers.var(axis=1)}
+    tensors = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in stored.items()]
+    ends = {"0": 0, "1": 1, "2": 2, "3": 3, "end": 1 << 30}
+    tensors += [numpy_helper.from_array(np.array([value]), name) for name, value in ends.items()]
+    nodes = []
+    for x, y in ("00", "01", "10", "11"):
+        nodes.append(helper.make_node("Slice", ["x", y, "end", "2", "2"], [f"rows{x}{y}"]))
+        nodes.append(helper.make_node("Slice", [f"rows{x}{y}", x, "end", "3", "2"], [f"part{x}{y}"]))
+    nodes.append(helper.make_node("Concat", [node.output[0] for node in nodes[1::2]], ["given"], axis=1))
+    nodes.append(helper.make_node("Conv", ["given", "w"], ["c"]))
+    nodes.append(helper.make_node("BatchNormalization", ["c", "one", "zero", "mean", "variance"], ["y"]))
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 64, 64])
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [given], [made], tensors)
+    assert found(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])) == (taken,)
+
+
 def test_no_range_is_made_up_where_none_can_be_told() -> None:
     proto = trained(UNIT, norm=False)
     del proto.graph.node[-1].input[2]
+    assert found(proto) == ()
+
+
+def test_a_kernel_larger_than_a_picture_tells_no_range() -> None:
+    """A pitch detector reshapes 1,024 samples of sound and has a kernel of 512 by 1."""
+    proto = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Conv", ["x", "w", "b"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 1024, 1])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [
+                numpy_helper.from_array(generator().random((4, 1, 512, 1)).astype(np.float32), "w"),
+                numpy_helper.from_array(np.ones(4, np.float32), "b"),
+            ],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
     assert found(proto) == ()
 
 
@@ -193,3 +237,16 @@ def test_kinds_are_told_by_shape(shape: list[int], why: str) -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [output])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     assert deriver_of(proto, InputSpec()).reasons(FIRST)["x"] == why
+
+
+def test_frames_of_sound_are_parts_of_one() -> None:
+    """A voice detector takes frames in a row: a few of them, each beginning where the last one ended."""
+    value = helper.make_tensor_value_info("input", TensorProto.FLOAT, ["seq_len", 576])
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["seq_len", 576])
+    graph = helper.make_graph([helper.make_node("Relu", ["input"], ["y"])], "g", [value], [output])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    drawn = deriver_of(proto, InputSpec(count=1)).feeds(FIRST)[0]["input"]
+    assert isinstance(drawn, np.ndarray)
+    assert 8 <= len(drawn) <= 200
+    steps = np.abs(np.diff(drawn.reshape(-1)))
+    assert steps[575::576].mean() < 3 * steps.mean()
