@@ -97,7 +97,8 @@ def _moments(ort: Any, sessions: list[Any], request: dict[str, Any]) -> dict[str
     for number, sample in enumerate(samples):
         values = run(ort, sessions[0], sample, request["spare"])
         moments.add(values, held_out=number % _JUDGING == _JUDGING - 1)
-    return {"numbers": moments.write(Path(request["outputs"])), "runs": len(samples)}
+    numbers = moments.write(Path(request["outputs"]))
+    return {"numbers": numbers, "products": moments.products / len(samples), "runs": len(samples)}
 
 
 JOBS: dict[str, Handler] = {"run": _run_once, "time": _time, "draw": _draw, "moments": _moments}
@@ -245,11 +246,13 @@ class MomentSums:
     def __init__(self, weights: list[dict[str, Any]]) -> None:
         self.weights = weights
         self.sums: dict[int, Array] = {}
+        self.products = 0  # numbers that were multiplied
 
     def add(self, values: dict[str, Any], *, held_out: bool) -> None:
         for one in self.weights:
             value = values.get(one["value"])
             if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size:
+                self.products += one["elements"] * _places(value, one)
                 rows = _rows(value, one)
                 if rows is not None and np.isfinite(rows).all():
                     self._count(one["number"], rows, held_out=held_out)
@@ -268,13 +271,22 @@ class MomentSums:
         return sorted(whole)
 
 
+def _places(value: Array, one: dict[str, Any]) -> int:
+    """How often a weight is multiplied with a part of a value, as a whole."""
+    geometry = one["geometry"]
+    if geometry is None:
+        return int(value.size // (one["groups"] * one["columns"]))
+    strides = geometry.get("strides", [1])
+    return int(value.size // (value.shape[1] * np.prod(strides))) if value.ndim > 1 else 0
+
+
 def _rows(value: Array, one: dict[str, Any]) -> Array | None:
     """Some of what a weight is multiplied with, as (rows, groups, columns); None where it does not fit."""
     groups, columns = one["groups"], one["columns"]
     if one["geometry"] is not None:
         rows = _patches(value, groups, one["geometry"])
     else:
-        if value.ndim < len(one["axes"]) or value.ndim <= max(one["axes"]):
+        if value.ndim < -min(one["axes"]):
             return None
         rows = np.moveaxis(value, one["axes"], range(-len(one["axes"]), 0))
         rows = rows.reshape(-1, groups * columns) if rows.size % (groups * columns) == 0 else None
@@ -291,8 +303,9 @@ def _spread(count: int, groups: int = 1) -> Array:
 def _patches(value: Array, groups: int, geometry: dict[str, Any]) -> Array | None:
     """What a convolution's kernel covers at places that are spread evenly over its output."""
     kernel, rank = geometry["kernel_shape"], len(geometry["kernel_shape"])
-    if value.ndim != rank + 2 or value.shape[1] % groups:
+    if value.ndim < rank + 2 or value.shape[-rank - 1] % groups:
         return None
+    value = value.reshape(-1, *value.shape[-rank - 1 :])  # the rounds of a loop count as members of a batch
     strides = geometry.get("strides", [1] * rank)
     dilations = geometry.get("dilations", [1] * rank)
     before, counts = _covered(value.shape[2:], kernel, strides, dilations, geometry)

@@ -26,6 +26,7 @@ WORKER = "onnx_ci.sandbox.worker"
 Feeds = Mapping[str, Value]
 FailureKind = Literal["error", "crash", "timeout", "memory"]  # "error": onnxruntime said no
 Stage = Literal["library", "load", "run"]
+_MODEST = 1 << 28  # bytes of a model: writing its graph takes next to nothing
 _METERED = ("loads", "runs", "loading", "running")  # what the worker says of its work
 
 
@@ -101,6 +102,7 @@ class Runner:
         self.threads = processors()
         self.meter = Meter()
         self._others: dict[str, Runner] = {}
+        self._graphs: dict[tuple[object, ...], Path] = {}  # as onnxruntime runs them, of models by version
 
     def __enter__(self) -> Runner:
         return self
@@ -163,9 +165,11 @@ class Runner:
         """Return the outputs by name, one dict a sample; of the last samples, so many may fail and are left
         out. Feeds named in `spare` go to models that ask for them. `seed` is what random nodes without one
         begin with. Each call is a session of its own, unless it may be one that was kept for this path."""
-        settings = {"seed": seed, "other_threads": other_threads, "keep": keep, "may_fail": may_fail}
+        settings: dict[str, object] = {"seed": seed, "other_threads": other_threads}
+        if keep and self.optimize and stored_bytes(model) <= _MODEST:
+            settings["graph"] = str(self._graph_of(model))
         with self._feeding(feeds, spare) as given:
-            self.ask("run", [model], limits, **settings, **given)
+            self.ask("run", [model], limits, keep=keep, may_fail=may_fail, **settings, **given)
             return read_samples(Path(given["outputs"]))
 
     def draw(
@@ -193,11 +197,13 @@ class Runner:
         *,
         limits: Limits,
         spare: Collection[str] = (),
-    ) -> list[int]:
-        """Write second moments of outputs as files to `target`; which of the weights there are some for."""
+    ) -> tuple[list[int], float]:
+        """Write second moments of outputs as files to `target`; which of the weights there are some for, and
+        how many numbers a run multiplies with weights."""
         with self._feeding(feeds, spare) as given:
             request = {**given, "weights": list(weights), "outputs": str(target)}
-            return list(self.ask("moments", [model], limits, **request)["numbers"])
+            answer = self.ask("moments", [model], limits, **request)
+            return answer["numbers"], answer["products"]
 
     def time(
         self,
@@ -224,9 +230,20 @@ class Runner:
         answer = self.ask("operators", [], Limits())
         return {(domain, name) for domain, name in answer["operators"]}
 
-    def optimized(self, model: Path, target: Path, *, limits: Limits) -> None:
-        """Write the model as onnxruntime would run it, but for the values of its tensors."""
-        self.ask("optimize", [model], limits, target=str(target))
+    def optimized(self, model: Path, *, limits: Limits) -> Path:
+        """Return a file with the model as onnxruntime runs it, but for the values of its tensors: written
+        when its session was loaded, if that was kept."""
+        graph = self._graph_of(model)
+        if not graph.exists():
+            self.ask("optimize", [model], limits, graph=str(graph))
+        return graph
+
+    def _graph_of(self, model: Path) -> Path:
+        found = model.stat()
+        version = os.path.abspath(model), found.st_size, found.st_mtime_ns  # noqa: PTH100
+        if version not in self._graphs:
+            self._graphs[version] = self.folder() / "optimized.onnx"
+        return self._graphs[version]
 
     def ask(self, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> dict[str, Any]:
         """Return the worker's answer to one request."""

@@ -77,16 +77,21 @@ def _load(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _optimize(ort: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Write what onnxruntime makes of a model. Its tensors go nowhere, if the system has such a place."""
-    target = Path(request["target"])
+    """Write what onnxruntime makes of a model."""
+    ort.InferenceSession(request["models"][0], _writing(ort, request), providers=_PROVIDERS)
+    return {}
+
+
+def _writing(ort: Any, request: dict[str, Any]) -> Any:
+    """Options that let a session write its graph. Tensors go nowhere, if the system has such a place."""
+    graph = Path(request["graph"])
     with contextlib.suppress(OSError, NotImplementedError):
-        target.with_name(_WEIGHTS).symlink_to(os.devnull)
+        graph.with_name(_WEIGHTS).symlink_to(os.devnull)
     options = _options(ort, request)
-    options.optimized_model_filepath = str(target)
+    options.optimized_model_filepath = str(graph)
     for name, value in (("file_name", _WEIGHTS), ("min_size_in_bytes", "1024")):
         options.add_session_config_entry(f"session.optimized_model_external_initializers_{name}", value)
-    ort.InferenceSession(request["models"][0], options, providers=_PROVIDERS)
-    return {}
+    return options
 
 
 def _operators(ort: Any, _: dict[str, Any]) -> dict[str, Any]:
@@ -127,6 +132,10 @@ def _version(path: str) -> tuple[int, ...]:
 
 
 def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:
+    """Load a model, and write its graph if that is asked for and can be done."""
+    if request.get("graph"):
+        with contextlib.suppress(*runtime_errors(*_ERRORS)):
+            return ort.InferenceSession(path, _writing(ort, request), providers=_PROVIDERS)
     return ort.InferenceSession(path, _options(ort, request), providers=_PROVIDERS)
 
 

@@ -29,6 +29,8 @@ _LAST_DIGITS = 1e-15  # of a cosine, which the order of a sum decides
 _OF_RANGE = 0.04  # of the square of a range: what an output is taken to be at least
 _LITTLE = 0.01  # of what an output can be: what is less than that has no relative error of its own
 _MASK = 1e4  # what is further away is no answer, but was put there to be left out
+_EQUAL = 1e-3  # of what values are: two that are no further apart are as good as equal to a choice
+_MOST_EQUALS = 0.5  # of the choices: beyond that, too little of what follows from them is left to compare
 _SOME_ROWS = 32  # of a Softmax that are looked at together: most often the first tell
 _NEAR = 100  # one in so many values behind a sigmoid counts as near a decision, the largest
 _ROUNDING = 1e-6  # by so much a length may change where a cosine of 1 is asked for
@@ -315,8 +317,9 @@ def whole_axes(
         if tolerance.top1 is not None:
             axes[name].add(-1)
         behind = observation_of(name)
-        if behind is not None and behind.squash == "Softmax":
-            added_up = [*range(1, _MOST_AXES)] if behind.axis is None else [behind.axis]
+        if behind is not None and (behind.squash == "Softmax" or behind.follows):
+            some = [*range(1, _MOST_AXES)] if behind.axis is None else [behind.axis]
+            added_up = [*range(_MOST_AXES)] if behind.follows else some
             for one in {name, behind.output} & axes.keys():
                 axes[one].update(added_up)
     return {name: sorted(found) for name, found in axes.items() if found}
@@ -367,6 +370,27 @@ class _View(NamedTuple):
         found: tuple[Array, float] = self.recall(number, "given", compute)
         return found
 
+    def undecided(self, number: int, before: Array, after: Array) -> tuple[float, float]:
+        """The power of the error that the output would have if the original were undecided, and that of the
+        output itself; nothing where there is no such thing. A model that is sure shows nothing at its output,
+        but other inputs will leave it in doubt, and rounding moves what is behind by as much."""
+        if self.of.squash == "Sigmoid":
+            count = min(before.size, max(FEW, before.size // _NEAR))
+            if before is after or not count:
+                return 0.0, float(count)
+            flat = before.reshape(-1)
+            nearest = self.recall(number, "nearest", lambda: np.argpartition(-flat, count - 1)[:count])
+            moved = np.clip(after.reshape(-1)[nearest] - flat[nearest], -50.0, 50.0)
+            return float(np.square(1 / (1 + np.exp(-moved)) - 0.5).sum()), float(count)
+        if self.of.squash != "Softmax" or before.shape[-1] < 2:
+            return 0.0, 0.0
+        if before is after:
+            return 0.0, float(len(before))
+        best, lead, even = self.recall(number, "undecided", lambda: _without_lead(before))
+        moved = _softmax(after, best, lead)
+        moved -= even
+        return float(np.square(moved, out=moved).sum()), float(len(before))
+
     def recall(self, number: int, what: str, compute: Callable[[], Any]) -> Any:
         return self.memory.recall(self.pairs[number][0], (what, self.of), compute)
 
@@ -415,13 +439,16 @@ def _compare(
 ) -> OutputDelta:
     problems: list[Problem] = []
     distances: list[Distance] = []
-    exact = True
     energy = _energy(pairs, next((view.of for view in views if view.of.is_bounded), None))
+    judged = [(view, *_behind(view, tolerance)) for view in views if view.tells]
+    exact = all(_unmoved(*pair) for pair in pairs)
+    for view, _, found in judged:
+        if view.of.follows and not found:
+            pairs = [_chosen_alike(view.of, *both) for both in zip(pairs, view.pairs, strict=True)]
     for before, after in pairs:
         measured, problem = _one(before, after, allowance(tolerance), energy)
         distances.append(measured)
         same = _unmoved(before, after)
-        exact = exact and same
         if problem is not None:
             problems.append(problem)
         elif batched and not same and before is not None and after is not None:
@@ -432,10 +459,7 @@ def _compare(
     if tolerance.exact and not exact and not problems:
         problems.append(Problem("bits", f"not bit-identical (max_abs {_number(worst.max_abs)})"))
     delta = OutputDelta(name=name, exact=exact, **vars(worst))
-    for view in views:
-        if not view.tells:
-            continue
-        behind, found = _behind(view, tolerance)
+    for view, behind, found in judged:
         if view.of.is_picked and not found and {problem.breach for problem in problems} <= {"unequal"}:
             # What is picked from values that hold may differ where two of them are as good as equal.
             equal = [float((before == after).mean()) for before, after in pairs]  # type: ignore[union-attr]
@@ -444,7 +468,7 @@ def _compare(
         delta = replace(
             delta,
             exact=delta.exact and all(_unmoved(*pair) for pair in view.pairs),
-            behind=view.of.squash,
+            behind=delta.behind if view.of.follows else view.of.squash,
             max_rel=max(delta.max_rel, behind.max_rel),
             cosine=min(delta.cosine, behind.cosine),
             sqnr=min(delta.sqnr, behind.sqnr),
@@ -457,6 +481,28 @@ def _compare(
         problem="; ".join(dict.fromkeys(problem.words for problem in problems)),
         breaches=tuple(dict.fromkeys(problem.breach for problem in problems)),
     )
+
+
+def _chosen_alike(of: Observation, pair: Pair, picked_from: tuple[Array, Array]) -> Pair:
+    """Return an output's pair with the original's values wherever the candidate has others because it chose
+    otherwise between two values that are as good as equal."""
+    before, after = pair
+    if before is None or after is None or before.shape != after.shape or before is after:
+        return pair
+    rows = [np.moveaxis(values.astype(np.float64), of.axis or 0, -1) for values in picked_from]
+    lead = rows[0].shape[:-1]
+    count = 1 if of.squash != "TopK" or before.ndim <= len(lead) else before.shape[len(lead)]
+    signed = [row if of.squash == "ArgMin" else -row for row in rows]
+    one, other = (np.argsort(row, axis=-1, kind="stable")[..., :count] for row in signed)
+    chosen, instead = (np.take_along_axis(rows[0], taken, -1) for taken in (one, other))
+    near = _EQUAL * math.sqrt(_mean_square(_as_given(of, rows[0])))
+    equals = (one != other) & np.isclose(chosen, instead, rtol=0.0, atol=near)
+    if of.squash != "TopK":
+        equals = equals[..., 0]
+    if before.shape[: equals.ndim] != equals.shape or np.mean(equals) > _MOST_EQUALS:
+        return pair
+    equals = equals.reshape(equals.shape + (1,) * (before.ndim - equals.ndim))
+    return before, np.where(equals, before, after)
 
 
 def _worst_input(pairs: Sequence[Pair], views: Sequence[_View], energy: float) -> int | None:
@@ -505,10 +551,10 @@ def _behind(view: _View, tolerance: Tolerance) -> tuple[Distance, list[Problem]]
     givens = [view.given(number) for number in range(len(view.pairs))]
     energy = max(power for _, power in givens)
     distances, noise, signal = [], 0.0, 0.0
-    for (before, _), (plain, after) in zip(givens, view.pairs, strict=True):
+    for number, ((before, _), (plain, after)) in enumerate(zip(givens, view.pairs, strict=True)):
         other = before if after is plain else _as_given(view.of, after)
         distances.append(distance(before, other, energy=energy))
-        moved, most = _undecided(view.of, before, other)
+        moved, most = view.undecided(number, before, other)
         noise, signal = noise + moved, signal + most
     worst = _worst(distances)
     words = f"behind its {view.of.squash}"
@@ -529,7 +575,10 @@ def _as_given(behind: Observation, values: Array) -> Array:
     if _has_odd(values):
         values = np.nan_to_num(values)
     if behind.squash != "Softmax":
-        return values if behind.squash in PICKS else np.clip(values, -_MASK, _MASK)
+        if behind.squash not in PICKS:
+            return np.clip(values, -_MASK, _MASK)
+        kept = np.abs(values) < _MASK
+        return np.where(kept, values, 0.0) if kept.any() else values
     rows = _rows(behind, values)
     kept = rows > rows.max(axis=-1, keepdims=True, initial=-np.inf) - _MASK
     if rows.size and kept.all():
@@ -550,26 +599,12 @@ def _rows(behind: Observation, values: Array) -> Array:
     return np.moveaxis(values, behind.axis, -1).reshape(-1, values.shape[behind.axis])
 
 
-def _undecided(behind: Observation, before: Array, after: Array) -> tuple[float, float]:
-    """Return the power of the error that the output would have if the original were undecided, and that of
-    the output itself; nothing where there is no such thing. A model that is sure shows nothing at its output,
-    but other inputs will leave it in doubt, and rounding moves what is behind by as much."""
-    if behind.squash == "Sigmoid":
-        count = min(before.size, max(FEW, before.size // _NEAR))
-        if before is after:
-            return 0.0, float(count)
-        nearest = np.argpartition(-before.reshape(-1), count - 1)[:count] if count else np.zeros(0, np.int64)
-        moved = np.clip((after.reshape(-1) - before.reshape(-1))[nearest], -50.0, 50.0)
-        return float(np.square(1 / (1 + np.exp(-moved)) - 0.5).sum()), float(count)
-    if behind.squash != "Softmax" or before.shape[-1] < 2:
-        return 0.0, 0.0
-    if before is after:
-        return 0.0, float(len(before))
-    best = before.argmax(axis=-1)
-    second, first = np.partition(before, -2, axis=-1)[:, -2:].T
-    one, other = (_softmax(rows, best, first - second) for rows in (before, after))
-    one -= other
-    return float(np.square(one, out=one).sum()), float(len(before))
+def _without_lead(rows: Array) -> tuple[Array, Array, Array]:
+    """Of each row which number is best, by how much, and what a Softmax gives were it not."""
+    best = rows.argmax(axis=-1)
+    second, first = np.partition(rows, -2, axis=-1)[:, -2:].T
+    lead = first - second
+    return best, lead, _softmax(rows, best, lead)
 
 
 def _softmax(rows: Array, best: Array, lead: Array) -> Array:
@@ -618,6 +653,8 @@ def _unequal(before: Array, after: Array) -> Problem | None:
 
 def _odd_values(before: Array, after: Array) -> Problem | None:
     """NaN and infinities have to be where they were, with the sign they had."""
+    if not _has_odd(before) and not _has_odd(after):
+        return None
     for what, test in (("NaN", np.isnan), ("+Inf", np.isposinf), ("-Inf", np.isneginf)):
         old, new = test(before), test(after)
         moved = int((old != new).sum())

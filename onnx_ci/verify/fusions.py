@@ -41,9 +41,8 @@ class Counts:
 
 def optimized_counts(runner: Runner, model: Path, limits: Limits) -> Counts | None:
     """Count the nodes of a model as onnxruntime would run it; None where it does not tell."""
-    target = runner.folder() / "optimized.onnx"
     try:
-        runner.optimized(model, target, limits=limits)
+        target = runner.optimized(model, limits=limits)
         if target.stat().st_size > _LARGEST:
             return None
         return counted(ModelProto.FromString(target.read_bytes()))

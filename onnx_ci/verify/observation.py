@@ -55,6 +55,17 @@ _SAME_VALUES = (
 )
 _SOME_VALUES = ("Slice", "Split", "Gather", "GatherND", "GatherElements", "Expand", "Pad")
 _SCALED = ("Add", "Sub", "Mul", "Div", "Neg")
+_COMPUTED = (
+    *_SAME_VALUES,
+    *_SOME_VALUES,
+    *_SCALED,
+    "Concat",
+    "Exp",
+    "Log",
+    "Where",
+    "ReduceSum",
+    "ReduceMean",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +74,7 @@ class Observation:
 
     output: str
     squash: str  # the operator
-    axis: int | None = None  # along which a Softmax adds up to 1; None: all axes from the second
+    axis: int | None = None  # along which a Softmax adds up to 1, or one is picked; None: from the second on
     plain: bool = False  # the output is what the function gives, in another shape at most
     number: int = 0
 
@@ -86,6 +97,11 @@ class Observation:
     def is_picked(self) -> bool:
         """Whether the output as a whole is a choice among the values."""
         return self.plain and self.squash in PICKS
+
+    @property
+    def follows(self) -> bool:
+        """Whether the output is computed from a choice among the values."""
+        return not self.plain and self.squash in PICKS
 
 
 def observation_of(name: str) -> Observation | None:
@@ -110,7 +126,7 @@ def observed(model: Model, graph: UseDef | None = None) -> Model:
     for output in proto.graph.output:
         for number, (op, value, plain) in zip(range(_MOST), _behind(graph, output.name), strict=False):
             squash = "Softmax" if op.type == "Div" else op.type
-            axis = _axis(graph, op, opset(proto)) if squash == "Softmax" else None
+            axis = _axis(graph, op, opset(proto)) if squash in ("Softmax", *PICKS) else None
             one = Observation(output=output.name, squash=squash, axis=axis, plain=plain, number=number)
             found[one.name] = value
     if not found or not all_names(proto).isdisjoint(found):
@@ -125,6 +141,7 @@ def observed(model: Model, graph: UseDef | None = None) -> Model:
 def _behind(graph: UseDef, output: str) -> Iterator[tuple[Op, str, bool]]:
     """Walk back from an output to the functions that squash: what they are given, and whether only the shape
     changed since."""
+    picks = False
     waiting, seen = [(output, True)], {output}
     while waiting and len(seen) < _MOST_STEPS:
         name, plain = waiting.pop(0)
@@ -133,12 +150,29 @@ def _behind(graph: UseDef, output: str) -> Iterator[tuple[Op, str, bool]]:
         if op is not None and op.node.domain in STANDARD_DOMAINS:
             value = _squashed(graph, op)
             if value is not None and "\0" not in value and value not in graph.tensors:
+                picks = picks or op.type in PICKS
                 yield op, value, plain
                 continue
             sources += _sources(graph, op)
             plain = plain and op.type in _SAME_VALUES
         waiting += [(source, plain) for source in sources if source and source not in seen]
         seen.update(sources)
+    if not picks:
+        yield from _choices(graph, output)
+
+
+def _choices(graph: UseDef, output: str) -> Iterator[tuple[Op, str, bool]]:
+    """Walk back to the choices that decide which values an output has, without weights in between."""
+    waiting, seen = [output], {output}
+    while waiting and len(seen) < _MOST_STEPS:
+        op = graph.producer.get(waiting.pop(0))
+        if op is None or op.node.domain not in STANDARD_DOMAINS:
+            continue
+        if op.type in PICKS and "\0" not in op.input(0) and op.attribute("largest", 1):
+            yield op, op.input(0), False
+        elif op.type in _COMPUTED:
+            waiting += [name for name in op.inputs if name and name not in seen]
+            seen.update(op.inputs)
 
 
 def _squashed(graph: UseDef, op: Op) -> str | None:
@@ -175,6 +209,8 @@ def _sources(graph: UseDef, op: Op) -> list[str]:
 
 
 def _axis(graph: UseDef, op: Op, version: int) -> int | None:
+    if op.type in PICKS:
+        return int(op.attribute("axis", -1 if op.type == "TopK" else 0))
     total = _total(graph, op)
     if total is not None:
         axes = total.attribute("axes", None) or graph.integers(total.input(1)) or [-1]

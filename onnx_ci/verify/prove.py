@@ -13,7 +13,7 @@ from onnx_ci.inputs.graph import UseDef
 from onnx_ci.model.model import Model, values_beside
 from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_runnable
-from onnx_ci.policy.schema import DEFAULT_TOLERANCE, Rule, Tolerance
+from onnx_ci.policy.schema import Rule, Tolerance
 from onnx_ci.results import OVERFLOWS, Float16Range, Latency, Proof, Status, Verification
 from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.sandbox.versions import Libraries
@@ -34,6 +34,7 @@ STAGES = {
     "_further_inputs": "running further inputs",
     "_sensitivity": "seeing that damaged weights would be noticed",
 }
+ALIKE = 0.9  # cosine of what was made of one model
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
 
@@ -65,6 +66,7 @@ class Prover:
 
     def __post_init__(self) -> None:
         self.runner = self.runner.using(libraries=Libraries(self.rule.libraries, self.home))
+        self._nodes: dict[Path, Counts | None] = {}  # of models as onnxruntime runs them
 
     def prove(self, candidate: Submission) -> Proof:
         """Take a candidate through all stages, until one does not hold."""
@@ -94,9 +96,9 @@ class Prover:
             return None
 
     def resembles(self, candidate: Submission) -> bool:
-        """Tell whether a model is still a form of the original: within the tolerance that is built in,
-        whatever the rule asks for today."""
-        claim = replace(self._claim(candidate), tolerance=DEFAULT_TOLERANCE)
+        """Tell whether a model is still a form of the original, however badly it keeps to it: rounding gone
+        wrong leaves far more of it than another model has."""
+        claim = replace(self._claim(candidate), tolerance=Tolerance(cosine=ALIKE))
         return self.verifier.check(claim).status == "passed"
 
     @cached_property
@@ -140,9 +142,10 @@ class Prover:
         """What the original computes in float16 comes to; None where it does not."""
         return float16_range(self.reference, self.original, self.scratch)
 
-    @cached_property
-    def _original_nodes(self) -> Counts | None:
-        return optimized_counts(self.runner, self.reference.original, self.rule.limits)
+    def _nodes_of(self, path: Path) -> Counts | None:
+        if path not in self._nodes:
+            self._nodes[path] = optimized_counts(self.runner, path, self.rule.limits)
+        return self._nodes[path]
 
     def _claim(self, candidate: Submission) -> Claim:
         tolerance = self.rule.tolerance
@@ -248,8 +251,11 @@ class Prover:
         return _refused(proof, score.problem, "OCI016") if score.problem else proof
 
     def _fusions(self, proof: Proof, claim: Claim, _: Submission) -> Proof:
-        before = self._original_nodes
-        after = optimized_counts(self.runner, claim.path, self.rule.limits) if before else None
+        # What is behind outputs is put out by both or by none: as they were run.
+        pair = self.reference.original, claim.path
+        if self.reference.observed and claim.observed:
+            pair = self.reference.observed, claim.observed
+        before, after = (self._nodes_of(path) for path in pair)
         optimized = compared(before, after) if before and after else None
         return replace(proof, verification=replace(proof.verification, optimized=optimized))
 

@@ -105,6 +105,7 @@ class Reference:
         self._outputs: ArrayOutputs | None = None
         self._still: ArrayOutputs = []  # what blank and noise give
         self._states: list[Feeds] = []  # what the original left of itself for the next call
+        self._made_for_one_size: bool = self.like is not None and self.like._made_for_one_size
         self._untaken: Sequence[Side] | None = None
         self._failure: ModelError | None = None
 
@@ -377,7 +378,8 @@ class Reference:
             else:
                 fed = self._carried(feeds, outputs, limits)
                 if failures and not known:
-                    attempt, fed = self._liveliest(deriver, attempt, fed)
+                    usual, (attempt, fed) = attempt, self._liveliest(deriver, attempt, fed)
+                    self._made_for_one_size = attempt != usual
                 return self._settle(deriver, attempt, *fed)
         if empty is not None:
             return self._settle(deriver, empty[0], *empty[1])
@@ -482,7 +484,7 @@ class Reference:
         self, deriver: Deriver, feeds: Sequence[Feeds], outputs: ArrayOutputs, limits: Limits
     ) -> FedOutputs:
         """Add a few of other sizes that run, where many samples are asked for."""
-        if self.spec.count < _MANY:
+        if self.spec.count < _MANY or self._made_for_one_size:
             return feeds, outputs
         wanted = len(feeds) + _SIZES
         for sizes in of_other_sizes(deriver, feeds):

@@ -76,11 +76,12 @@ class Sensitivity:
 
     def __post_init__(self) -> None:
         self._known: list[tuple[Model, TensorCoverage]] = []
+        self._reacted: list[tuple[Model, Tolerance, Reactions]] = []
 
-    def note(self, model: Model, noticed: Collection[str]) -> None:
+    def note(self, model: Model, noticed: Collection[str], *, alone: bool) -> None:
         """Take over what trials of a model have shown: tensors by whose damage an output would leave the
-        tolerance, so that they need not be damaged to find that out."""
-        self._coverage(model).note(noticed)
+        tolerance, so that they need not be damaged to find that out; whether each was tried `alone`."""
+        self._coverage(model).note(noticed, alone=alone)
 
     def check(
         self,
@@ -90,8 +91,9 @@ class Sensitivity:
         rounded: tuple[Model, Model] | None,
     ) -> Verification:
         """Return the pass if damage to the candidate is noticed, and damage to every tensor that changed
-        between the models of `rounded`, before and after what is not exact by construction."""
-        whole = self._as_a_whole(passed, candidate, tolerance)
+        between the models of `rounded`, before and after what is not exact by construction. All candidates
+        that are rounded from one model have its weights, so that one is damaged for all of them."""
+        whole = self._as_a_whole(passed, rounded[0] if rounded else candidate, tolerance)
         if whole.status != "passed" or rounded is None:
             return whole
         verification, _ = self._tensor_by_tensor(whole, *rounded, tolerance)
@@ -114,8 +116,12 @@ class Sensitivity:
     def _as_a_whole(self, passed: Verification, candidate: Model, tolerance: Tolerance) -> Verification:
         """Run the check on the candidate with all its weights damaged: where that passes too, or can't be
         run in any way, the pass means nothing."""
+        known = (seen for model, asked, seen in self._reacted if model is candidate and asked == tolerance)
         try:
-            reactions = self._reactions(candidate, tolerance)
+            reactions = next(known, None)
+            if reactions is None:
+                reactions = self._reactions(candidate, tolerance)
+                self._reacted.append((candidate, tolerance, reactions))
         except RunFailed as error:
             problem = "no damaged form of the candidate runs, so nothing shows that the check would notice"
             return _unsure(
@@ -271,12 +277,13 @@ class TensorCoverage:
     runs: int = 0
     alone: bool = True
 
-    def note(self, noticed: Collection[str]) -> None:
+    def note(self, noticed: Collection[str], *, alone: bool) -> None:
         """Remember tensors that are known to be noticed; not names that stand for several."""
         keys = [item.key for item in stored_tensors(self.model)]
         counts = Counter(name for _, name in keys)
         found = [key for key in keys if key[1] in noticed and counts[key[1]] == 1]
         self.states.update(dict.fromkeys(found, "noticed"))
+        self.alone = self.alone and alone
 
     def ask(self, items: Sequence[StoredTensor], tolerance: Tolerance) -> TensorStates:
         """Return the state of each tensor; or of the part of it that changed, which is not kept."""

@@ -20,9 +20,9 @@ from onnx_ci.verify.verifier import MANY
 pytestmark = pytest.mark.sampled(2)
 
 
-def network(*, off: float = 0.0, seed: int = 4) -> onnx.ModelProto:
+def network(*, off: float = 0.0, seed: int = 4, width: int = 32) -> onnx.ModelProto:
     rng = np.random.default_rng(seed)
-    first, second = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, 64), (64, 32)))
+    first, second = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, 64), (64, width)))
     second = second + off * rng.standard_normal(second.shape).astype(np.float32)
     graph = helper.make_graph(
         [
@@ -32,7 +32,7 @@ def network(*, off: float = 0.0, seed: int = 4) -> onnx.ModelProto:
         ],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, width])],
         [numpy_helper.from_array(first, "first"), numpy_helper.from_array(second, "second")],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -54,6 +54,14 @@ def test_what_is_near_the_limit_has_to_hold_on_many_more_inputs(tmp_path: Path) 
 
     far = compare(*pair, tolerance={"cosine": 1 - 8 * (1 - seen)})
     assert (far.verdict, far.verification.samples) == ("ok", loose.verification.samples)
+
+
+def test_an_output_of_few_numbers_has_to_hold_on_many_more_inputs(tmp_path: Path) -> None:
+    """Of one number an input, a few inputs say next to nothing."""
+    for name, off in (("a", 0.0), ("b", 0.001)):
+        onnx.save(network(off=off, width=2), tmp_path / f"{name}.onnx")
+    found = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", tolerance={"cosine": 0.5})
+    assert (found.verdict, found.verification.samples) == ("ok", 8 + 8 + MANY)
 
 
 def test_samples_of_the_user_are_all_there_is(tmp_path: Path) -> None:

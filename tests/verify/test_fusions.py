@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from onnx_ci.verify.fusions import Counts, compared, counted
+from onnx_ci.policy.schema import Limits
+from onnx_ci.sandbox.runner import Runner
+from onnx_ci.verify.fusions import Counts, compared, counted, optimized_counts
 from tests.support.cli import call
 from tests.support.models import bloated, lean
 from tests.support.text_models import model, save
@@ -55,6 +58,17 @@ def test_exact_methods_lose_nothing(tmp_path: Path) -> None:
     assert found["nodes_before"] == found["nodes_after"] > 0
     assert found["lost"] == found["instead"] == found["repeated"] == []
     assert not list(tmp_path.glob("*weights*"))
+
+
+def test_a_graph_is_written_when_its_session_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    save(model(FUSED), path)
+    feeds = [{"x": np.ones((1, 4), np.float32)}]
+    with Runner() as kept, Runner() as anew:
+        kept.run(path, feeds, limits=Limits(), keep=True)
+        found = [optimized_counts(runner, path, Limits()) for runner in (kept, anew)]
+        assert found[0] == found[1]
+        assert kept.meter.work.loads == 1
 
 
 def counts(**nodes: int) -> Counts:

@@ -34,7 +34,17 @@ def behind(text: str, tmp_path: Path) -> list[tuple[str, int | None, bool]]:
         ("g (float[2,4] x) => (float[2,4] y) { y = Sigmoid(x) }", [("Sigmoid", None, True)]),
         ("g (float[2,4] x) => (float[4,2] y) { s = Tanh(x) y = Transpose(s) }", [("Tanh", None, True)]),
         ("g (float[2,4] x) => (float[2,4] y) { y = Softmax<axis = 0>(x) }", [("Softmax", 0, True)]),
-        ("g (float[2,4] x) => (int64[2,1] y) { y = ArgMax<axis = 1>(x) }", [("ArgMax", None, True)]),
+        ("g (float[2,4] x) => (int64[2,1] y) { y = ArgMax<axis = 1>(x) }", [("ArgMax", 1, True)]),
+        (
+            "g (float[2,4] x, float[4,3] t) => (float[2,3] y) { i = ArgMax<axis = 1, keepdims = 0>(x)"
+            " r = Gather(t, i) e = Exp(r) y = Mul(e, r) }",
+            [("ArgMax", 1, False)],
+        ),
+        (
+            "g (float[2,4] x, float[4,3] t) => (float[2,3] y) { i = ArgMax<axis = 1, keepdims = 0>(x)"
+            " r = Gather(t, i) y = MatMul(r, t) }",
+            [],
+        ),
         (
             "g (float[2,4] x) => (float[2,8] y) { s = Sigmoid(x) y = Concat<axis = 1>(s, x) }",
             [("Sigmoid", None, False)],
@@ -173,6 +183,48 @@ def test_a_choice_is_judged_by_what_it_is_made_from() -> None:
     assert compare(picker(0.0, PICKS), picker(0.3, PICKS)).verdict == "outputs_changed"
     named = compare(picker(0.0, PICKS), picker(0.01, PICKS), tolerance={"cosine": 0.999, "top1": 1.0})
     assert named.verdict == "outputs_changed"
+
+
+@pytest.mark.parametrize(("apart", "holds"), [(1e-4, True), (0.1, False)])
+def test_what_follows_from_a_choice_may_be_another_where_two_are_as_good_as_equal(
+    apart: float, holds: bool
+) -> None:
+    """A pitch that is read off the best of many bins jumps where two of them are alike. Bins that are not
+    asked for are infinitely bad."""
+    rng = np.random.default_rng(0)
+    bins = -5 + rng.standard_normal((1, 64, 32)).astype(np.float32)
+    bins[..., :4] = -np.inf
+    bins[0, 9, [7, 20]] = 0.0, -apart
+    moved = bins.copy()
+    moved[0, 9, 20] += 2 * apart
+    name = Observation(output="y", squash="ArgMax", axis=-1).name
+    before, after = ([{"y": np.exp(given.argmax(-1) / 5.0), name: given}] for given in (bins, moved))
+    (delta,) = compare_outputs(before, after, Tolerance(cosine=0.999))
+    assert (not delta.problem, delta.exact) == (holds, False)
+
+
+def _followed(values: np.ndarray, boxes: np.ndarray) -> list[dict[str, np.ndarray]]:
+    name = Observation(output="y", squash="TopK", axis=1).name
+    order = np.argsort(-values, axis=1, kind="stable")[:, :8]
+    return [{"y": np.stack([row[at] for row, at in zip(boxes, order, strict=True)]), name: values}]
+
+
+def test_boxes_that_change_places_with_equals_hold_and_others_do_not() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((2, 32)).astype(np.float32)
+    boxes = rng.standard_normal((2, 32, 4)).astype(np.float32)
+    second, third = np.argsort(-scores[0])[1:3]
+    scores[0, third] = scores[0, second] - 1e-5
+    moved = scores.copy()
+    moved[0, third] += 2e-5
+    tolerance = Tolerance(cosine=0.999)
+    (delta,) = compare_outputs(_followed(scores, boxes), _followed(moved, boxes), tolerance)
+    assert (delta.problem, delta.exact) == ("", False)
+    (off,) = compare_outputs(_followed(scores, boxes), _followed(moved, boxes * 1.1), tolerance)
+    assert off.problem
+    shuffled = rng.permuted(scores, axis=1)
+    (other,) = compare_outputs(_followed(scores, boxes), _followed(shuffled, boxes), tolerance)
+    assert other.problem
 
 
 def test_a_sure_classifier_whose_weights_are_rounded_away_is_refused() -> None:

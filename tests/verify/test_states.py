@@ -89,3 +89,5 @@ def test_sizes_on_which_a_model_tells_inputs_apart_come_before_those_on_which_it
     onnx.save(proto, tmp_path / "m.onnx")
     made = make_samples(tmp_path / "m.onnx", InputSpec(count=4))
     assert {np.asarray(sample["audio"]).shape[1] for sample in made.samples} <= {576, 1024}
+    many = make_samples(tmp_path / "m.onnx", InputSpec(count=8))
+    assert {np.asarray(sample["audio"]).shape[1] for sample in many.samples} <= {576, 1024}
