@@ -35,7 +35,7 @@ from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice
 from onnx_ci.results import Alternative, KeptTensor, Planned, Point, noise_share, trust
-from onnx_ci.sandbox.runner import Feeds, RunFailed
+from onnx_ci.sandbox.runner import Feeds
 from onnx_ci.verify.compare import least_sqnr
 from onnx_ci.verify.observation import observed
 from onnx_ci.verify.reference import Reference
@@ -50,12 +50,16 @@ SPLITS = 6  # groups that are looked at more closely, each in two trials,
 WORST = 0.05  # where they do so much of all harm
 GLANCES = 24  # runs for that: on two inputs where there are few tensors
 LUCK = 0.1  # of what tensors do at the median, for what is computed with them: less is not believed
+PROBED = 12.0  # dB that single tensors are rounded more finely than outputs may be
+SMALL = 1e-30  # the error of what is rounded to itself
 WRONG = 2.0  # times the harm that was expected: then expectations are corrected
-REFINEMENTS = 10  # trials beyond the first that did not hold
+REFINEMENTS = 40  # runs after which no walk begins
 FINE = 0.003  # of the bytes: what is not worth another trial
 IDLE = 4  # walks in a row that gained less than that end a search
 FAR_OFF = 10.0  # times the noise that the tolerance allows: what damage does has to be beyond doubt
 DAMAGE = 2  # the error of values in another order, over their power
+MODEST = 1e9  # numbers that a run multiplies: of a model that multiplies more, fewer runs are made,
+LEAST_RUNS = 72  # but so many
 CALIBRATION = 8  # inputs on which is found out what tensors are multiplied with
 STEPS_BACK = (0.95, 0.85, 0.7, 0.5)  # of the bytes saved, where what held in trials is refused in earnest
 
@@ -217,16 +221,18 @@ class Search:
             self._note("not all mixes were compared")
         return sorted(tried, key=lambda one: one.noise)
 
-    def noticed(self) -> Iterator[str]:
-        """The tensors, measured alone, whose damage would be far beyond the tolerance: rounding is a small
-        damage, and harm is in proportion."""
+    def noticed(self) -> dict[str, bool]:
+        """The tensors whose damage would be far beyond the tolerance, and whether that was measured alone:
+        rounding is a small damage, and harm is in proportion. With neighbours it has to be further, by as
+        many as they are, since one of them may do what all do together."""
+        found: dict[str, bool] = {}
         for name, tried in self.alone.items():
-            error = self._error(tried)
-            if len(tried.mix) == 1 and tried.moved and error:
+            error, count = self._error(tried), len(tried.mix)
+            if tried.moved and error:
                 damage = DAMAGE * self.tensors[name].power * self.shelf.gain.get(name, 1.0)
-                harm = tried.noise * damage / error
-                if harm > FAR_OFF:
-                    yield name
+                if tried.noise * damage / error > FAR_OFF * count:
+                    found[name] = count == 1
+        return found
 
     def least(self, name: str, mix: Mix) -> bool:
         """Whether a tensor is as small as it could be."""
@@ -239,6 +245,8 @@ class Search:
         return [name for name in self.tensors if name not in self.unseen]
 
     def _explore(self) -> None:
+        mixes = [*self.uniform(), {name: self._probed_form(name) for name in self.tensors}]
+        self.trials.begin_with_worst(sorted(mixes, key=self.saved, reverse=True))
         groups = {tuple(group): self._measure(group) for group in _groups(self.tensors, MOST)}
         for _ in range(SPLITS):
             worst = max((group for group in groups if len(group) > 1), key=groups.__getitem__, default=())
@@ -264,8 +272,11 @@ class Search:
         return LUCK * median(rates) if rates else 0.0
 
     def _measure(self, group: Sequence[str]) -> float:
-        """Try tensors in their smallest form, and return the noise that makes."""
-        tried = self.trials.glance({name: self._probed_form(name) for name in group})
+        """Try tensors in the forms that they are measured in, and return the noise that makes."""
+        mix = {name: self._probed_form(name) for name in group}
+        tried = self.trials.glance(mix)
+        if not tried.moved and self._error(tried):
+            tried = self.trials.on_others(mix)
         self.alone.update(dict.fromkeys(group, tried))
         if not tried.moved and self._error(tried):
             self.unseen += [name for name in group if not self.trials.shows(name)]
@@ -282,9 +293,12 @@ class Search:
         return sum(self.shelf.harm(name, form) for name, form in tried.mix.items())
 
     def _probed_form(self, name: str) -> int:
-        """The smallest that a method has by itself: it is tried on all tensors anyway."""
-        forms = self.tensors[name].forms
-        return min(forms, key=lambda form: (self.shelf.forms[form].variant, forms[form].nbytes, form))
+        """One that plans take, as they do: where its error lies about as far below what outputs may have as
+        in a mix that holds. What other forms do follows from that best."""
+        tensor = self.tensors[name]
+        wanted = max(SMALL, tensor.power * 10 ** (-(least_sqnr(self.trials.tolerance) + PROBED) / 10))
+        forms = [form for form in tensor.forms if self.shelf.forms[form].variant] or list(tensor.forms)
+        return min(forms, key=lambda form: abs(math.log((tensor.forms[form].error or SMALL) / wanted)))
 
     def _options(self, name: str) -> list[Option]:
         """The harm of each form: what was measured for the smallest, in proportion to its error."""
@@ -295,10 +309,11 @@ class Search:
 
     def _along(self) -> None:
         """As far as the path holds; then once more without the move that broke it, and so on."""
-        for mix in self.uniform():
-            self.trials.run(mix)
+        for mix in sorted(self.uniform(), key=self.saved, reverse=True):
+            if self.trials.run(mix).safe:
+                break  # what is milder holds too, and is larger
         path, taken, best, idle = list(self.path), 0, 0.0, 0
-        until = self.trials.count + REFINEMENTS
+        until = self.trials.runs + REFINEMENTS
         while True:
             taken, breaks = self._furthest(path, taken)
             self._reached = path[:taken]
@@ -306,7 +321,7 @@ class Search:
             idle = 0 if saved - best >= FINE * self.shelf.nbytes else idle + 1
             best = max(best, saved)
             fine = sum(move.saves for move in path[taken:]) < FINE * self.shelf.nbytes
-            if fine or idle >= IDLE or self.trials.count >= until:
+            if fine or idle >= IDLE or self.trials.runs >= until:
                 break
             if breaks == taken + 1 and self._corrected(path, taken):
                 path, taken = list(self.path), 0
@@ -320,8 +335,7 @@ class Search:
         known = before.get(move.tensor)
         error = self.shelf.harm(move.tensor, move.form)
         error -= self.shelf.harm(move.tensor, known) if known is not None else 0.0
-        noise = self.trials.at_first(mixed(path[: taken + 1])).noise
-        noise -= self.trials.at_first(before).noise if before else 0.0
+        noise = self.trials.run(mixed(path[: taken + 1]), spare=True).noise - self.trials.run(before).noise
         if move.tensor in self.rates or error <= 0 or noise <= WRONG * move.harm:
             return False
         self.rates[move.tensor] = noise / error
@@ -409,7 +423,8 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     if not shelf.tensors or room > ROOM or model.beside:
         return None
     others = reference.others(CALIBRATION)
-    shelf.take_moments(_moments(subject, shelf, others))
+    moments, products = _moments(subject, shelf, others)
+    shelf.take_moments(moments)
     made, inputs = probe(model, shelf.tensors)
     write_model(observed(made), folder / "probe.onnx")
 
@@ -423,7 +438,7 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
             inputs=inputs,
             tolerance=rule.tolerance,
             room=noise_share(samples),
-            most=rule.runs_to_plan,
+            most=affordable(rule.runs_to_plan, products),
             until=subject.until,
             say=subject.say,
         )
@@ -435,21 +450,25 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     more = trials.reaching(search.unseen, others) if search.unseen and others else []
     if more:
         search = Search(trials_on(reference.after(more)), search.refuting)
-    subject.prover.sensitivity.note(model, set(search.noticed()))
+    noticed = search.noticed()
+    subject.prover.sensitivity.note(model, noticed, alone=all(noticed.values()))
     # Where nothing can be vouched for, it is verification that has to say so.
     return search if search.rounded else None
 
 
-def _moments(subject: Subject, shelf: Shelf, feeds: Sequence[Feeds]) -> dict[str, Moments]:
-    """What the tensors are multiplied with, on inputs that no trial and no proof has; none where those do not
-    run."""
+def affordable(runs: int, products: float) -> int:
+    """How many runs a plan may take of a model that multiplies so many numbers in one: as many as a rule has,
+    fewer where each takes long. It is counted, not timed, so that every machine finds the same."""
+    share = min(1.0, MODEST / products) if products else 1.0
+    return max(min(runs, LEAST_RUNS), round(runs * share))
+
+
+def _moments(subject: Subject, shelf: Shelf, feeds: Sequence[Feeds]) -> tuple[dict[str, Moments], float]:
+    """What the tensors are multiplied with, on inputs that no trial and no proof has."""
     alone = {name: tensor.places[0] for name, tensor in shelf.tensors.items() if len(tensor.places) == 1}
     shapes = {name: tuple(site.tensor.dims) for name, site in alone.items()}
     runner, spare, limits = subject.prover.runner, subject.prover.planning.stored, subject.rule.limits
-    try:
-        return second_moments(runner, shelf.model, shapes, feeds, shelf.folder, limits=limits, spare=spare)
-    except RunFailed:
-        return {}
+    return second_moments(runner, shelf.model, shapes, feeds, shelf.folder, limits=limits, spare=spare)
 
 
 @dataclass(frozen=True)

@@ -7,23 +7,27 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
+from onnx_ci.inputs.branches import Marker
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
-from onnx_ci.methods.compensation import Moments, gain, harm_left, observing, products
+from onnx_ci.methods.compensation import Moments, Product, Products, gain, harm_left
 from onnx_ci.methods.compressible import compressed_share
+from onnx_ci.methods.edit import make_node
 from onnx_ci.methods.evaluator import evaluate
 from onnx_ci.methods.options import Int4Weights, Int8Weights, WeightOptions
 from onnx_ci.methods.rounding import Array, sum_of_products
 from onnx_ci.methods.selection import encoding_parts
-from onnx_ci.methods.weights import Encode, Encoder, is_chosen
+from onnx_ci.methods.weights import Encode, Encoder, in_bytes, is_chosen
 from onnx_ci.model.graph import Scope, Site, fixed_names, opset, sites
 from onnx_ci.model.model import Model
+from onnx_ci.model.proto import NodeProto, TensorProto
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import Limits, MethodChoice, Tolerance
 from onnx_ci.results import OutputDelta
@@ -67,8 +71,9 @@ def sketched(
     nodes = encode(encoder, values)
     if nodes is None:
         return None
-    arrays, tables = encoder.arrays, dict(encoder.tables.values())
-    made = evaluate(nodes, {**tables, **arrays}, opset=opset(model.proto))[encoder.output]
+    arrays, tables, made = encoder.arrays, dict(encoder.tables.values()), encoder.decoded
+    if made is None:
+        made = evaluate(nodes, {**tables, **arrays}, opset=opset(model.proto))[encoder.output]
     return Sketch(
         values=np.ascontiguousarray(made, dtype=np.float32),
         arrays=list(arrays.values()),
@@ -86,10 +91,15 @@ _BY_BITS: dict[str, dict[str, object]] = {
     for bits, blocks in _BLOCKS.items()
     for block in blocks
 }
+# What errs so little that scales in 8 bits would show.
+_FINE: dict[str, dict[str, object]] = {
+    f"int{bits} by {block}": {"bits": bits, "block_size": block}
+    for bits, block in ((8, 128), (9, 64), (10, 64), (12, 64))
+}
 FORMS: dict[str, tuple[str, dict[str, dict[str, object]]]] = {
     "fp16-weights": ("fp16", {}),
     "int8-weights": ("int8", {"int8 by channel": {}, "int8 by block": {"granularity": "block"}}),
-    "int4-weights": ("int4", {"int4": {}, **_BY_BITS}),
+    "int4-weights": ("int4", {"int4": {}, **_BY_BITS, **_FINE}),
 }
 # What else there is where compressed sizes count alone: the steps in the root mean square of a tensor, about
 # 6 dB apart. More of them make a longer path: a search that has to go back leaves more tensors as they are.
@@ -192,8 +202,12 @@ class Shelf:
 
     def __post_init__(self) -> None:
         self.tables: dict[int, float] = {}  # bytes that all tensors of a form share
+        self.around: dict[int, int] = {}  # bytes of nodes and names that each has, about
         self.encodings = [form.run.method.encoding(self.model, form.run.options) for form in self.forms]
-        estimated = _side_by_side(self._estimated, self._found())
+        found = self._found()
+        for tensor in found:
+            self._look_around(tensor.places[0])
+        estimated = _side_by_side(self._estimated, found)
         self.tensors = {tensor.name: tensor for tensor in estimated if tensor.forms}
         self.nbytes = sum(tensor.nbytes for tensor in self.tensors.values())
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
@@ -249,6 +263,18 @@ class Shelf:
                     found.setdefault(site.name, Tensor(site.name, [])).places.append(site)
         return list(found.values())
 
+    def _look_around(self, site: Site) -> None:
+        """Find out what surrounds a tensor in each form that no other has told of: it is the same for all,
+        but for the length of names."""
+        open_forms = [index for index in range(len(self.forms)) if index not in self.around]
+        chosen = [index for index in open_forms if is_chosen(site, self.forms[index].options)]
+        part = _sample(self.model.array(site.tensor), ENOUGH_BLOCKS)[0] if chosen else None
+        for index in chosen:
+            encode = self.encodings[index]
+            if encode and part is not None and (made := sketched(self.model, site, encode, part)):
+                self.tables[index] = sum(self._size(in_bytes(table)) for table in made.shared)
+                self.around[index] = made.overhead
+
     def _estimated(self, tensor: Tensor) -> Tensor:
         arrays = [_sample(self.model.array(site.tensor), ENOUGH) for site in tensor.places]
         blocks = [(_sample(part, ENOUGH_BLOCKS)[0], elements) for part, elements in arrays]
@@ -256,9 +282,9 @@ class Shelf:
         tensor.power = sum(_energy(part) * elements / part.size for part, elements in arrays)
         tensor.nbytes = sum(self._size(part) * elements / part.size for part, elements in arrays)
         for index, (form, encode) in enumerate(zip(self.forms, self.encodings, strict=True)):
-            if encode is None or not all(is_chosen(site, form.options) for site in tensor.places):
+            if index not in self.around or not all(is_chosen(site, form.options) for site in tensor.places):
                 continue
-            if form.at_best < self.least:
+            if encode is None or form.at_best < self.least:
                 continue
             parts = blocks if isinstance(form.options, Int4Weights) and not self.compressed else arrays
             estimate = self._in_form(index, encode, tensor, parts)
@@ -273,16 +299,15 @@ class Shelf:
     ) -> Estimate | None:
         nbytes = error = 0.0
         for site, (part, elements) in zip(tensor.places, arrays, strict=True):
-            made = sketched(self.model, site, encode, part)
+            made = sketched(self.model, site, encode, part, packs=self.compressed)
             if made is None:
                 return None
             error += _energy(made.values - part) * elements / part.size
-            self.tables[index] = sum(map(self._size, made.shared))
             if self.compressed:
                 size = sum(map(self._size, made.arrays)) * elements / part.size
-                nbytes += size + made.overhead * REPEATED
+                nbytes += size + self.around[index] * REPEATED
             else:
-                nbytes += self.forms[index].nbytes(elements, tuple(site.tensor.dims)) + made.overhead
+                nbytes += self.forms[index].nbytes(elements, tuple(site.tensor.dims)) + self.around[index]
         return Estimate(nbytes, error)
 
     def _size(self, values: Array) -> float:
@@ -315,25 +340,56 @@ def second_moments(
     *,
     limits: Limits,
     spare: Collection[str] = (),
-) -> dict[str, Moments]:
-    """Of what each weight is multiplied with, as far as that can be seen: one run a sample."""
-    met = products(model, shapes)
-    found = {one.weight: one for one in met}
-    met = [one for one in met if one.layout == found[one.weight].layout]
-    if not met or not feeds:
-        return {}
-    numbers = {name: number for number, name in enumerate(found)}
-    watched, names = observing(model, met)
-    write_model(watched, folder / "watched.onnx")
-    asked = [one.asked(numbers[one.weight], names[one.value]) for one in met]
-    target = folder / "moments"
-    known = runner.moments(folder / "watched.onnx", feeds, asked, target, limits=limits, spare=spare)
-    made: dict[str, Moments] = {}
-    for name, number in numbers.items():
-        if number in known:
-            fit, held_out = np.load(target / f"{number}.npy", mmap_mode="r", allow_pickle=False)
-            made[name] = Moments(found[name].shape, found[name].turned, fit, held_out)
-    return made
+) -> tuple[dict[str, Moments], float]:
+    """Of what each weight is multiplied with, as far as that can be seen: one run a sample. What is inside
+    branches and loops is left out where the model does not run when that is carried out of them. Also how
+    many numbers a run multiplies with them."""
+    found = Products(model, shapes)
+    for inside in (True, False):
+        watched, met = _watched(model, found, inside=inside)
+        layouts = {one.weight: one.layout for _, one in met}
+        met = [(name, one) for name, one in met if one.layout == layouts[one.weight]]
+        if not met or not feeds:
+            return {}, 0.0
+        numbers = {name: number for number, name in enumerate(layouts)}
+        path, target = folder / "watched.onnx", folder / "moments"
+        write_model(watched, path)
+        asked = [one.asked(numbers[one.weight], name) for name, one in met]
+        with suppress(RunFailed):
+            known, count = runner.moments(path, feeds, asked, target, limits=limits, spare=spare)
+            moments: dict[str, Moments] = {}
+            for name, number in numbers.items():
+                if number in known:
+                    both = np.load(target / f"{number}.npy", mmap_mode="r", allow_pickle=False)
+                    moments[name] = Moments(*layouts[name], *both)
+            return moments, count
+    return {}, 0.0
+
+
+def _watched(model: Model, products: Products, *, inside: bool) -> tuple[Model, list[tuple[str, Product]]]:
+    """The model with nothing but what weights meet as outputs, and which product each output is for."""
+    copy = model.copy()
+    met: list[tuple[str, Product]] = []
+
+    def measure(marker: Marker, node: NodeProto, key: str, nodes: list[NodeProto]) -> dict[str, str]:
+        scope = key.rpartition("/")[0]
+        values: dict[str, str] = {}
+        if scope and not inside:
+            return values
+        for product in products.of(node):
+            mark = f"{scope} {product.value}"
+            if all(mark != other for other, _ in met):
+                values[mark] = marker.name()
+                nodes.append(make_node("Cast", [product.value], values[mark], to=TensorProto.FLOAT))
+            met.append((mark, product))
+        return values
+
+    graph = copy.proto.graph
+    outputs = Marker(copy.proto, measure, "each").body(graph, "")
+    graph.ClearField("output")
+    for name in outputs.values():
+        graph.output.add(name=name)
+    return copy, [(outputs[mark], product) for mark, product in met]
 
 
 def _side_by_side(work: Callable[[Given], Made], items: Iterable[Given]) -> list[Made]:
@@ -364,6 +420,10 @@ FAILED = 1e9  # times the noise that is allowed: what does not run, or where non
 LESSON = 0.5  # of the noise that a mix may make, after one was refused: inputs tell less than it seemed
 
 Mix = Mapping[str, int]  # the form of each tensor that has one
+
+
+def _key(mix: Mix) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(mix.items()))
 
 
 class Ended(Exception):
@@ -436,12 +496,43 @@ class Trials:
         names = {name for sample in known for name in sample}
         self.whole_axes = whole_axes(names, self.tolerance, batched=self.reference.batched)
         self.originals, self.memory = self._thinned(known), ReferenceMemo()
-        self.first = self.open_session(self.feeds[: self.glances])
-        self.rest = self.open_session(self.feeds[self.glances :])
+        self.first, self.rest = self.open_session(self.feeds), self.open_session([])
         self.unchanged: list[int] = []
-        seen = self._seen({}, self.first).followed_by(self._seen({}, self.rest))
+        seen = self._seen({}, self.first)
         self.unchanged = seen.digests
         self.made[()] = self._judged({}, seen)
+
+    def begin_with_worst(self, mixes: Iterable[Mix]) -> None:
+        """Try mixes until one is safe, since milder ones follow, and from now on everything first on the
+        inputs on which the one that comes nearest to what is allowed does the most harm: what does not hold
+        shows there, and what single tensors do."""
+        nearest, order = math.inf, list(range(len(self.feeds)))
+        for mix in mixes:
+            tried, seen = self._tried(mix)
+            self.made[_key(mix)] = tried
+            if tried.noise and abs(math.log(tried.noise / self.room)) < nearest:
+                nearest, order = abs(math.log(tried.noise / self.room)), self._worst(seen)
+            if tried.safe:
+                break
+        self._put_first(order[: self.glances])
+
+    def _worst(self, seen: Glance) -> list[int]:
+        """The places of all inputs, those that show most first."""
+        noise = [self._noise_on(place, seen.outputs) for place in range(len(seen.outputs))]
+        return sorted(range(len(self.feeds)), key=lambda place: -noise[place] if noise else 0.0)
+
+    def _put_first(self, places: Sequence[int]) -> None:
+        order = [*places, *(place for place in range(len(self.feeds)) if place not in places)]
+        self.feeds = [self.feeds[place] for place in order]
+        self.originals = [self.originals[place] for place in order]
+        self.unchanged = [self.unchanged[place] for place in order]
+        self.first = self.open_session(self.feeds[: len(places)])
+        self.rest = self.open_session(self.feeds[len(places) :])
+
+    def _noise_on(self, place: int, outputs: ArrayOutputs) -> float:
+        """What one input shows, as if others had no error at all."""
+        found = [*self.originals[:place], outputs[place], *self.originals[place + 1 :]]
+        return self._noise(self._compared(found))
 
     @property
     def count(self) -> int:
@@ -449,23 +540,21 @@ class Trials:
 
     def known(self, mixes: Iterable[Mix]) -> list[Tried]:
         """What came of those mixes that were tried."""
-        keys = [tuple(sorted(mix.items())) for mix in mixes]
+        keys = [_key(mix) for mix in mixes]
         return [self.made[key] for key in keys if key in self.made]
 
     def run(self, mix: Mix, *, spare: bool = False) -> Tried:
         """Try a mix on all inputs; on the first only, where it does not hold there, with room to spare if
-        that is asked for."""
-        key = tuple(sorted(mix.items()))
+        that is asked for. What does not hold on others makes the worst of them the first from now on."""
+        key = _key(mix)
         if key not in self.made:
-            tried, seen = self._tried(mix)
-            self.alone[key] = self.made[key] = tried
+            self.made[key], seen = self._tried(mix)
+            tried = self.made[key]
             if self.rest.feeds and (tried.safe or (tried.holds and not spare)):
-                self.made[key], _ = self._tried(mix, seen)
+                self.made[key], seen = self._tried(mix, seen)
+                if tried.safe and not self.made[key].safe:
+                    self._put_first(self._worst(seen)[: len(self.first.feeds)])
         return self.made[key]
-
-    def at_first(self, mix: Mix) -> Tried:
-        """What the first inputs told of a mix that was tried."""
-        return self.alone[tuple(sorted(mix.items()))]
 
     def learn(self, refuting: Refuting | None) -> bool:
         """Try mixes on more inputs from now on, first on these: where what held in trials was refused. What
@@ -498,10 +587,18 @@ class Trials:
 
     def glance(self, mix: Mix) -> Tried:
         """Try a mix on the first inputs."""
-        key = tuple(sorted(mix.items()))
+        key = _key(mix)
         if key not in self.alone:
             self.alone[key], _ = self._tried(mix)
         return self.alone[key]
+
+    def on_others(self, mix: Mix) -> Tried:
+        """Try a mix that moves nothing on the first inputs on all others."""
+        key, count = _key(mix), len(self.first.feeds)
+        if key not in self.made:
+            same = Glance(self.originals[:count], self.unchanged[:count])
+            self.made[key], _ = self._tried(mix, same)
+        return self.made[key]
 
     def shows(self, name: str) -> bool:
         """Whether any output moves when a tensor is damaged for good."""
@@ -540,21 +637,26 @@ class Trials:
         return self._judged(mix, seen), seen
 
     def _judged(self, mix: Mix, seen: Glance) -> Tried:
-        count, batched = len(seen.outputs), self.reference.batched
+        count = len(seen.outputs)
         # What was not run counts as kept: then no input is judged more strictly than all of them would be.
         outputs = [*seen.outputs, *self.originals[count:]]
         with self.reference.runner.meter.timing("comparing"):
-            deltas = compare_outputs(
-                self.originals, outputs, self.tolerance, batched=batched, memory=self.memory
-            )
+            deltas = self._compared(outputs)
             complete = count == len(self.originals)
             for one in self.learned if complete else ():
                 deltas = worse_of(deltas, self._as_proven(one, outputs))
-            noise = min(FAILED, max((use_of(delta, self.tolerance) for delta in deltas), default=0.0))
+            noise = self._noise(deltas)
             if complete:  # what a proof begins with has to hold too, but needs no room to spare
                 deltas = worse_of(deltas, self._as_proven(self.own, outputs))
             safe = noise <= self.room and not any(delta.problem for delta in deltas)
             return Tried(mix, deltas, noise, moved=seen.digests != self.unchanged[:count], safe=safe)
+
+    def _compared(self, outputs: ArrayOutputs) -> tuple[OutputDelta, ...]:
+        batched = self.reference.batched
+        return compare_outputs(self.originals, outputs, self.tolerance, batched=batched, memory=self.memory)
+
+    def _noise(self, deltas: Sequence[OutputDelta]) -> float:
+        return min(FAILED, max((use_of(delta, self.tolerance) for delta in deltas), default=0.0))
 
     def _thinned(self, outputs: ArrayOutputs) -> ArrayOutputs:
         """Originals as the worker hands out what they are compared with."""

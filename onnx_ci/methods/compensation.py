@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from onnx_ci.methods.edit import make_node
 from onnx_ci.methods.rounding import Array, nearest_values
-from onnx_ci.model.graph import STANDARD_DOMAINS, all_names, fresh_name
+from onnx_ci.model.graph import STANDARD_DOMAINS, Scope, defined_twice, nested
 from onnx_ci.model.model import Model
 from onnx_ci.model.proto import NodeProto
 
@@ -52,17 +51,20 @@ class Moments:
 
         In float64, where the order in which a library adds moves no code.
         """
-        moments = self.fit.reshape(-1, *self.fit.shape[-2:]).astype(np.float64)
-        weight = np.diagonal(moments, axis1=1, axis2=2)
+        fit = self.fit.reshape(-1, *self.fit.shape[-2:])
+        weight = np.diagonal(fit, axis1=1, axis2=2).astype(np.float64)
         order = np.argsort(-weight, axis=1, kind="stable")
-        moments = np.take_along_axis(moments, order[:, :, None], axis=1)
-        moments = np.take_along_axis(moments, order[:, None, :], axis=2)
         damping = DAMPING * weight.mean(axis=1)
         damping[damping == 0] = 1.0  # nothing ever came here
-        moments += damping[:, None, None] * np.eye(moments.shape[1])
-        lower = np.linalg.cholesky(moments[:, ::-1, ::-1])
-        lower /= np.diagonal(lower, axis1=1, axis2=2)[:, None, :]
-        return np.ascontiguousarray(lower[:, ::-1, ::-1]), order
+        upper = np.empty(fit.shape)
+        for part in _slices(len(fit), SLAB // fit[0].size):
+            places, number = order[part], np.arange(len(order[part]))[:, None, None]
+            moments = fit[part][number, places[:, :, None], places[:, None, :]].astype(np.float64)
+            np.einsum("bcc->bc", moments)[:] += damping[part, None]
+            lower = np.linalg.cholesky(moments[:, ::-1, ::-1])
+            lower /= np.diagonal(lower, axis1=1, axis2=2)[:, None, :]
+            upper[part] = lower[:, ::-1, ::-1]
+        return upper, order
 
     @cached_property
     def digest(self) -> str:
@@ -112,15 +114,12 @@ def compensated(values: Array, plain: Array, steps: Steps, moments: Moments) -> 
 def _compensated(values: Array, plain: Array, steps: Steps, moments: Moments) -> Array:
     weight, before, scale = map(moments.matrix, (values, plain, steps.scale))
     scale[scale == 0] = 1.0  # what fills up the last chunk
-    zero = np.broadcast_to(0.0 if steps.zero is None else moments.matrix(steps.zero), weight.shape)
-    result = np.empty(weight.shape, plain.dtype)
-    width = max(1, SLAB // (weight.shape[0] * weight.shape[1]))
-    for start in range(0, weight.shape[2], width):
-        part = (slice(None), slice(None), slice(start, start + width))
-        result[part] = _passed_on(weight[part], scale[part], zero[part], steps.snap, moments)
+    zero = None if steps.zero is None else moments.matrix(steps.zero)
+    result = _passed_on(weight, scale, zero, steps.snap, moments).astype(plain.dtype, copy=False)
     some = (slice(None), slice(None), slice(None, None, -(-weight.shape[2] // JUDGED)))
+    middle = 0.0 if zero is None else zero[some]
     was, now = (
-        _harm(weight[some] - (found[some] - zero[some]) * scale[some], moments) for found in (before, result)
+        _harm(weight[some] - (found[some] - middle) * scale[some], moments) for found in (before, result)
     )
     return moments.tensor(result, values.shape) if now < was else plain
 
@@ -132,7 +131,7 @@ def harm_left(values: Array, moments: Moments) -> float:
     weight = weight[:, :, :: -(-weight.shape[2] // TRIED)]
     reach = np.abs(weight).max(axis=1, keepdims=True)
     scale = np.broadcast_to(np.where(reach > 0, reach, 1.0), weight.shape)
-    found = _passed_on(weight, scale, np.zeros_like(weight), _in_few_bits, moments)
+    found = _passed_on(weight, scale, None, _in_few_bits, moments)
     was, now = (_harm(weight - part * scale, moments) for part in (_in_few_bits(weight / scale), found))
     return min(1.0, now / was) if was > 0 else 1.0
 
@@ -154,27 +153,43 @@ def _in_few_bits(over: Array) -> Array:
 
 
 def _passed_on(
-    weight: Array, scale: Array, zero: Array, snap: Callable[[Array], Array], moments: Moments
+    weight: Array, scale: Array, zero: Array | None, snap: Callable[[Array], Array], moments: Moments
 ) -> Array:
-    """Round column after column, each with what those before it left."""
+    """Round column after column, each with what those before it left; a part at a time."""
     upper, order = moments.factors
-    weight, scale, zero = (_in_order(part, order) for part in (weight, scale, zero))
-    wanted, found = weight.copy(), np.empty_like(weight)
-    count, has_zero = weight.shape[1], zero.any()
+    groups, count, rows = weight.shape
+    result = np.empty(weight.shape)
+    for part in _slices(groups, SLAB // (count * rows)):
+        for some in _slices(rows, SLAB // count):
+            at = (part, slice(None), some)
+            middle = None if zero is None else _in_order(zero[at], order[part])
+            given, steps = (_in_order(values[at], order[part]) for values in (weight, scale))
+            found = _rounded(given, steps, middle, snap, upper[part])
+            for one, columns, places in zip(result[at], found, order[part], strict=True):
+                one[places] = columns
+    return result
+
+
+def _slices(length: int, step: int) -> Iterator[slice]:
+    step = max(1, step)
+    return (slice(start, start + step) for start in range(0, length, step))
+
+
+def _rounded(
+    weight: Array, scale: Array, zero: Array | None, snap: Callable[[Array], Array], upper: Array
+) -> Array:
+    wanted, found, count = weight.copy(), np.empty_like(weight), weight.shape[1]
     for start in range(0, count, STRIDE):
         end = min(start + STRIDE, count)
         errors = np.empty((weight.shape[0], end - start, weight.shape[2]))
         for at in range(start, end):
             rounded = wanted[:, at] / scale[:, at]
-            rounded = found[:, at] = snap(rounded + zero[:, at] if has_zero else rounded)
-            error = (rounded - zero[:, at] if has_zero else rounded) * scale[:, at]
+            rounded = found[:, at] = snap(rounded if zero is None else rounded + zero[:, at])
+            error = (rounded if zero is None else rounded - zero[:, at]) * scale[:, at]
             error = np.subtract(weight[:, at], error, out=errors[:, at - start])
             wanted[:, at + 1 : end] += upper[:, at, at + 1 : end, None] * error[:, None]
         wanted[:, end:] += upper[:, start:end, end:].swapaxes(1, 2) @ errors
-    back = np.empty_like(found)
-    for one, rows, places in zip(back, found, order, strict=True):
-        one[places] = rows
-    return back
+    return found
 
 
 def _in_order(parts: Array, order: Array) -> Array:
@@ -186,6 +201,7 @@ def _in_order(parts: Array, order: Array) -> Array:
 def _harm(error: Array, moments: Moments) -> float:
     """What an error does to outputs, on inputs that had no part in the rounding."""
     held_out = moments.held_out.reshape(-1, *moments.held_out.shape[-2:])
+    error = error.astype(np.float32, copy=False)
     return float(np.einsum("bcn,bcn->", error, np.matmul(held_out, error), dtype=np.float64))
 
 
@@ -216,37 +232,32 @@ class Product:
         """What the worker has to know to collect moments of an output, under a number."""
         columns = self.shape[1 if self.turned else 2]
         where = {"groups": self.shape[0], "columns": columns, "axes": self.axes, "geometry": self.geometry}
-        return {"number": number, "value": output, **where}
+        return {"number": number, "value": output, "elements": prod(self.shape), **where}
 
 
-def products(model: Model, weights: Mapping[str, Shape]) -> list[Product]:
-    """The products of the main graph with these weights, of which the shapes are given; values inside
-    branches and loops can't be seen."""
-    nodes = [node for node in model.proto.graph.node if node.domain in STANDARD_DOMAINS]
-    stands_for = {name: name for name in weights}
-    for node in nodes:
-        if node.op_type in SAME_NUMBERS and node.input[0] in stands_for:
-            stands_for[node.output[0]] = stands_for[node.input[0]]
-    found: list[Product] = []
-    for node in nodes:
+class Products:
+    """Finds what weights, of which the shapes are given, are multiplied with: in the main graph, and in the
+    branches and loops inside it."""
+
+    def __init__(self, model: Model, weights: Mapping[str, Shape]) -> None:
+        unclear = defined_twice(Scope(model.proto.graph))
+        self.weights = {name: shape for name, shape in weights.items() if name not in unclear}
+        self.stands_for = {name: name for name in self.weights}
+        for body in nested(model.proto.graph):
+            for node in body.node:
+                if node.op_type in SAME_NUMBERS and node.input[0] in self.stands_for:
+                    self.stands_for[node.output[0]] = self.stands_for[node.input[0]]
+
+    def of(self, node: NodeProto) -> Iterator[Product]:
+        """Yield the products that a node computes."""
+        if node.op_type not in _READ or node.domain not in STANDARD_DOMAINS:
+            return
         for position, name in enumerate(node.input):
-            if name in stands_for and node.op_type in _READ:
-                weight = stands_for[name]
-                found += _READ[node.op_type](node, position, weight, weights[weight])
-    return [one for one in found if one.value and one.value not in stands_for]
-
-
-def observing(model: Model, found: list[Product]) -> tuple[Model, dict[str, str]]:
-    """The model with nothing but these values as outputs, and what they are called there."""
-    copy = model.copy()
-    graph, taken = copy.proto.graph, all_names(copy.proto)
-    graph.ClearField("output")
-    names: dict[str, str] = {}
-    for value in dict.fromkeys(one.value for one in found):
-        names[value] = fresh_name(f"{value}.met", taken)
-        graph.node.append(make_node("Identity", [value], names[value]))
-        graph.output.add(name=names[value])
-    return copy, names
+            if name in self.stands_for:
+                weight = self.stands_for[name]
+                for one in _READ[node.op_type](node, position, weight, self.weights[weight]):
+                    if one.value and one.value not in self.stands_for:
+                        yield one
 
 
 def _matmul(node: NodeProto, position: int, weight: str, shape: Shape) -> Iterator[Product]:
@@ -277,7 +288,7 @@ def _conv_transpose(node: NodeProto, position: int, weight: str, shape: Shape) -
     groups = _attributes(node).get("group", 1)
     if position == 1 and len(shape) > 2 and groups > 0 and shape[0] % groups == 0:
         whole = (groups, shape[0] // groups, prod(shape[1:]))
-        yield Product(weight, node.input[0], whole, turned=True, axes=(1,))
+        yield Product(weight, node.input[0], whole, turned=True, axes=(1 - len(shape),))
 
 
 def _recurrent(node: NodeProto, position: int, weight: str, shape: Shape) -> Iterator[Product]:
@@ -285,7 +296,7 @@ def _recurrent(node: NodeProto, position: int, weight: str, shape: Shape) -> Ite
         yield Product(weight, node.input[0], (1, shape[0] * shape[1], shape[2]))
     elif len(shape) == 3 and position == 2:
         # What goes round is what comes out, a step later.
-        axes = (2, 3) if _attributes(node).get("layout", 0) else (1, 3)
+        axes = (-2, -1) if _attributes(node).get("layout", 0) else (-3, -1)
         yield Product(weight, node.output[0], (shape[0], shape[1], shape[2]), axes=axes)
 
 

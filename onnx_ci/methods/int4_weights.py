@@ -73,13 +73,13 @@ def _as_fold(encoder: Encoder, values: Array, options: Int4Weights) -> list[Node
     levels, scale = rounding.nearest_levels(grid, bits, unit)
     if encoder.moments is not None:
         levels = _better(values, levels, scale, axis, bits, encoder.moments)
-    if encoder.packs:
-        value = _in_pairs(encoder, levels) if bits == PAIRS else _in_planes(encoder, levels, bits)
-    else:
-        stored = encoder.store("q", levels.reshape(-1, levels.shape[-1]))
-        value = _looked_up(encoder, encoder.cast(stored, "index", TensorProto.INT32), bits)
-    pairs = encoder.packs and bits == PAIRS  # they have an axis of their own
-    scale = scale.reshape(-1, *[1] * (2 if pairs else 1))
+    if not encoder.packs:
+        rounded = rounding.levels_of(bits).take(levels)
+        rounded *= scale[:, None]
+        encoder.decoded = rounding.out_of_blocks(rounded, values.shape, axis)
+        return []
+    value = _in_pairs(encoder, levels) if bits == PAIRS else _in_planes(encoder, levels, bits)
+    scale = scale.reshape(-1, *[1] * (2 if bits == PAIRS else 1))  # pairs have an axis of their own
     if unit is None:
         value = encoder.scaled(value, scale.astype(np.float16))
     else:
@@ -108,7 +108,7 @@ def _in_pairs(encoder: Encoder, levels: Array) -> str:
 
 
 def _in_planes(encoder: Encoder, levels: Array, bits: int) -> str:
-    """Codes of 2 to 7 bits without a bit wasted: in planes of 4, 2 and 1 bits that tables put together.
+    """Codes of 2 to 12 bits without a bit wasted: in planes of 8, 4, 2 and 1 bits that tables put together.
 
     A byte holds bits of two codes in the plane of 4 bits, of four in that of 2, of eight in that of 1. A
     table with 256 rows gives for each byte what its bits are worth; the planes' values add up to the codes.
@@ -117,14 +117,24 @@ def _in_planes(encoder: Encoder, levels: Array, bits: int) -> str:
     total = ""
     for width, shift in weights.planes(bits):
         stored = encoder.store(f"q{width}", weights.packed(levels, width, shift))
-        index = encoder.cast(stored, f"index{width}", TensorProto.INT32)
-        table = encoder.table(f"bits{width}_{shift}", weights.plane_table(width, shift))
-        part = encoder.node("Reshape", [encoder.node("Gather", [table, index]), shape])
+        part = encoder.cast(stored, f"index{width}", TensorProto.INT32)
+        if width == weights.WHOLE and shift:
+            part = encoder.node("Mul", [part, encoder.table(f"times{shift}", np.array(1 << shift, np.int32))])
+        elif width < weights.WHOLE:
+            table = encoder.table(f"bits{width}_{shift}", weights.plane_table(width, shift))
+            part = encoder.node("Gather", [table, part])
+        part = encoder.node("Reshape", [part, shape])
         total = encoder.node("Add", [total, part]) if total else part
     return _looked_up(encoder, total, bits)
 
 
 def _looked_up(encoder: Encoder, codes: str, bits: int) -> str:
+    if bits >= rounding.EVEN_BITS:  # codes are so many steps above the least
+        half = 1 << (bits - 1)
+        middle = encoder.table(f"middle{bits}", np.array(half - 1, np.float32))
+        step = encoder.table(f"step{bits}", np.array(1 / half, np.float32))
+        above = encoder.node("Sub", [encoder.cast(codes, "codes"), middle])
+        return encoder.node("Mul", [above, step], suffix="steps")
     return encoder.node("Gather", [encoder.table(f"int{bits}_levels", rounding.levels_of(bits)), codes])
 
 

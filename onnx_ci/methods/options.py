@@ -206,7 +206,7 @@ class Int4Weights(WeightOptions):
 
     element_types = (FLOAT, FLOAT16)
     min_elements: int = option(4096, whole(1))
-    bits: int = option(4, whole(2, 7))
+    bits: int = option(4, whole(2, 12))
     block_size: int = option(32, whole(16, 256))
     scales: Literal["fp16", "int8"] = choice("fp16", "int8")
     encoding: Literal["fold", "dq"] = choice("fold", "dq")

@@ -32,6 +32,7 @@ SIXTEEN = np.array(
 TABLE_RATIOS = (1.0, 0.95, 0.9, 1.05)  # of the largest value: where the last level is put
 MOST_UNITS = 127  # in 8 bits, of either sign
 LINEAR = 0.6  # of the curve; the rest is a power
+EVEN_BITS = 8  # from which levels are even: a table of them would be large, and gain little
 FINE = {4: 1024}  # steps between 0 and 1 in which the nearest level is looked up
 FINEST = 4096
 SMALLEST = np.float32(2.0**-24)  # what fp16 holds at all
@@ -210,6 +211,8 @@ def levels_of(bits: int) -> Array:
         return SIXTEEN
     half = 1 << (bits - 1)
     even = np.arange(1 - half, half + 1) / half
+    if bits >= EVEN_BITS:
+        return np.asarray(even, np.float32)
     curve = np.abs(even) ** (3 if half > len(SIXTEEN) // 2 else 2)
     found: Array = (LINEAR * even + (1 - LINEAR) * np.sign(even) * curve).astype(np.float32)
     return found
@@ -218,7 +221,7 @@ def levels_of(bits: int) -> Array:
 def nearest_levels(grid: Array, bits: int = 4, unit: np.float32 | None = None) -> tuple[Array, Array]:
     """For a grid of blocks the number of each element's level, and each block's scale: what fp16 holds, or
     as many units as 8 bits can count."""
-    found = np.empty(grid.shape, np.uint8)
+    found = np.empty(grid.shape, np.uint8 if bits <= EVEN_BITS else np.uint16)
     scales = np.empty(grid.shape[1], np.float32)
     for tile in tiles(grid):
         found[tile], scales[tile[1]] = _nearest(grid[tile][0], bits, unit)
@@ -240,6 +243,8 @@ def in_units(scale: Array, unit: np.float32) -> Array:
 
 def nearest_values(values: Array, bits: int) -> Array:
     """The levels that values between -1 and 1 are nearest to."""
+    if bits >= EVEN_BITS:
+        return np.asarray(_even_steps(values, bits) / np.float32(1 << (bits - 1)))
     found: Array = _level_at(bits).take(_steps(values, bits))
     return found
 
@@ -268,8 +273,17 @@ def _as_half(scale: Array) -> Array:
 
 def look_up(values: Array, bits: int) -> Array:
     """The numbers of the levels that values are nearest to; what is beyond the ends is at the ends."""
+    if bits >= EVEN_BITS:
+        return np.asarray(_even_steps(values, bits) + ((1 << (bits - 1)) - 1), np.uint16)
     found: Array = _nearest_of(bits).take(_steps(values, bits))
     return found
+
+
+def _even_steps(values: Array, bits: int) -> Array:
+    """Values between -1 and 1 in whole steps from level to level."""
+    half = 1 << (bits - 1)
+    steps: Array = np.rint(values * np.float32(half))
+    return np.clip(steps, 1 - half, half, out=steps)
 
 
 def _steps(values: Array, bits: int) -> Array:

@@ -25,6 +25,8 @@ from onnx_ci.model.proto import GraphProto, NodeProto, TensorProto
 SMALLEST, LARGEST = 1e-6, 1e30  # the largest magnitude of a weight is between these
 EXTREMES = {"float16": 65504.0}  # of a type, if that is below what a weight may be
 FLT_MIN = np.finfo(np.float32).tiny
+CAST_BYTES = 64  # that a node takes, about
+WHOLE = 8  # bits of a plane whose bytes hold one code each
 SLICE_TAKES_INPUTS = 10  # the opset from which what to cut is an input, not an attribute
 # What a weight becomes: stored parts, and the nodes that rebuild it. None leaves the weight alone.
 Encode = Callable[["Encoder", Array], list[NodeProto] | None]
@@ -50,7 +52,8 @@ class Encoder:
         self.tables = tables
         self.output = fresh_name(site.name, taken) if rename else site.name
         self.moments: Moments | None = None  # of what the weight is multiplied with
-        self.packs = True  # whether codes share bytes: what nobody stores need not be packed
+        self.packs = True  # whether it is to be stored: if not, nodes or the decoded values will do
+        self.decoded: Array | None = None
         self.arrays: dict[str, Array] = {}  # the parts to be stored
         self.types: dict[str, int] = {}  # of those whose type numpy does not have
         self.nodes: list[NodeProto] = []
@@ -89,11 +92,10 @@ class Encoder:
     def node(
         self, op: str, inputs: Sequence[str], *, suffix: str = "", output: str = "", **attributes: Attribute
     ) -> str:
-        """Add a node. Its output is called like the node unless told otherwise."""
-        name = self.name(suffix or op.lower())
-        self.nodes.append(make_node(op, inputs, output or name, **attributes))
-        self.nodes[-1].name = name
-        return output or name
+        """Add a node without a name, which would take bytes and tell nothing that its output does not."""
+        output = output or self.name(suffix or op.lower())
+        self.nodes.append(make_node(op, inputs, output, **attributes))
+        return output
 
     def scaled(self, value: str, scale: Array, unit: np.float32 | None = None) -> str:
         """Times the scales, which are stored as what they come as: float32, fp16, or as numbers of a unit."""
@@ -180,19 +182,27 @@ def encode_tensors(
             else:
                 encoded.append(site.name)
                 _place(encoder, nodes, edits)
-        shared = [_stored(model, *table) for table in tables.values()]
+        casts: list[NodeProto] = []
+        shared: list[TensorProto] = []
+        for name, values in tables.values():
+            small = in_bytes(values)
+            shared.append(TensorProto(name=name if small is values else fresh_name(f"{name}.bytes", taken)))
+            model.set_array(shared[-1], small)
+            if small is not values:
+                casts.append(make_node("Cast", [shared[-1].name], name, to=TensorProto.INT32))
         if isinstance(root.body, GraphProto):
             root.body.initializer.extend(shared)
         else:
-            edits.front[root][:0] = [constant_node(table.name, table) for table in shared]
+            casts[:0] = [constant_node(table.name, table) for table in shared]
+        edits.front[root][:0] = casts
         edits.make()
     return encoded, kept
 
 
-def _stored(model: Model, name: str, values: Array) -> TensorProto:
-    tensor = TensorProto(name=name)
-    model.set_array(tensor, values)
-    return tensor
+def in_bytes(table: Array) -> Array:
+    """A table as it is stored: whole numbers that bytes hold as bytes, if that is worth a Cast."""
+    fits = table.dtype == np.int32 and table.size > CAST_BYTES and 0 <= table.min() <= table.max() < 256
+    return table.astype(np.uint8) if fits else table
 
 
 def _place(encoder: Encoder, nodes: list[NodeProto], edits: Edits) -> None:
@@ -281,7 +291,7 @@ def dequantize(
 
 def packed(codes: Array, width: int = 4, shift: int = 0) -> Array:
     """Some bits of each code, as many codes a byte as fit, the first in the low bits as ONNX packs them."""
-    bits = (codes.reshape(-1) >> np.uint8(shift)) & np.uint8((1 << width) - 1)
+    bits = ((codes.reshape(-1) >> shift) & ((1 << width) - 1)).astype(np.uint8)
     bits = np.pad(bits, (0, -bits.size % (8 // width)))
     joined: Array = bits[:: 8 // width].copy()
     for position in range(1, 8 // width):
@@ -292,7 +302,7 @@ def packed(codes: Array, width: int = 4, shift: int = 0) -> Array:
 def planes(bits: int) -> list[tuple[int, int]]:
     """The planes of a code as (bits, shift), the lowest first."""
     found, shift = [], 0
-    for width in (4, 2, 1):
+    for width in (4, 2, 1, WHOLE):
         if bits & width:
             found.append((width, shift))
             shift += width

@@ -46,7 +46,7 @@ def test_the_forms_of_a_rule_are_its_methods_with_what_lies_between() -> None:
     assert labels[:5] == ["fp16", "int8 by channel", "int8 by block", "int4", "int2 by 16"]
     bits = {form.options.bits for form in forms_of(CHOICES[2:3])}  # type: ignore[attr-defined]
     blocks = {form.options.block_size for form in forms_of(CHOICES[2:3])}  # type: ignore[attr-defined]
-    assert (bits, blocks) == ({2, 3, 4, 5, 6, 7}, {16, 32, 64, 128})
+    assert (bits, blocks) == ({2, 3, 4, 5, 6, 7, 8, 9, 10, 12}, {16, 32, 64, 128})
     fixed = [MethodChoice(name="int4-weights", options={"bits": 6})]
     assert [form.options.bits for form in forms_of(fixed)] == [6]  # type: ignore[attr-defined]
 

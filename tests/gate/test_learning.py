@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onnx_ci.gate.planner_trials import Trials
+from onnx_ci.gate.planner import Search
+from onnx_ci.gate.planner_trials import Estimate, Tensor, Trials
 from onnx_ci.policy.schema import Tolerance
 from onnx_ci.verify.verifier import Refuting
 
@@ -94,3 +95,47 @@ def test_inputs_that_reach_a_tensor_are_found_among_others() -> None:
     found: list[Any] = trials.reaching(["w"], others)
     assert [float(feed["x"][1]) for feed in found] == [2.0, 3.0]
     assert trials.reaching(["w"], others[:1]) == []
+
+
+def test_trials_begin_with_the_input_that_shows_most() -> None:
+    trials = trials_on(reference(0.0, 0.5, 3.0, 1.0))
+    trials.begin_with_worst([{"w": 5}, {"w": 9}])
+    Session.ran.clear()
+    assert not trials.run({"w": 8}).holds
+    assert Session.ran == [3.0]
+    assert trials.run({"w": 0}).holds
+    assert Session.ran == [3.0, 3.0, 0.0, 0.5, 1.0]
+
+
+def test_what_the_first_input_does_not_show_is_looked_for_on_the_others() -> None:
+    trials = trials_on(reference(0.0, 2.0))
+    trials.begin_with_worst([])
+    assert not trials.glance({"w": 1}).moved
+    Session.ran.clear()
+    tried = trials.on_others({"w": 1})
+    assert tried.moved
+    assert tried.noise > 0
+    assert Session.ran == [2.0]
+
+
+def test_a_tensor_that_the_first_inputs_do_not_reach_is_measured_on_all() -> None:
+    """As one in a branch that few inputs take; it would pass for harmless."""
+    trials = trials_on(reference(0.0, 3.0))
+    shelf: Any = trials.shelf
+    shelf.tensors = {"w": Tensor("w", [], nbytes=4.0, forms={5: Estimate(nbytes=1.0, error=0.1)})}
+    shelf.forms = [SimpleNamespace(variant=True)] * 6
+    shelf.tables = {}
+    shelf.harm = lambda *_: 0.1
+    shelf.damaged = lambda _: [0.9]
+    search = Search(trials)
+    assert search.unseen == []
+    assert search.alone["w"].noise > 1.0
+
+
+def test_an_input_that_refuses_is_the_first_from_then_on() -> None:
+    trials = trials_on(reference(0.0, 0.5, 3.0))
+    trials.begin_with_worst([])
+    assert not trials.run({"w": 5}).holds
+    Session.ran.clear()
+    assert not trials.run({"w": 6}).holds
+    assert Session.ran == [3.0]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from onnx_ci.gate.planner import Option, mixed, moves
+from onnx_ci.gate.planner import Option, affordable, mixed, moves
 
 
 def test_the_cheapest_saving_comes_first() -> None:
@@ -48,3 +48,11 @@ def test_prices_rise_and_each_tensor_only_ever_shrinks(seed: int) -> None:
         own = [nbytes, *(sizes[move.form] for move in path if move.tensor == name)]
         assert own == sorted(own, reverse=True)
         assert sum(move.saves for move in path if move.tensor == name) == pytest.approx(own[0] - own[-1])
+
+
+@pytest.mark.parametrize(
+    ("runs", "products", "most"),
+    [(240, 0.0, 240), (240, 1e9, 240), (240, 2e9, 120), (240, 1e12, 72), (1000, 4e9, 250), (10, 1e12, 10)],
+)
+def test_a_model_whose_runs_take_long_is_run_less_often(runs: int, products: float, most: int) -> None:
+    assert affordable(runs, products) == most

@@ -140,6 +140,17 @@ def test_a_plan_with_few_runs_still_gives_something_proven_and_says_what_was_not
     assert done.json["work"]["runs"] > 9  # proving is no part of it
 
 
+@pytest.mark.parametrize("runs", ["10", "16"])
+def test_a_search_that_hardly_began_is_no_worse_than_none(tmp_path: Path, runs: str) -> None:
+    write(sensitive, tmp_path)
+    none, few = (
+        shrink(tmp_path, "--plan-runs", most, methods="fp16-weights,int8-weights") for most in ("0", runs)
+    )
+    receipt = 100  # bytes by which that of a mix may be longer
+    assert few.json["after"]["size"] <= none.json["after"]["size"] + receipt
+    assert "OCI059" in [finding["code"] for finding in few.json["findings"]]
+
+
 def test_the_policy_says_how_many_runs_a_plan_may_take(tmp_path: Path) -> None:
     write(sensitive, tmp_path)
     policy = 'version: 1\nmodels:\n  - path: "*.onnx"\n    methods: [int8-weights]\n    '
@@ -315,4 +326,4 @@ def test_a_compressed_budget_gets_forms_for_compressors(tmp_path: Path) -> None:
         again = onnx_ci("fix", "model.onnx", "--no-cache", cwd=folder)
         assert again.code == 0, again.out
         assert (folder / "model.onnx").read_bytes() == made
-    assert sizes["gzip: 1 GB"] < 0.97 * sizes["gzip: 1 GB, size: 1 GB"]
+    assert sizes["gzip: 1 GB"] < 0.98 * sizes["gzip: 1 GB, size: 1 GB"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from onnx_ci.gate.planner import ALONE, MOST, _groups
-from onnx_ci.gate.planner_trials import Tensor
+from onnx_ci.gate.planner import ALONE, MOST, Search, _groups
+from onnx_ci.gate.planner_trials import Estimate, Tensor, forms_of
+from onnx_ci.policy.schema import MethodChoice, Tolerance
 
 
 def tensors(*scopes: tuple[str, int]) -> dict[str, Tensor]:
@@ -39,3 +40,19 @@ def test_a_branch_is_never_in_one_group_with_another() -> None:
 
 def test_a_slow_model_gets_fewer_groups() -> None:
     assert len(list(_groups(tensors(("main", 300)), 8))) <= 8
+
+
+def _probed(cosine: float) -> str:
+    """The form in which a tensor is measured that loses 6 dB with each bit less."""
+    forms = forms_of([MethodChoice(name=name) for name in ("fp16-weights", "int8-weights", "int4-weights")])
+    bits = [getattr(form.options, "bits", 8) for form in forms]
+    known = {number: Estimate(0.0, 4.0**-count) for number, count in enumerate(bits)}
+    search: Any = object.__new__(Search)
+    search.tensors = {"w": Tensor("w", [], power=1.0, forms=known)}
+    search.shelf = SimpleNamespace(forms=forms)
+    search.trials = SimpleNamespace(tolerance=Tolerance(cosine=cosine))
+    return str(forms[search._probed_form("w")].label)
+
+
+def test_tensors_are_measured_in_forms_near_those_that_hold() -> None:
+    assert [_probed(cosine).split()[0] for cosine in (0.99, 0.999, 0.9999)] == ["int5", "int6", "int8"]
