@@ -395,10 +395,10 @@ def start_planning(
     try:
         with subject.prover.runner.meter.timing("planning"):
             search = _search(subject, draft.start.model, forms, stack)
-    except ModelError:
-        return None
-    except Ended:
+    except (ModelError, Ended) as problem:
         late = time.monotonic() > subject.until
+        if isinstance(problem, ModelError) and not late:
+            return None
         ledger.by_chance |= late
         seconds = round(time.monotonic() - began, 3)
         why = "there was no time to plan" if late else "plan_runs is too small for a plan"
