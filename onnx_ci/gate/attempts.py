@@ -327,6 +327,8 @@ class Attempts:
             staged, found = self._planned(planner, candidate), True
             if candidate.planned is not None:
                 _note(planner.alternatives(), self.ledger)
+            if planner.search.cut_short:
+                self.ledger.plan = planner.report()  # said of methods as a whole too
             while waiting and self._rank(waiting[0]) < self._rank(staged):
                 yield waiting.pop(0)
             yield staged
