@@ -32,7 +32,7 @@ _MASK = 1e4  # what is further away is no answer, but was put there to be left o
 _EQUAL = 1e-3  # of what values are: two that are no further apart are as good as equal to a choice
 _MOST_EQUALS = 0.5  # of the choices: beyond that, too little of what follows from them is left to compare
 _SOME_ROWS = 32  # of a Softmax that are looked at together: most often the first tell
-_NEAR = 100  # one in so many values behind a sigmoid counts as near a decision, the largest
+_NEAR = 100  # one in so many values behind a sigmoid counts as near a decision: those nearest to 0
 _ROUNDING = 1e-6  # by so much a length may change where a cosine of 1 is asked for
 BLOCK = 1 << 20  # elements in float64 at a time: outputs can be far larger than memory allows twice
 SQNR_CAP = 300.0  # dB; stands for "identical" where JSON knows no infinity
@@ -379,7 +379,7 @@ class _View(NamedTuple):
             if before is after or not count:
                 return 0.0, float(count)
             flat = before.reshape(-1)
-            nearest = self.recall(number, "nearest", lambda: np.argpartition(-flat, count - 1)[:count])
+            nearest = self.recall(number, "nearest", lambda: np.argpartition(np.abs(flat), count - 1)[:count])
             moved = np.clip(after.reshape(-1)[nearest] - flat[nearest], -50.0, 50.0)
             return float(np.square(1 / (1 + np.exp(-moved)) - 0.5).sum()), float(count)
         if self.of.squash != "Softmax" or before.shape[-1] < 2:

@@ -130,6 +130,20 @@ def test_doubt_is_judged_where_the_model_has_none() -> None:
     assert not milder.problem
 
 
+@pytest.mark.parametrize("sure", [-9.0, 9.0])
+def test_doubt_is_where_a_map_changes_sides(sure: float) -> None:
+    """Whatever a mask is sure of, its edge is where it decides: that is what rounding moves."""
+    rng = np.random.default_rng(0)
+    before = sure + 0.5 * rng.standard_normal((4, 32, 32))
+    before[:, :, ::16] = 0.1 * rng.standard_normal((4, 32, 2))
+    noise = rng.standard_normal(before.shape)
+    noise[np.abs(before) > 1] *= 0.01
+    (delta,) = deltas(before, before + 0.5 * noise)
+    assert "where its Sigmoid is undecided" in delta.problem
+    (milder,) = deltas(before, before + 0.05 * noise)
+    assert not milder.problem
+
+
 def test_logits_that_shift_together_are_the_same() -> None:
     before = np.random.default_rng(0).standard_normal((4, 2, 5))
     (delta,) = deltas(before, before + 7.0, "Softmax")
