@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, groupby, islice, product
-from statistics import median
+from itertools import groupby, islice
+
+import numpy as np
 
 from onnx_ci.errors import ModelError
 from onnx_ci.gate.candidates import Candidate, Draft
@@ -31,6 +31,7 @@ from onnx_ci.gate.subject import Ledger, Subject
 from onnx_ci.methods.chain import RunPart
 from onnx_ci.methods.compensation import Moments
 from onnx_ci.methods.edit import probe
+from onnx_ci.methods.rounding import Array
 from onnx_ci.model.model import Model
 from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import MethodChoice
@@ -44,24 +45,25 @@ from onnx_ci.verify.verifier import Refuting
 ROOM = 8 << 30  # bytes of scratch that the forms of all tensors may take
 SHOWN = 20  # tensors that a report names
 FEW = 6  # mixes that are written and proven, should what held in trials be refused
-MOST = 28  # trials to find out what single tensors do, of which so many measure
-ALONE = 20  # one by itself, the largest first; the others are measured with their neighbours
-SPLITS = 6  # groups that are looked at more closely, each in two trials,
+MOST = 14  # trials to find out what single tensors do, of which so many measure
+ALONE = 10  # one by itself, the largest first; the others are measured with their neighbours
+SPLITS = 3  # groups that are looked at more closely, each in two trials,
 WORST = 0.05  # where they do so much of all harm
-GLANCES = 24  # runs for that: on two inputs where there are few tensors
-LUCK = 0.1  # of what tensors do at the median, for what is computed with them: less is not believed
+LUCK = 0.2  # of what the less harmful quarter of tensors does at most: less is not believed
 PROBED = 12.0  # dB that single tensors are rounded more finely than outputs may be
 SMALL = 1e-30  # the error of what is rounded to itself
-WRONG = 2.0  # times the harm that was expected: then expectations are corrected
-REFINEMENTS = 40  # runs after which no walk begins
-FINE = 0.003  # of the bytes: what is not worth another trial
-IDLE = 4  # walks in a row that gained less than that end a search
+PARTS = 1024  # of a budget of harm, in which mixes are counted
+WALK = 6  # mixes on the way to the most harm that outputs hold
+STRIDES = (1.2, 1.5, 2.0, 4.0, 8.0)  # times as much harm, from one to the next
+STEPS_UP = 12  # by 4 times each, where nothing seems to be within what is allowed
+HALVINGS = 24  # of what is known of the least harm
+FINE = 0.01  # of the bytes that are left: what is not worth another trial
 FAR_OFF = 10.0  # times the noise that the tolerance allows: what damage does has to be beyond doubt
 DAMAGE = 2  # the error of values in another order, over their power
 MODEST = 1e9  # numbers that a run multiplies: of a model that multiplies more, fewer runs are made,
 LEAST_RUNS = 72  # but so many
 CALIBRATION = 8  # inputs on which is found out what tensors are multiplied with
-STEPS_BACK = (0.95, 0.85, 0.7, 0.5)  # of the bytes saved, where what held in trials is refused in earnest
+STEPS_BACK = (0.6, 0.3, 0.1, 0.03)  # of the harm, where what held in trials is refused in earnest
 
 
 @dataclass(frozen=True)
@@ -73,63 +75,36 @@ class Option:
     harm: float
 
 
-@dataclass(frozen=True)
-class Move:
-    """A tensor takes a smaller form than it had."""
-
-    tensor: str
-    form: int
-    saves: float
-    harm: float
-
-    @property
-    def price(self) -> float:
-        return self.harm / self.saves
+Choices = Mapping[str, tuple[float, Sequence[Option]]]  # of each tensor its bytes now, and what it may become
 
 
-def moves(tensors: Mapping[str, tuple[float, Sequence[Option]]]) -> list[Move]:
-    """All moves worth making, the cheapest first. Of each tensor (its bytes now, its options) they come in
-    the order of its sizes, since each costs more per byte than the one before it."""
-    found = [move for name, (nbytes, options) in tensors.items() for move in _ladder(name, nbytes, options)]
-    # The sort keeps equal prices in the order of the model, and each tensor's moves in theirs.
-    return sorted(found, key=lambda move: move.price)
+def fewest_bytes(tensors: Choices, budget: float) -> dict[str, int]:
+    """The mix with the fewest bytes whose harm adds up to no more than a budget; tensors that stay as they
+    are are not in it. Harm is counted in whole parts of the budget, so it is kept but for rounding."""
+    least = np.zeros(PARTS + 1)  # bytes of all tensors so far, for each number of parts
+    taken: list[tuple[str, list[Option], Array]] = []
+    for name, (nbytes, options) in tensors.items():
+        useful = [one for one in options if one.nbytes < nbytes and one.harm <= budget]
+        sums = np.full((len(useful) + 1, PARTS + 1), np.inf)
+        sums[0] = least + nbytes
+        for row, option in enumerate(useful, 1):
+            parts = _parts(option, budget)
+            sums[row, parts:] = least[: PARTS + 1 - parts] + option.nbytes
+        best = sums.argmin(axis=0)
+        taken.append((name, useful, best))
+        least = sums[best, np.arange(PARTS + 1)]
+    mix: dict[str, int] = {}
+    left = PARTS
+    for name, useful, best in reversed(taken):
+        if best[left]:
+            option = useful[best[left] - 1]
+            mix[name] = option.form
+            left -= _parts(option, budget)
+    return {name: mix[name] for name in tensors if name in mix}
 
 
-def _ladder(name: str, nbytes: float, options: Sequence[Option]) -> list[Move]:
-    """The options on the lower hull of harm over bytes saved: all others are beaten by a mixture."""
-    made: list[Move] = []
-    at, harm = nbytes, 0.0
-    left = [option for option in options if option.nbytes < at]
-    while left:
-        best = min(
-            left, key=lambda option: (max(0.0, option.harm - harm) / (at - option.nbytes), option.nbytes)
-        )
-        made.append(Move(name, best.form, at - best.nbytes, max(0.0, best.harm - harm)))
-        at, harm = best.nbytes, max(harm, best.harm)
-        left = [option for option in left if option.nbytes < at]
-    return made
-
-
-def least_harm(
-    tensors: Mapping[str, tuple[float, Sequence[Option]]], needed: float, most: int = 20000
-) -> dict[str, int] | None:
-    """The mix with the least harm of all that save as much as is needed; None where there are too many to
-    go through, or none does. Of few tensors the path has few points, and most mixes lie between them."""
-    ways = [[None, *options] for _, options in tensors.values()]
-    if math.prod(map(len, ways)) > most:
-        return None
-    best, least = None, math.inf
-    for chosen in product(*ways):
-        pairs = [(size, one) for (size, _), one in zip(tensors.values(), chosen, strict=True) if one]
-        harm = sum(one.harm for _, one in pairs)
-        if harm < least and sum(size - one.nbytes for size, one in pairs) >= needed:
-            best, least = chosen, harm
-    return None if best is None else {n: one.form for n, one in zip(tensors, best, strict=True) if one}
-
-
-def mixed(path: Sequence[Move]) -> dict[str, int]:
-    """The form of each tensor after some moves; tensors that did not move are not in it."""
-    return {move.tensor: move.form for move in path}
+def _parts(option: Option, budget: float) -> int:
+    return round(option.harm / budget * PARTS) if option.harm else 0
 
 
 class Search:
@@ -143,9 +118,7 @@ class Search:
         self.tensors = trials.shelf.tensors
         self.alone: dict[str, Tried] = {}  # a tensor, or its group, in its smallest form
         self.unseen: list[str] = []  # no output moves, whatever is done to these
-        self.rates: dict[str, float] = {}  # the harm to outputs, over that to what is computed with a tensor
-        self.path: list[Move] = []
-        self._reached: list[Move] = []
+        self._budget = trials.room  # of harm, in what the tolerance allows: where the last walk ended
         self.cut_short = ""  # what was left out
         try:
             self._explore()
@@ -205,15 +178,8 @@ class Search:
     def mildest(self, needed: float) -> list[Tried]:
         """Mixes that save as much as is needed, the one with the least error first."""
         mixes = [mix for mix in self.uniform() if self.saved(mix) >= needed]
-        best = least_harm(self._choices, needed)
+        best = self._least_harm(needed)
         mixes += [best] if best else []
-        total, path = 0.0, []
-        for move in self.path:
-            path.append(move)
-            total += move.saves
-            if total >= needed and self.saved(mixed(path)) >= needed:
-                mixes.append(mixed(path))
-                break
         tried: list[Tried] = []
         try:
             tried += [self.trials.run(mix) for mix in mixes]
@@ -245,8 +211,10 @@ class Search:
         return [name for name in self.tensors if name not in self.unseen]
 
     def _explore(self) -> None:
-        mixes = [*self.uniform(), {name: self._probed_form(name) for name in self.tensors}]
-        self.trials.begin_with_worst(sorted(mixes, key=self.saved, reverse=True))
+        uniform = list(self.uniform())
+        if uniform:
+            self.trials.leave_out_ties(min(uniform, key=self._expected))
+        self.trials.begin_with_worst({name: self._probed_form(name) for name in self.tensors})
         groups = {tuple(group): self._measure(group) for group in _groups(self.tensors, MOST)}
         for _ in range(SPLITS):
             worst = max((group for group in groups if len(group) > 1), key=groups.__getitem__, default=())
@@ -255,13 +223,10 @@ class Search:
             del groups[worst]
             middle = len(worst) // 2
             groups.update({half: self._measure(half) for half in (worst[:middle], worst[middle:])})
-        self.path = moves(self._choices)
 
     def _rate(self, name: str) -> float:
         """What a tensor does to outputs, over what it does to what is computed with it: as measured alone or
         with its neighbours, and not next to nothing, which happens by chance."""
-        if name in self.rates:
-            return self.rates[name]
         together = self._error(self.alone[name])
         return max(self.alone[name].noise / together, self._least_rate) if together else 0.0
 
@@ -269,14 +234,12 @@ class Search:
     def _least_rate(self) -> float:
         known = [(tried.noise, self._error(tried)) for tried in self.alone.values()]
         rates = [noise / error for noise, error in known if noise and error]
-        return LUCK * median(rates) if rates else 0.0
+        return LUCK * sorted(rates)[len(rates) // 4] if rates else 0.0
 
     def _measure(self, group: Sequence[str]) -> float:
         """Try tensors in the forms that they are measured in, and return the noise that makes."""
         mix = {name: self._probed_form(name) for name in group}
         tried = self.trials.glance(mix)
-        if not tried.moved and self._error(tried):
-            tried = self.trials.on_others(mix)
         self.alone.update(dict.fromkeys(group, tried))
         if not tried.moved and self._error(tried):
             self.unseen += [name for name in group if not self.trials.shows(name)]
@@ -288,9 +251,13 @@ class Search:
         known = [name for name in self.rounded if name in self.alone]
         return {name: (self.tensors[name].nbytes, self._options(name)) for name in known}
 
+    def _expected(self, mix: Mix) -> float:
+        """What a mix does to what is computed with tensors, before anything is measured."""
+        return sum(self.shelf.harm(name, form) for name, form in mix.items())
+
     def _error(self, tried: Tried) -> float:
-        """What rounding does to what is computed with the tensors of a mix."""
-        return sum(self.shelf.harm(name, form) for name, form in tried.mix.items())
+        """What plain rounding does to what is computed with the tensors of a mix."""
+        return sum(self.shelf.harm(name, form, plain=True) for name, form in tried.mix.items())
 
     def _probed_form(self, name: str) -> int:
         """One that plans take, as they do: where its error lies about as far below what outputs may have as
@@ -308,66 +275,60 @@ class Search:
         ]
 
     def _along(self) -> None:
-        """As far as the path holds; then once more without the move that broke it, and so on."""
+        """Walk to the most harm that outputs hold: what is expected of a mix is corrected by what the one
+        before it did."""
         for mix in sorted(self.uniform(), key=self.saved, reverse=True):
             if self.trials.run(mix).safe:
                 break  # what is milder holds too, and is larger
-        path, taken, best, idle = list(self.path), 0, 0.0, 0
-        until = self.trials.runs + REFINEMENTS
-        while True:
-            taken, breaks = self._furthest(path, taken)
-            self._reached = path[:taken]
-            saved = sum(move.saves for move in self._reached)
-            idle = 0 if saved - best >= FINE * self.shelf.nbytes else idle + 1
-            best = max(best, saved)
-            fine = sum(move.saves for move in path[taken:]) < FINE * self.shelf.nbytes
-            if fine or idle >= IDLE or self.trials.runs >= until:
+        holds, breaks, best = 0.0, math.inf, 0.0
+        guesses = [self.trials.room * 4.0**step for step in range(STEPS_UP)]
+        for _ in range(WALK):
+            left = self.shelf.nbytes - best
+            mixes = ((budget, fewest_bytes(self._choices, budget)) for budget in guesses)
+            worth = ((budget, mix) for budget, mix in mixes if self.saved(mix) >= best + FINE * left)
+            budget, mix = next(worth, (0.0, {}))
+            if not mix:
                 break
-            if breaks == taken + 1 and self._corrected(path, taken):
-                path, taken = list(self.path), 0
-            else:  # nor do these tensors bear less than what broke it
-                broken = {move.tensor for move in path[taken:breaks]}
-                path[taken:] = [move for move in path[breaks:] if move.tensor not in broken]
+            tried = self.trials.run(mix, spare=True)
+            if tried.safe:
+                holds, best = budget, self.saved(mix)
+            else:
+                breaks = budget
+            guesses = self._guesses(budget * self.trials.room / max(tried.noise, SMALL), holds, breaks)
+        self._budget = holds or breaks
 
-    def _corrected(self, path: Sequence[Move], taken: int) -> bool:
-        """Learn from a move that did far more harm than was expected of it, and make the path anew."""
-        move, before = path[taken], mixed(path[:taken])
-        known = before.get(move.tensor)
-        error = self.shelf.harm(move.tensor, move.form)
-        error -= self.shelf.harm(move.tensor, known) if known is not None else 0.0
-        noise = self.trials.run(mixed(path[: taken + 1]), spare=True).noise - self.trials.run(before).noise
-        if move.tensor in self.rates or error <= 0 or noise <= WRONG * move.harm:
-            return False
-        self.rates[move.tensor] = noise / error
-        known_path, self.path = self.path, moves(self._choices)
-        return [(one.tensor, one.form) for one in known_path] != [(one.tensor, one.form) for one in self.path]
+    @staticmethod
+    def _guesses(wanted: float, holds: float, breaks: float) -> list[float]:
+        """Budgets of harm to try next, the likeliest first: as much more or less as there seems to be room
+        for, but always between what holds and what does not."""
+        if breaks == math.inf:
+            start = holds or wanted
+            return [wanted, *(start * step for step in STRIDES)]
+        least = max(holds, breaks / STRIDES[-1])
+        span = breaks / least
+        at = math.log(wanted / least) / math.log(span)
+        return [least * span**share for share in (min(max(at, 0.25), 0.75), 0.5, 0.75, 0.9)]
 
     def _back(self) -> None:
         """Some of the way that held, should the end of it be refused in earnest."""
-        saved = list(accumulate(move.saves for move in self._reached))
         for share in STEPS_BACK:
-            back = mixed(self._reached[: bisect_right(saved, share * saved[-1])]) if saved else {}
+            back = fewest_bytes(self._choices, self._budget * share)
             if back:
                 self.trials.run(back, spare=True)
 
-    def _furthest(self, path: Sequence[Move], holds: int) -> tuple[int, int]:
-        """The most moves that hold, to a few bytes, from a number that does, and a number that does not: as
-        many as harm adds up to what is allowed, as far as can be told from the trials before."""
-        harms = list(accumulate((move.harm for move in path), initial=0.0))
-        saved = list(accumulate((move.saves for move in path), initial=0.0))
-        breaks, rate = len(path) + 1, 1.0
-        while breaks - holds > 1 and saved[breaks - 1] - saved[holds] >= FINE * self.shelf.nbytes:
-            guess = bisect_right(harms, self.trials.room / rate) - 1
-            count = min(max(guess, holds + 1), breaks - 1)
-            if count in (holds + 1, breaks - 1) and breaks <= len(path):
-                count = (holds + breaks) // 2
-            tried = self.trials.run(mixed(path[:count]), spare=True)
-            rate = tried.noise / harms[count] if harms[count] and tried.noise else rate
-            if tried.safe:
-                holds = count
+    def _least_harm(self, needed: float) -> Mix | None:
+        """The mix with the least harm of those that save as much as is needed; None where none does."""
+        most = sum(max((one.harm for one in options), default=0.0) for _, options in self._choices.values())
+        low, high = math.log(max(most, SMALL)) - 30, math.log(max(most, SMALL)) + 1
+        best = None
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            mix = fewest_bytes(self._choices, math.exp(middle))
+            if self.saved(mix) >= needed:
+                best, high = mix, middle
             else:
-                breaks = count
-        return holds, breaks
+                low = middle
+        return best
 
 
 def _groups(tensors: Mapping[str, Tensor], most: int) -> Iterator[list[str]]:
@@ -433,7 +394,6 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
             shelf=shelf,
             reference=reference,
             open_session=lambda feeds: stack.enter_context(reference.session(folder / "probe.onnx", feeds)),
-            glances=max(1, min(2, GLANCES // len(shelf.tensors))),
             own=Refuting(subject.prover.reference, tuple(range(len(subject.prover.reference.feeds())))),
             inputs=inputs,
             tolerance=rule.tolerance,

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
+from statistics import median_low
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from onnx_ci.inputs.branches import Marker
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
-from onnx_ci.methods.compensation import Moments, Product, Products, gain, harm_left
+from onnx_ci.methods.compensation import Moments, Product, Products, gain, harm_left, harm_of
 from onnx_ci.methods.compressible import compressed_share
 from onnx_ci.methods.edit import make_node
 from onnx_ci.methods.evaluator import evaluate
@@ -165,6 +166,8 @@ BIT = 6.5  # dB, of codes
 EVEN = 11.0  # dB, of steps as large as what is rounded
 LEVEL = 6  # of zlib: what larger ones give too, to a percent
 REPEATED = 0.3  # what compression leaves of nodes and names, about
+FormKey = tuple[str, int, bool]  # a tensor, its form, and whether errors make up for each other in it
+Mix = Mapping[str, int]  # the form of each tensor that has one
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
@@ -211,19 +214,23 @@ class Shelf:
         self.tensors = {tensor.name: tensor for tensor in estimated if tensor.forms}
         self.nbytes = sum(tensor.nbytes for tensor in self.tensors.values())
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
-        self.ready: dict[tuple[str, int], list[Path]] = {}
+        self.ready: dict[FormKey, list[Path]] = {}
         self.moments: dict[str, Moments] = {}  # of what tensors are multiplied with, as far as it is known
-        self.errors: dict[tuple[str, int], float] = {}  # of whole tensors that were rounded plainly
+        self.harms: dict[FormKey, float] = {}  # of whole tensors that were rounded
         self.left: dict[str, float] = {}  # of the harm of rounding, where it goes by those
         # What an error of each tensor does to what is computed with it, as far as that is known.
         self.gain = {name: 1 / tensor.power for name, tensor in self.tensors.items() if tensor.power}
 
-    def files(self, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Path]]:
+    def files(self, mix: Mix, *, plain: bool = False) -> dict[str, list[Path]]:
         """The values of tensors in forms, as files: all forms together may be more than memory holds."""
-        keys = list(wanted)
-        missing = [key for key in keys if key not in self.ready]
+        keys = {name: self._key(name, form, plain) for name, form in mix.items()}
+        missing = [key for key in keys.values() if key not in self.ready]
         self.ready.update(zip(missing, _side_by_side(self._written, missing), strict=True))
-        return {key: self.ready[key] for key in keys}
+        return {name: self.ready[key] for name, key in keys.items()}
+
+    def _key(self, name: str, form: int, plain: bool) -> FormKey:
+        """A form of a tensor, and whether errors make up for each other in it."""
+        return name, form, self.forms[form].variant and name in self.moments and not plain
 
     def take_moments(self, moments: Mapping[str, Moments]) -> None:
         """Round by these from now on, and expect less harm of the forms that are rounded so."""
@@ -234,12 +241,25 @@ class Shelf:
         met = _side_by_side(lambda name: gain(self._weight(name), moments[name]), names)
         self.gain.update((name, found) for name, found in zip(names, met, strict=True) if found)
 
-    def harm(self, name: str, form: int) -> float:
+    def harm(self, name: str, form: int, *, plain: bool = False) -> float:
         """What a form does to what is computed with a tensor: the error that rounding leaves, over what it
-        would be without, about."""
-        left = self.left.get(name, 1.0) if self.forms[form].variant else 1.0
-        error = self.errors.get((name, form), self.tensors[name].forms[form].error)
-        return error * left * self.gain.get(name, 1.0)
+        would be without. As long as the tensor was not rounded so, it is what a part of it tells, corrected
+        by what came of the form most like it: a part may miss what is rare and large, and spoils a scale."""
+        key = self._key(name, form, plain)
+        if key in self.harms:
+            return self.harms[key]
+        expected = self._expected(key)
+        known = [(one, self._expected(one)) for one in self.harms if one[0] == name]
+        likely = [(abs(math.log(found / expected)), one, found) for one, found in known if found and expected]
+        if not likely:
+            return expected
+        _, one, found = min(likely)
+        return expected * self.harms[one] / found
+
+    def _expected(self, key: FormKey) -> float:
+        name, form, compensates = key
+        left = self.left.get(name, 1.0) if compensates else 1.0
+        return self.tensors[name].forms[form].error * left * self.gain.get(name, 1.0)
 
     def _weight(self, name: str) -> Array:
         return self.model.array(self.tensors[name].places[0].tensor).astype(np.float32, copy=False)
@@ -314,20 +334,25 @@ class Shelf:
         """Bytes of an array, compressed if that counts."""
         return values.nbytes * compressed_share(values, LEVEL) if self.compressed else values.nbytes
 
-    def _written(self, key: tuple[str, int]) -> list[Path]:
-        name, form = key
-        encode, made = self.encodings[form], []
+    def _written(self, key: FormKey) -> list[Path]:
+        name, form, compensates = key
+        encode, made, harm = self.encodings[form], [], 0.0
+        moments = self.moments.get(name)
         for place, site in enumerate(self.tensors[name].places):
-            file = self.folder / f"{self.numbers[name]}-{form}-{place}.npy"
+            file = self.folder / f"{self.numbers[name]}-{form}-{place}{'-c' if compensates else ''}.npy"
             values = self.model.array(site.tensor)
-            moments = self.moments.get(name) if self.forms[form].variant else None
-            found = sketched(self.model, site, encode, values, moments, packs=False) if encode else None
+            given = moments if compensates else None
+            found = sketched(self.model, site, encode, values, given, packs=False) if encode else None
             if found is not None:
-                if moments is None:  # a sample may miss what is rare and large, and spoils a scale
-                    self.errors[key] = self.errors.get(key, 0.0) + _energy(found.values - values)
+                error = found.values - values
+                if moments is None:
+                    harm += _energy(error) * self.gain.get(name, 1.0)
+                else:
+                    harm += harm_of(error, values, moments)
                 values = found.values.astype(values.dtype, copy=False)
             np.save(file, values, allow_pickle=False)
             made.append(file)
+        self.harms[key] = harm
         return made
 
 
@@ -416,10 +441,9 @@ def _sample(values: Array, enough: int) -> tuple[Array, int]:
 
 
 REACHING = 2  # inputs that are tried on too, where the others do not reach all tensors
+TIPPED = 10.0  # times the usual noise: an answer turned into another
 FAILED = 1e9  # times the noise that is allowed: what does not run, or where none is allowed
 LESSON = 0.5  # of the noise that a mix may make, after one was refused: inputs tell less than it seemed
-
-Mix = Mapping[str, int]  # the form of each tensor that has one
 
 
 def _key(mix: Mix) -> tuple[tuple[str, int], ...]:
@@ -476,7 +500,6 @@ class Trials:
     shelf: Shelf
     reference: Reference
     open_session: Callable[[Sequence[Feeds]], WeightSwapSession]
-    glances: int  # inputs on which tensors are tried alone
     own: Refuting  # the inputs that a proof begins with
     inputs: Mapping[str, list[str]]  # of the session, by the tensors they stand for
     tolerance: Tolerance
@@ -502,32 +525,48 @@ class Trials:
         self.unchanged = seen.digests
         self.made[()] = self._judged({}, seen)
 
-    def begin_with_worst(self, mixes: Iterable[Mix]) -> None:
-        """Try mixes until one is safe, since milder ones follow, and from now on everything first on the
-        inputs on which the one that comes nearest to what is allowed does the most harm: what does not hold
-        shows there, and what single tensors do."""
-        nearest, order = math.inf, list(range(len(self.feeds)))
-        for mix in mixes:
-            tried, seen = self._tried(mix)
-            self.made[_key(mix)] = tried
-            if tried.noise and abs(math.log(tried.noise / self.room)) < nearest:
-                nearest, order = abs(math.log(tried.noise / self.room)), self._worst(seen)
-            if tried.safe:
-                break
-        self._put_first(order[: self.glances])
+    def leave_out_ties(self, mix: Mix) -> None:
+        """Leave out inputs on which even the mildest mix turns an answer into another, unless a proof begins
+        with them: what happens there can't be foreseen, and milder plans are no safer."""
+        _, seen = self._tried(mix)
+        noise = self._noises(seen)
+        usual = median_low(noise) if noise else 0.0
+        feeds = self.own.reference.feeds()
+        own = [id(feeds[number]) for number in self.own.numbers]
+        most = max(self.room, TIPPED * usual)
+        kept = [at for at, found in enumerate(noise) if found <= most or id(self.feeds[at]) in own]
+        if len(kept) < len(noise):
+            self._take(kept, first=len(kept))
+            seen = Glance([seen.outputs[place] for place in kept], [seen.digests[place] for place in kept])
+        if noise:
+            self.made[_key(mix)] = self._judged(mix, seen)
+
+    def begin_with_worst(self, mix: Mix) -> None:
+        """Try everything first on the input on which this mix, plainly rounded, does the most harm: what does
+        not hold shows there, and what single tensors do."""
+        _, seen = self._tried(mix, plain=True)
+        self._put_first(self._worst(seen)[:1])
 
     def _worst(self, seen: Glance) -> list[int]:
         """The places of all inputs, those that show most first."""
-        noise = [self._noise_on(place, seen.outputs) for place in range(len(seen.outputs))]
+        noise = self._noises(seen)
         return sorted(range(len(self.feeds)), key=lambda place: -noise[place] if noise else 0.0)
 
+    def _noises(self, seen: Glance) -> list[float]:
+        """What each input shows."""
+        return [self._noise_on(place, seen.outputs) for place in range(len(seen.outputs))]
+
     def _put_first(self, places: Sequence[int]) -> None:
-        order = [*places, *(place for place in range(len(self.feeds)) if place not in places)]
-        self.feeds = [self.feeds[place] for place in order]
-        self.originals = [self.originals[place] for place in order]
-        self.unchanged = [self.unchanged[place] for place in order]
-        self.first = self.open_session(self.feeds[: len(places)])
-        self.rest = self.open_session(self.feeds[len(places) :])
+        others = [place for place in range(len(self.feeds)) if place not in places]
+        self._take([*places, *others], first=len(places))
+
+    def _take(self, places: Sequence[int], *, first: int) -> None:
+        """Go on with the inputs at these places, in this order."""
+        self.feeds = [self.feeds[place] for place in places]
+        self.originals = [self.originals[place] for place in places]
+        self.unchanged = [self.unchanged[place] for place in places]
+        self.first = self.open_session(self.feeds[:first])
+        self.rest = self.open_session(self.feeds[first:])
 
     def _noise_on(self, place: int, outputs: ArrayOutputs) -> float:
         """What one input shows, as if others had no error at all."""
@@ -586,19 +625,12 @@ class Trials:
         return compare_outputs(originals, found, self.tolerance, batched=batched, memory=self.memory)
 
     def glance(self, mix: Mix) -> Tried:
-        """Try a mix on the first inputs."""
-        key = _key(mix)
-        if key not in self.alone:
-            self.alone[key], _ = self._tried(mix)
-        return self.alone[key]
-
-    def on_others(self, mix: Mix) -> Tried:
-        """Try a mix that moves nothing on the first inputs on all others."""
-        key, count = _key(mix), len(self.first.feeds)
-        if key not in self.made:
-            same = Glance(self.originals[:count], self.unchanged[:count])
-            self.made[key], _ = self._tried(mix, same)
-        return self.made[key]
+        """Try a mix, plainly rounded, on the first input; where that moves nothing, on the others."""
+        tried, seen = self._tried(mix, plain=True)
+        if not tried.moved:
+            tried, _ = self._tried(mix, seen, plain=True)
+        self.alone[_key(mix)] = tried
+        return tried
 
     def shows(self, name: str) -> bool:
         """Whether any output moves when a tensor is damaged for good."""
@@ -621,11 +653,11 @@ class Trials:
         moved = [fed for fed, one, other in zip(feeds, unharmed, harmed, strict=True) if one != other]
         return moved[:REACHING]
 
-    def _tried(self, mix: Mix, known: Glance | None = None) -> tuple[Tried, Glance]:
+    def _tried(self, mix: Mix, known: Glance | None = None, *, plain: bool = False) -> tuple[Tried, Glance]:
         """Try a mix on the first inputs; on the rest, where it is known what the first show."""
         self.say(f"planning: trial {self.count + 1}")
         weights: dict[str, Path] = {}
-        for (name, _), files in self.shelf.files(mix.items()).items():
+        for name, files in self.shelf.files(mix, plain=plain).items():
             weights.update(zip(self.inputs[name], files, strict=True))
         try:
             seen = self._seen(weights, self.first if known is None else self.rest)

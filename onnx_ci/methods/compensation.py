@@ -75,8 +75,18 @@ class Moments:
     def matrix(self, values: Array) -> Array:
         """A tensor as (groups and chunks, columns, rows); what fills up the last chunk is zero."""
         grouped: Array = values.reshape(self.shape)
-        if not self.turned:
-            grouped = grouped.swapaxes(1, 2)
+        return self._chunked(grouped if self.turned else grouped.swapaxes(1, 2))
+
+    def some_rows(self, values: Array) -> tuple[Array, int]:
+        """A few rows of a tensor, as `matrix` gives all of them, and how many each stands for."""
+        grouped = values.reshape(self.shape)
+        rows = self.shape[2 if self.turned else 1]
+        step = -(-rows // JUDGED)
+        some = grouped[:, :, ::step] if self.turned else grouped[:, ::step].swapaxes(1, 2)
+        return self._chunked(some), step
+
+    def _chunked(self, grouped: Array) -> Array:
+        """(groups, columns, rows) with the columns in chunks; what fills up the last one is zero."""
         groups, columns, rows = grouped.shape
         chunks, width = self.fit.shape[1:3]
         if chunks * width > columns:
@@ -139,13 +149,18 @@ def harm_left(values: Array, moments: Moments) -> float:
 def gain(values: Array, moments: Moments) -> float:
     """How much of a product's power an error of this weight makes, for each unit of the error's own power,
     about: as if errors had nothing to do with what they meet."""
-    weight = moments.matrix(values)
-    step = -(-weight.shape[2] // JUDGED)
-    some = np.ascontiguousarray(weight[:, :, ::step], dtype=np.float32)
+    some, step = moments.some_rows(values)
     fit = moments.fit.reshape(-1, *moments.fit.shape[-2:])
-    power = step * float(np.einsum("bcn,bcn->", some, np.matmul(fit, some), dtype=np.float64))
-    met = float(np.trace(fit, axis1=1, axis2=2, dtype=np.float64).sum()) * weight.shape[2] / values.size
+    power = step * _power(some, fit)
+    rows = moments.shape[2 if moments.turned else 1]
+    met = float(np.trace(fit, axis1=1, axis2=2, dtype=np.float64).sum()) * rows / values.size
     return met / power if power > 0 else 0.0
+
+
+def harm_of(error: Array, values: Array, moments: Moments) -> float:
+    """How much of a product's power an error of its weight makes, on inputs that had no part in it."""
+    made, power = (_harm(moments.some_rows(part)[0], moments) for part in (error, values))
+    return made / power if power > 0 else 0.0
 
 
 def _in_few_bits(over: Array) -> Array:
@@ -200,9 +215,13 @@ def _in_order(parts: Array, order: Array) -> Array:
 
 def _harm(error: Array, moments: Moments) -> float:
     """What an error does to outputs, on inputs that had no part in the rounding."""
-    held_out = moments.held_out.reshape(-1, *moments.held_out.shape[-2:])
-    error = error.astype(np.float32, copy=False)
-    return float(np.einsum("bcn,bcn->", error, np.matmul(held_out, error), dtype=np.float64))
+    return _power(error, moments.held_out.reshape(-1, *moments.held_out.shape[-2:]))
+
+
+def _power(weight: Array, moments: Array) -> float:
+    """Of what comes of a weight, by second moments of what it is multiplied with."""
+    weight = weight.astype(np.float32, copy=False)
+    return float(np.einsum("bcn,bcn->", weight, np.matmul(moments, weight), dtype=np.float64))
 
 
 Shape = tuple[int, ...]

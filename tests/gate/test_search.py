@@ -22,7 +22,7 @@ def tensors(*scopes: tuple[str, int]) -> dict[str, Tensor]:
 
 
 def test_few_tensors_are_measured_alone() -> None:
-    assert list(_groups(tensors(("main", 20)), MOST)) == [[f"main{number}"] for number in range(20)]
+    assert list(_groups(tensors(("main", 10)), MOST)) == [[f"main{number}"] for number in range(10)]
 
 
 def test_many_are_measured_with_their_neighbours_and_none_is_left_out() -> None:
