@@ -3,6 +3,7 @@ measurements over time, several at once: heartbeats, movements, hum."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -27,6 +28,7 @@ _FEWEST_BINS = 161  # so many bands, or more, are the spectrum itself; fewer are
 _MOST_OF_SPEECH = 300  # bands; a spectrum with more reaches beyond 8 kHz
 _MEL_BINS = 401  # of the spectrum that bands of the mel scale are taken from
 _MOST_ROWS = 16  # that are drawn; further ones are the same, begun elsewhere
+_SLOW = 32  # samples in which formants hardly move
 _BLOCK = 8192  # samples of a voice that are computed at a time: they stay in the processor's cache
 _LONGEST = 1 << 22  # samples that are drawn; a longer sound repeats
 
@@ -95,10 +97,9 @@ def _speech(rng: np.random.Generator, length: int, rate: int) -> Array:
     voice = np.zeros(len(seconds))
     for start in range(0, len(seconds), _BLOCK):
         part = slice(start, start + _BLOCK)
-        for overtone in range(1, int(_VOICED / lowest)):
-            at = overtone * pitch[part]
-            heard = sum(high / (1 + ((at - middle[part]) / wide) ** 2) for middle, wide, high in formants)
-            voice[part] += heard * np.sin(overtone * phase[part])
+        some = slice(start, start + _BLOCK + _SLOW, _SLOW)
+        slow = [(middle[some], wide, high) for middle, wide, high in formants]
+        voice[part] = _overtones(phase[part], pitch[some], slow, int(_VOICED / lowest))
     loudness = np.clip(_glide(rng, seconds, -0.6, 1.2), 0.0, 1.0)
     between_vowels = np.clip(_glide(rng, seconds, -2.0, 1.0), 0.0, 1.0) * (1.0 - loudness)
     consonants = between_vowels * np.diff(rng.standard_normal(len(seconds)), prepend=0.0)
@@ -109,6 +110,23 @@ def _speech(rng: np.random.Generator, length: int, rate: int) -> Array:
     energy = np.cumsum(np.square(np.concatenate([[0.0], speech])))
     loudest = int(np.argmax(energy[length:] - energy[: len(energy) - length]))
     return speech[loudest : loudest + length]
+
+
+def _overtones(phase: Array, pitch: Array, formants: Sequence[tuple[Array, int, float]], count: int) -> Array:
+    """Add up the overtones below a number: each as loud as formants make it, which are given, as the pitch
+    is, at every so many samples, since they change slowly."""
+    total = np.zeros(len(phase))
+    before, now, twice = np.zeros(len(phase)), np.sin(phase), 2 * np.cos(phase)
+    for overtone in range(1, count):
+        at = overtone * pitch
+        heard = np.zeros(len(at))
+        for middle, wide, high in formants:
+            heard += high / (1 + ((at - middle) / wide) ** 2)
+        heard = np.append(heard, heard[-1])
+        between = heard[:-1, None] + np.diff(heard)[:, None] * (np.arange(_SLOW) / _SLOW)
+        total += between.reshape(-1)[: len(phase)] * now
+        before, now = now, twice * now - before
+    return total
 
 
 def _glide(rng: np.random.Generator, seconds: Array, low: float, high: float) -> Array:
