@@ -55,6 +55,8 @@ SMALL = 1e-30  # the error of what is rounded to itself
 PARTS = 1024  # of a budget of harm, in which mixes are counted
 WALK = 6  # mixes on the way to the most harm that outputs hold
 STRIDES = (1.2, 1.5, 2.0, 4.0, 8.0)  # times as much harm, from one to the next
+AFTER = 3  # more of these, where what held on the first input does not hold on all,
+DOUBTS = 3  # so often
 STEPS_UP = 12  # by 4 times each, where nothing seems to be within what is allowed
 HALVINGS = 24  # of what is known of the least harm
 FINE = 0.01  # of the bytes that are left: what is not worth another trial
@@ -211,10 +213,8 @@ class Search:
         return [name for name in self.tensors if name not in self.unseen]
 
     def _explore(self) -> None:
-        uniform = list(self.uniform())
-        if uniform:
-            self.trials.leave_out_ties(min(uniform, key=self._expected))
-        self.trials.begin_with_worst({name: self._probed_form(name) for name in self.tensors})
+        probed = {name: self._probed_form(name) for name in self.tensors}
+        self.trials.begin(min(self.uniform(), key=self._expected, default=probed))
         groups = {tuple(group): self._measure(group) for group in _groups(self.tensors, MOST)}
         for _ in range(SPLITS):
             worst = max((group for group in groups if len(group) > 1), key=groups.__getitem__, default=())
@@ -280,22 +280,40 @@ class Search:
         for mix in sorted(self.uniform(), key=self.saved, reverse=True):
             if self.trials.run(mix).safe:
                 break  # what is milder holds too, and is larger
-        holds, breaks, best = 0.0, math.inf, 0.0
+        holds, breaks = 0.0, math.inf
+        best: Mix = {}
         guesses = [self.trials.room * 4.0**step for step in range(STEPS_UP)]
-        for _ in range(WALK):
-            left = self.shelf.nbytes - best
-            mixes = ((budget, fewest_bytes(self._choices, budget)) for budget in guesses)
-            worth = ((budget, mix) for budget, mix in mixes if self.saved(mix) >= best + FINE * left)
-            budget, mix = next(worth, (0.0, {}))
-            if not mix:
-                break
-            tried = self.trials.run(mix, spare=True)
-            if tried.safe:
-                holds, best = budget, self.saved(mix)
+        left, doubts = WALK, DOUBTS
+        tried: list[Mix] = []
+        while doubts:
+            budget, mix = self._worth(guesses, best, tried) if left else (0.0, {})
+            if mix:
+                left -= 1
+                tried.append(mix)
+                found = self.trials.on_first(mix)
+                if found.safe:
+                    holds, best = budget, mix
+                else:
+                    breaks = budget
             else:
-                breaks = budget
-            guesses = self._guesses(budget * self.trials.room / max(tried.noise, SMALL), holds, breaks)
+                found = self.trials.run(best)
+                if found.safe or not best:
+                    break
+                # On the other inputs it does not hold.
+                budget, breaks, holds, best = holds, holds, 0.0, {}
+                left, doubts = AFTER, doubts - 1
+            guesses = self._guesses(budget * self.trials.room / max(found.noise, SMALL), holds, breaks)
         self._budget = holds or breaks
+
+    def _worth(self, guesses: Sequence[float], best: Mix, tried: Sequence[Mix]) -> tuple[float, Mix]:
+        """The first of some budgets with a mix that is worth a trial; nothing where none is."""
+        known = self.saved(best)
+        enough = known + FINE * (self.shelf.nbytes - known)
+        for budget in guesses:
+            mix = fewest_bytes(self._choices, budget)
+            if self.saved(mix) >= enough and mix not in tried:
+                return budget, mix
+        return 0.0, {}
 
     @staticmethod
     def _guesses(wanted: float, holds: float, breaks: float) -> list[float]:

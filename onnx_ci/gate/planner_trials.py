@@ -510,7 +510,8 @@ class Trials:
 
     def __post_init__(self) -> None:
         self.made: dict[tuple[tuple[str, int], ...], Tried] = {}
-        self.alone: dict[tuple[tuple[str, int], ...], Tried] = {}  # with the first inputs only
+        self.alone: dict[tuple[tuple[str, int], ...], Tried] = {}  # tensors and groups, plainly rounded
+        self.begun: dict[tuple[tuple[str, int], ...], tuple[Tried, Glance]] = {}  # on the first inputs only
         self.runs = 0
         self.late = False  # whether the clock ended it
         self.learned: list[Refuting] = []
@@ -525,27 +526,23 @@ class Trials:
         self.unchanged = seen.digests
         self.made[()] = self._judged({}, seen)
 
-    def leave_out_ties(self, mix: Mix) -> None:
-        """Leave out inputs on which even the mildest mix turns an answer into another, unless a proof begins
-        with them: what happens there can't be foreseen, and milder plans are no safer."""
+    def begin(self, mix: Mix) -> None:
+        """Try the mildest mix there is, and everything else first on the input on which it does the most
+        harm: what does not hold shows there, and what single tensors do. Inputs on which even this mix turns
+        an answer into another are left out, unless a proof begins with them: what happens there can't be
+        foreseen, and milder plans are no safer."""
         _, seen = self._tried(mix)
         noise = self._noises(seen)
-        usual = median_low(noise) if noise else 0.0
+        if not noise:
+            return
         feeds = self.own.reference.feeds()
         own = [id(feeds[number]) for number in self.own.numbers]
-        most = max(self.room, TIPPED * usual)
+        most = max(self.room, TIPPED * median_low(noise))
         kept = [at for at, found in enumerate(noise) if found <= most or id(self.feeds[at]) in own]
-        if len(kept) < len(noise):
-            self._take(kept, first=len(kept))
-            seen = Glance([seen.outputs[place] for place in kept], [seen.digests[place] for place in kept])
-        if noise:
-            self.made[_key(mix)] = self._judged(mix, seen)
-
-    def begin_with_worst(self, mix: Mix) -> None:
-        """Try everything first on the input on which this mix, plainly rounded, does the most harm: what does
-        not hold shows there, and what single tensors do."""
-        _, seen = self._tried(mix, plain=True)
-        self._put_first(self._worst(seen)[:1])
+        order = sorted(kept, key=lambda place: -noise[place])
+        self._take(order, first=1)
+        seen = Glance([seen.outputs[place] for place in order], [seen.digests[place] for place in order])
+        self.made[_key(mix)] = self._judged(mix, seen)
 
     def _worst(self, seen: Glance) -> list[int]:
         """The places of all inputs, those that show most first."""
@@ -567,6 +564,7 @@ class Trials:
         self.unchanged = [self.unchanged[place] for place in places]
         self.first = self.open_session(self.feeds[:first])
         self.rest = self.open_session(self.feeds[first:])
+        self.begun.clear()
 
     def _noise_on(self, place: int, outputs: ArrayOutputs) -> float:
         """What one input shows, as if others had no error at all."""
@@ -575,7 +573,7 @@ class Trials:
 
     @property
     def count(self) -> int:
-        return len(self.made.keys() | self.alone.keys())
+        return len(self.made.keys() | self.alone.keys() | self.begun.keys())
 
     def known(self, mixes: Iterable[Mix]) -> list[Tried]:
         """What came of those mixes that were tried."""
@@ -587,13 +585,23 @@ class Trials:
         that is asked for. What does not hold on others makes the worst of them the first from now on."""
         key = _key(mix)
         if key not in self.made:
-            self.made[key], seen = self._tried(mix)
+            self.made[key], seen = self._begun(mix)
             tried = self.made[key]
             if self.rest.feeds and (tried.safe or (tried.holds and not spare)):
                 self.made[key], seen = self._tried(mix, seen)
                 if tried.safe and not self.made[key].safe:
                     self._put_first(self._worst(seen)[: len(self.first.feeds)])
         return self.made[key]
+
+    def on_first(self, mix: Mix) -> Tried:
+        """Try a mix on the first inputs only."""
+        return self.made.get(_key(mix)) or self._begun(mix)[0]
+
+    def _begun(self, mix: Mix) -> tuple[Tried, Glance]:
+        key = _key(mix)
+        if key not in self.begun:
+            self.begun[key] = self._tried(mix)
+        return self.begun[key]
 
     def learn(self, refuting: Refuting | None) -> bool:
         """Try mixes on more inputs from now on, first on these: where what held in trials was refused. What
@@ -609,6 +617,7 @@ class Trials:
             self.originals = [*self._thinned([outputs[number] for number in more]), *self.originals]
             self.unchanged = [*self._seen({}, self.first).digests, *self.unchanged]
         self.made = {key: tried for key, tried in self.made.items() if not tried.holds}
+        self.begun.clear()
         self.learned.append(refuting)
         self.room *= LESSON
         return True

@@ -94,18 +94,18 @@ def test_inputs_that_reach_a_tensor_are_found_among_others() -> None:
 
 
 def test_trials_begin_with_the_input_that_shows_most() -> None:
-    trials = trials_on(reference(0.0, 0.5, 3.0, 1.0))
-    trials.begin_with_worst({"w": 5})
+    trials = trials_on(reference(0.0, 3.0, 0.5, 1.0))
+    trials.begin({"w": 1})
     Session.ran.clear()
     assert not trials.run({"w": 8}).holds
     assert Session.ran == [3.0]
     assert trials.run({"w": 0}).holds
-    assert Session.ran == [3.0, 3.0, 0.0, 0.5, 1.0]
+    assert Session.ran == [3.0, 3.0, 1.0, 0.5, 0.0]
 
 
 def test_what_the_first_input_does_not_show_is_looked_for_on_the_others() -> None:
     trials = trials_on(reference(0.0, 2.0))
-    trials.begin_with_worst({})
+    trials.begin({})
     Session.ran.clear()
     tried = trials.glance({"w": 1})
     assert tried.moved
@@ -129,7 +129,7 @@ def test_a_tensor_that_the_first_inputs_do_not_reach_is_measured_on_all() -> Non
 
 def test_an_input_that_refuses_is_the_first_from_then_on() -> None:
     trials = trials_on(reference(0.0, 0.5, 3.0))
-    trials.begin_with_worst({})
+    trials.begin({})
     assert not trials.run({"w": 5}).holds
     Session.ran.clear()
     assert not trials.run({"w": 6}).holds
@@ -139,12 +139,12 @@ def test_an_input_that_refuses_is_the_first_from_then_on() -> None:
 def test_an_input_that_the_mildest_mix_tips_over_is_left_out() -> None:
     """Unless a proof begins with it: then what does not hold there is no plan."""
     trials = trials_on(reference(0.1, 0.1, 0.1, 3.0))
-    trials.leave_out_ties({"w": 2})
+    trials.begin({"w": 2})
     kept: list[Any] = trials.feeds
     assert [round(float(feed["x"][1]), 3) for feed in kept] == [0.1, 0.1, 0.1]
     Session.ran.clear()
     assert trials.run({"w": 2}).holds
     assert Session.ran == []
     trials = trials_on(reference(3.0, 0.1, 0.1, 0.1))
-    trials.leave_out_ties({"w": 2})
+    trials.begin({"w": 2})
     assert len(trials.feeds) == 4

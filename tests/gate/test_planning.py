@@ -132,7 +132,7 @@ def test_a_plan_with_few_runs_still_gives_something_proven_and_says_what_was_not
     tmp_path: Path,
 ) -> None:
     write(sensitive, tmp_path)
-    done = shrink(tmp_path, "--plan-runs", "20", methods="int8-weights")
+    done = shrink(tmp_path, "--plan-runs", "14", methods="int8-weights")
     assert done.code in (0, 1)
     assert done.json["verification"]["status"] in ("passed", "failed")
     assert "in the runs that a plan may take" in done.json["plan"]["untried"]
