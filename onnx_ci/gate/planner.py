@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby, islice
 
 import numpy as np
@@ -55,8 +55,8 @@ SMALL = 1e-30  # the error of what is rounded to itself
 PARTS = 1024  # of a budget of harm, in which mixes are counted
 WALK = 6  # mixes on the way to the most harm that outputs hold
 STRIDES = (1.2, 1.5, 2.0, 4.0, 8.0)  # times as much harm, from one to the next
-AFTER = 3  # more of these, where what held on the first input does not hold on all,
-DOUBTS = 3  # so often
+AIM = 0.85  # of the noise there is room for: what is beyond that is near enough
+AFTER = 5  # more of these, where what held on the first input does not hold on all
 STEPS_UP = 12  # by 4 times each, where nothing seems to be within what is allowed
 HALVINGS = 24  # of what is known of the least harm
 FINE = 0.01  # of the bytes that are left: what is not worth another trial
@@ -283,14 +283,14 @@ class Search:
         holds, breaks = 0.0, math.inf
         best: Mix = {}
         guesses = [self.trials.room * 4.0**step for step in range(STEPS_UP)]
-        left, doubts = WALK, DOUBTS
+        left, look = WALK, self.trials.on_first
         tried: list[Mix] = []
-        while doubts:
+        while True:
             budget, mix = self._worth(guesses, best, tried) if left else (0.0, {})
             if mix:
                 left -= 1
                 tried.append(mix)
-                found = self.trials.on_first(mix)
+                found = look(mix)
                 if found.safe:
                     holds, best = budget, mix
                 else:
@@ -299,10 +299,12 @@ class Search:
                 found = self.trials.run(best)
                 if found.safe or not best:
                     break
-                # On the other inputs it does not hold.
+                # Other inputs do not bear it: from now on all are looked at where the first does.
                 budget, breaks, holds, best = holds, holds, 0.0, {}
-                left, doubts = AFTER, doubts - 1
-            guesses = self._guesses(budget * self.trials.room / max(found.noise, SMALL), holds, breaks)
+                left, look = AFTER, partial(self.trials.run, spare=True)
+            aim = AIM * self.trials.room
+            left = 0 if found.safe and found.noise > aim else left
+            guesses = self._guesses(budget * aim / max(found.noise, SMALL), holds, breaks)
         self._budget = holds or breaks
 
     def _worth(self, guesses: Sequence[float], best: Mix, tried: Sequence[Mix]) -> tuple[float, Mix]:
