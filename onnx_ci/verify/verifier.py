@@ -75,8 +75,10 @@ class Refuting:
 class Verifier:
     """Check candidates against one reference."""
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: Reference, *, few: bool = False) -> None:
+        """`few` is for inputs that are some of those on which candidates are checked anyway."""
         self.reference = reference
+        self.few = few
         self._distributions: dict[Tolerance, Distribution | Unclear] = {}
         self._refuting: list[int] = []
 
@@ -235,7 +237,14 @@ class Verifier:
             outputs = reference.runner.run(model, feeds, limits=limits, spare=spare)
         originals = reference.outputs()
         with reference.runner.meter.timing("comparing"):
-            deltas = compare_outputs(originals, outputs, claim.tolerance, batched=reference.batched)
+            deltas = compare_outputs(
+                originals,
+                outputs,
+                claim.tolerance,
+                batched=reference.batched,
+                together=not reference.spec.samples,
+                few=self.few,
+            )
             deltas = with_histograms(deltas, originals, outputs)
         if not certain and any(delta.problem for delta in deltas):
             return None
@@ -447,7 +456,7 @@ class Runtimes:
 
     def _bare(self, runner: Runner) -> RuntimeSetting:
         reference = self.reference.under(runner.using(optimize=False), samples=_FIRST)
-        return RuntimeSetting(runner.version, False, Verifier(reference))
+        return RuntimeSetting(runner.version, False, Verifier(reference, few=True))
 
 
 def _summary(result: Verification, version: str, *, optimized: bool) -> RuntimeRun:
