@@ -13,7 +13,9 @@ import numpy as np
 from onnx_ci.inputs.graph import Shape
 from onnx_ci.sandbox.exchange import Array
 
-_NEIGHBOURS = 8  # of so many parts of an alphabet one is used where what is read is of one kind
+_NEIGHBOURS = 8  # of so many parts of a vocabulary one is used where a text is of one subject
+_HALVES = 2  # of an alphabet: words of fewer letters are none
+_FILLED = 4  # one in so many parts of a row, the last, is where it may be filled up
 _FAINT = 0.1
 _FAR = (4.0, 10.0)  # times what is around zero
 WIDE = 2  # the first sample with such numbers, and every eighth after it
@@ -23,8 +25,8 @@ _CELLS = 7  # blobs across a picture
 
 
 def ids(rng: np.random.Generator, shape: Shape, low: int, below: int, index: int) -> Array:
-    """Draw ids from `low` to before `below`: all alike, a few of them often, those of one neighbourhood, and
-    such with the rest of each row filled up.
+    """Draw ids from `low` to before `below`: all alike, a few of them often, those of one half, and such with
+    the rest of each row filled up.
 
     A classifier that is sure of noise, whatever is done to it, has to think about some of these.
     """
@@ -34,11 +36,12 @@ def ids(rng: np.random.Generator, shape: Shape, low: int, below: int, index: int
     if manner == 1:
         ranks = np.exp(rng.uniform(0.0, np.log(below - low), size=shape)).astype(np.int64)
         return low + np.clip(ranks - 1, 0, below - low - 1)
-    width = max(2, (below - low) // _NEIGHBOURS)
+    width = max(2, (below - low) // _HALVES)
     first = int(rng.integers(low, below - width + 1))
     drawn = rng.integers(first, first + width, size=shape)
     if manner == 3 and drawn.ndim and drawn.shape[-1] >= _SHORTEST:
-        drawn[..., int(rng.integers(1, drawn.shape[-1])) :] = below - 1
+        length = drawn.shape[-1]
+        drawn[..., int(rng.integers(length - length // _FILLED, length)) :] = below - 1
     return drawn
 
 

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,8 @@ _MASK = 1e4  # what is further away is no answer, but was put there to be left o
 _EQUAL = 1e-3  # of what values are: two that are no further apart are as good as equal to a choice
 _MOST_EQUALS = 0.5  # of the choices: beyond that, too little of what follows from them is left to compare
 _SOME_ROWS = 32  # of a Softmax that are looked at together: most often the first tell
+_DOUBT = 3  # one in so many answers counts as undecided, whatever the model says to these inputs
+_ALONE = 8  # times the noise that all inputs may have together: what one of them may have by itself
 _NEAR = 100  # one in so many values behind a sigmoid counts as near a decision: those nearest to 0
 _ROUNDING = 1e-6  # by so much a length may change where a cosine of 1 is asked for
 BLOCK = 1 << 20  # elements in float64 at a time: outputs can be far larger than memory allows twice
@@ -60,22 +62,29 @@ class Distance:
 NOTHING_IN_COMMON = Distance(cosine=0.0, sqnr=0.0, top1=0.0)
 
 
-def distance(reference: Array, candidate: Array, *, energy: float = 0.0) -> Distance:
+def distance(reference: Array, candidate: Array, *, energy: float = 0.0, room: float = 1.0) -> Distance:
     """Both arrays have the same shape and hold numbers or booleans. `energy` is the mean square that the
-    output can have: what this sample lacks of it counts as kept, so that nothing is measured against next to
-    nothing."""
-    if candidate is reference:
+    output can have: what this sample lacks of it, or of so many times as much, counts as kept, so that
+    nothing is measured against next to nothing."""
+    return _distance([(reference, candidate)], energy, room)
+
+
+def _distance(pairs: Sequence[tuple[Array, Array]], energy: float, room: float = 1.0) -> Distance:
+    """Measure several pairs as if they were one."""
+    moved_pairs = [pair for pair in pairs if pair[0] is not pair[1]]
+    if not moved_pairs:
         return Distance()
-    top1 = _top1(reference, candidate)
-    known = _largest(reference)
-    if known == 0.0 and _largest(candidate) == 0.0:
+    top1 = min(_top1(*pair) for pair in moved_pairs)
+    known = max(_largest(before) for before, _ in pairs)
+    if known == 0.0 and not any(_largest(after) for _, after in moved_pairs):
         return Distance(top1=top1)
-    # The squares of float32 never overflow in float64; those of float64 may.
-    scale = max(known, _largest(candidate)) if reference.dtype == np.float64 else 1.0
+    scale = 1.0
+    if pairs[0][0].dtype == np.float64:  # whose squares may overflow; those of float32 never do in float64
+        scale = max(known, *(_largest(after) for _, after in moved_pairs))
     floor = max(_FLOOR * known, _LITTLE * math.sqrt(energy))
     largest = relative = total = count = 0.0
     dot = ours = theirs = noise = 0.0
-    for a, b in _blocks(reference, candidate):
+    for a, b in chain.from_iterable(_blocks(*pair) for pair in pairs):
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             moved = a - b  # may be infinite for float64 near the end of its range
             np.abs(moved, out=moved)
@@ -94,17 +103,22 @@ def distance(reference: Array, candidate: Array, *, energy: float = 0.0) -> Dist
         ours += sum_of_products(a, a)
         theirs += sum_of_products(b, b)
         noise += sum_of_products(moved, moved)
-    rest = max(0.0, energy / scale * count / scale - ours)
+    rest = max(0.0, room * energy / scale * count / scale - ours)
     dot, ours, theirs = dot + rest, ours + rest, theirs + rest
     return Distance(
         max_abs=_finite(largest),
         max_rel=_finite(relative),
         mean_abs=_finite(total / max(count, 1.0) * scale),
-        cosine=_cosine(dot, ours, theirs) if count >= FEW else _closeness(ours, noise),
+        cosine=_cosine(dot, ours, theirs) if count >= FEW * len(pairs) else _closeness(ours, noise),
         sqnr=_sqnr(ours, noise),
         top1=top1,
         drift=_finite(_drift(ours, theirs)),
     )
+
+
+def _as_one(pairs: Sequence[tuple[Array, Array]], energy: float) -> Distance:
+    """Return how far all pairs are apart as a whole; single numbers are no further than by themselves."""
+    return replace(_distance(pairs, energy), max_rel=0.0)
 
 
 def share_distance(equal: Array) -> Distance:
@@ -268,13 +282,19 @@ def compare_outputs(
     tolerance: Tolerance,
     *,
     batched: Collection[str] = (),
+    together: bool = False,
+    few: bool = False,
     memory: ReferenceMemo | None = None,
 ) -> tuple[OutputDelta, ...]:
     """Return how far each output moved, at the worst over all samples, and over the members of those outputs
-    that are `batched`; `problem` says what does not hold. With a memory, the reference is looked at once."""
+    that are `batched`; `problem` says what does not hold. With a memory, the reference is looked at once.
+
+    Where samples are judged `together`, as made-up ones are, relative limits are for all of them as a whole,
+    and one by itself may be further off: of inputs that nobody has, one or another is always odd. Where they
+    are a `few` of those that were judged before, they say too little of what can be behind an output."""
     outputs = _with_views(_paired(reference, candidate), memory)
     return tuple(
-        _compare(name, pairs, views, tolerance, batched=name in batched)
+        _compare(name, pairs, views, tolerance, batched=name in batched, together=together, few=few)
         for name, (pairs, views) in outputs.items()
     )
 
@@ -325,11 +345,11 @@ def whole_axes(
     return {name: sorted(found) for name, found in axes.items() if found}
 
 
-def leaves(reference: Outputs, candidate: Outputs, tolerance: Tolerance) -> bool:
+def leaves(reference: Outputs, candidate: Outputs, tolerance: Tolerance, *, together: bool = False) -> bool:
     """Whether any output is outside the tolerance; looks no further than the first that is."""
     for name, (pairs, views) in _with_views(_paired(reference, candidate)).items():
         unmoved = all(_unmoved(*pair) for pair in (*pairs, *(pair for view in views for pair in view.pairs)))
-        if not unmoved and _compare(name, pairs, views, tolerance).problem:
+        if not unmoved and _compare(name, pairs, views, tolerance, together=together).problem:
             return True
     return False
 
@@ -435,24 +455,28 @@ def _unmoved(before: Array | None, after: Array | None) -> bool:
 
 
 def _compare(
-    name: str, pairs: Sequence[Pair], views: Sequence[_View], tolerance: Tolerance, *, batched: bool = False
+    name: str,
+    pairs: Sequence[Pair],
+    views: Sequence[_View],
+    tolerance: Tolerance,
+    *,
+    batched: bool = False,
+    together: bool = False,
+    few: bool = False,
 ) -> OutputDelta:
-    problems: list[Problem] = []
-    distances: list[Distance] = []
-    energy = _energy(pairs, next((view.of for view in views if view.of.is_bounded), None))
-    judged = [(view, *_behind(view, tolerance)) for view in views if view.tells]
+    least = _least_energy(pairs, next((view.of for view in views if view.of.is_bounded), None))
+    energy = max(_energy(pairs), least)
+    apart = _ALONE if together and len(pairs) > 1 else 1.0
+    judged = [(view, *_behind(view, tolerance, apart, few=few)) for view in views if view.tells]
+    # One answer in doubt moves a short output far, and which inputs leave a model in doubt is chance.
+    room = apart if any(view.of.squash in ("Softmax", *PICKS) for view in views) else 1.0
     exact = all(_unmoved(*pair) for pair in pairs)
     for view, _, found in judged:
         if view.of.follows and not found:
             pairs = [_chosen_alike(view.of, *both) for both in zip(pairs, view.pairs, strict=True)]
-    for before, after in pairs:
-        measured, problem = _one(before, after, allowance(tolerance), energy)
-        distances.append(measured)
-        same = _unmoved(before, after)
-        if problem is not None:
-            problems.append(problem)
-        elif batched and not same and before is not None and after is not None:
-            distances += [distance(*pair, energy=energy) for pair in members(before, after)]
+    distances, problems = _measured(pairs, tolerance, energy, room, batched=batched)
+    if room > 1.0 and not problems and _float_arrays(pairs):
+        distances.append(_as_one([(b, a) for b, a in pairs if b is not None and a is not None], least))
     worst = _worst(distances)
     if not problems:
         problems += outside(worst, tolerance)
@@ -481,6 +505,22 @@ def _compare(
         problem="; ".join(dict.fromkeys(problem.words for problem in problems)),
         breaches=tuple(dict.fromkeys(problem.breach for problem in problems)),
     )
+
+
+def _measured(
+    pairs: Sequence[Pair], tolerance: Tolerance, energy: float, room: float, *, batched: bool
+) -> tuple[list[Distance], list[Problem]]:
+    """Measure pair by pair, and member by member of a batch; what no limit is for is a problem."""
+    distances: list[Distance] = []
+    problems: list[Problem] = []
+    for before, after in pairs:
+        measured, problem = _one(before, after, allowance(tolerance), energy, room)
+        distances.append(measured)
+        if problem is not None:
+            problems.append(problem)
+        elif batched and before is not None and after is not None and not _unmoved(before, after):
+            distances += [distance(*pair, energy=energy, room=room) for pair in members(before, after)]
+    return distances, problems
 
 
 def _chosen_alike(of: Observation, pair: Pair, picked_from: tuple[Array, Array]) -> Pair:
@@ -514,17 +554,23 @@ def _worst_input(pairs: Sequence[Pair], views: Sequence[_View], energy: float) -
     return min(range(len(pairs)), key=lambda index: _one(*looked_at[index], 0.0, of)[0].sqnr)
 
 
-def _energy(pairs: Sequence[Pair], bounded: Observation | None = None) -> float:
-    """Return what a number of an output is, squared, in the sample where it is most; of one that has a range,
-    a part of that at least: an answer near zero that moves by a millionth is no other answer."""
-    arrays = [before for before, _ in pairs if before is not None and before.size and is_float(before.dtype)]
-    if not arrays:
-        return 0.0
-    energy = max(map(_mean_square, arrays))
-    if bounded is not None:
-        width = 1 if bounded.squash != "Softmax" else _softmax_width(arrays[0], bounded)
-        energy = max(energy, _OF_RANGE / width)
+def _energy(pairs: Sequence[Pair]) -> float:
+    """Return what a number of an output is, squared, in the sample where it is most."""
+    energy = max(map(_mean_square, _float_arrays(pairs)), default=0.0)
     return energy if math.isfinite(energy) else 0.0
+
+
+def _least_energy(pairs: Sequence[Pair], bounded: Observation | None) -> float:
+    """Return what an output that has a range is taken to be at least, squared: an answer near zero that moves
+    by a millionth is no other answer."""
+    arrays = _float_arrays(pairs)
+    if bounded is None or not arrays:
+        return 0.0
+    return _OF_RANGE / (_softmax_width(arrays[0], bounded) if bounded.squash == "Softmax" else 1)
+
+
+def _float_arrays(pairs: Sequence[Pair]) -> list[Array]:
+    return [before for before, _ in pairs if before is not None and before.size and is_float(before.dtype)]
 
 
 def _mean_square(array: Array) -> float:
@@ -544,22 +590,28 @@ def _softmax_width(array: Array, behind: Observation) -> int:
     return max(1, array.shape[axis]) if array.ndim else 1
 
 
-def _behind(view: _View, tolerance: Tolerance) -> tuple[Distance, list[Problem]]:
+def _behind(view: _View, tolerance: Tolerance, room: float, *, few: bool) -> tuple[Distance, list[Problem]]:
     """Return how far what is behind an output moved, and what of that is beyond the relative limits: as it
     is, and as it would show in the output were the model undecided."""
     relative = replace(tolerance, max_abs=None, mean_abs=None, top1=None, exact=False)
     givens = [view.given(number) for number in range(len(view.pairs))]
     energy = max(power for _, power in givens)
-    distances, noise, signal = [], 0.0, 0.0
+    moved_pairs, noise, signal = [], 0.0, 0.0
     for number, ((before, _), (plain, after)) in enumerate(zip(givens, view.pairs, strict=True)):
         other = before if after is plain else _as_given(view.of, after)
-        distances.append(distance(before, other, energy=energy))
+        moved_pairs.append((before, other))
         moved, most = view.undecided(number, before, other)
         noise, signal = noise + moved, signal + most
+    distances = [Distance()]
+    if not signal or not (few or view.of.squash == "Softmax"):
+        # Of thousands of letters, most are out of the question, and how far is all the same to a Softmax.
+        distances += [distance(*pair, energy=energy, room=room) for pair in moved_pairs]
+        distances += [_as_one(moved_pairs, 0.0)] if room > 1.0 else []
     worst = _worst(distances)
     words = f"behind its {view.of.squash}"
     problems = [Problem(one.breach, f"{words}: {one.words}") for one in outside(worst, relative)]
     if signal:
+        noise /= _DOUBT
         least = Distance(cosine=_closeness(signal, noise), sqnr=_sqnr(signal, noise))
         if not problems or least.cosine < worst.cosine:
             words = f"where its {view.of.squash} is undecided"
@@ -618,7 +670,7 @@ def _softmax(rows: Array, best: Array, lead: Array) -> Array:
 
 
 def _one(
-    before: Array | None, after: Array | None, allowed: float, energy: float
+    before: Array | None, after: Array | None, allowed: float, energy: float, room: float = 1.0
 ) -> tuple[Distance, Problem | None]:
     if before is not None and before is after:
         return Distance(), None
@@ -640,7 +692,7 @@ def _one(
     if not is_float(before.dtype) and not is_complex(before.dtype):
         return distance(before, after), _unequal(before, after)
     before, after = as_reals(before), as_reals(after)
-    return distance(before, after, energy=energy), _odd_values(before, after)
+    return distance(before, after, energy=energy, room=room), _odd_values(before, after)
 
 
 def _unequal(before: Array, after: Array) -> Problem | None:

@@ -406,7 +406,8 @@ class DamagedRuns:
             if self.deaths > DEATHS:
                 raise
             return "noticed"
-        if leaves(self.before, outputs, self.tolerance):
+        together = not self.reference.spec.samples
+        if leaves(self.before, outputs, self.tolerance, together=together):
             return "noticed"
         return "faint" if self.steady and not same_outputs(self.before, outputs) else "unseen"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 def test_samples_are_written_and_read_back(folder: Path) -> None:
     made = onnx_ci("samples", "m.onnx", "--output", "s.npz", "--dims", "S=300", cwd=folder)
     assert made.code == 0, made.err
-    assert "ids: int64 1x300, 0 to 10 (0 to 10: what the table it indexes" in made.out
+    assert re.search(r"ids: int64 1x300, \d to 10 \(0 to 10: what the table it indexes", made.out)
     with np.load(folder / "s.npz") as first, np.load(folder / "s-1.npz") as second:
         assert first["ids"].shape == (1, 300)
         assert second["file"].shape == (2, 300)

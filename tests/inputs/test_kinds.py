@@ -79,11 +79,11 @@ def test_films_are_pictures_in_turn() -> None:
     assert np.abs(np.diff(film, axis=-1)).mean() < film.std() / 2  # neighbours are alike
 
 
-def test_pictures_are_blank_and_noise_at_times() -> None:
+def test_no_picture_is_blank_or_noise() -> None:
     drawn = [scenes.picture(np.random.default_rng(3), 64, 64, index) for index in range(16)]
     grain = [float(np.abs(np.diff(one, axis=-1)).mean()) for one in drawn]
-    assert drawn[6].std() < 0.02
-    assert grain[14] == max(grain)
+    assert min(one.std() for one in drawn) > 0.05
+    assert max(grain) < 0.2
     assert all(one.min() >= 0.0 and one.max() <= 1.0 for one in drawn)
 
 

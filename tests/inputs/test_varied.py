@@ -31,6 +31,8 @@ def test_samples_are_of_several_kinds() -> None:
     assert spread > often > near >= filled - 1
     assert np.median(drawn[1]) < 100
     assert drawn[3][0, -1] == 999
+    assert near > 400  # words of few letters are none
+    assert (drawn[3] == 999).mean() < 0.3
 
 
 def test_floats_are_of_several_kinds() -> None:

@@ -81,7 +81,13 @@ def test_a_name_that_is_kept_for_this_is_refused(tmp_path: Path) -> None:
 
 
 def deltas(
-    before: np.ndarray, after: np.ndarray, squash: str = "Sigmoid", cosine: float = 0.999
+    before: np.ndarray,
+    after: np.ndarray,
+    squash: str = "Sigmoid",
+    *,
+    cosine: float = 0.999,
+    together: bool = False,
+    few: bool = False,
 ) -> tuple[OutputDelta, ...]:
     """Compare an output by what is behind it; all arrays are samples of what is behind."""
     functions = {"Sigmoid": lambda z: 1 / (1 + np.exp(-z)), "Softmax": softmax}
@@ -90,7 +96,8 @@ def deltas(
     def outputs(samples: np.ndarray) -> list[dict[str, np.ndarray]]:
         return [{"y": functions[squash](z).astype(np.float32), name: z.astype(np.float32)} for z in samples]
 
-    return compare_outputs(outputs(before), outputs(after), Tolerance(cosine=cosine))
+    limits = Tolerance(cosine=cosine)
+    return compare_outputs(outputs(before), outputs(after), limits, together=together, few=few)
 
 
 def softmax(z: np.ndarray) -> np.ndarray:
@@ -142,6 +149,65 @@ def test_doubt_is_where_a_map_changes_sides(sure: float) -> None:
     assert "where its Sigmoid is undecided" in delta.problem
     (milder,) = deltas(before, before + 0.05 * noise)
     assert not milder.problem
+
+
+def test_letters_that_are_out_of_the_question_do_not_count() -> None:
+    """Of thousands, all but a few are nothing to a Softmax, by however much they move."""
+    rng = np.random.default_rng(0)
+    before = rng.standard_normal((4, 10, 3000)) - 20
+    before[:, :, :2] = 0.0
+    noise = rng.standard_normal(before.shape)
+    noise[:, :, :2] *= 0.01
+    (delta,) = deltas(before, before + noise, "Softmax")
+    assert not delta.problem
+    (other,) = deltas(before, before + noise[:, :, ::-1], "Softmax")
+    assert "Softmax is undecided" in other.problem
+
+
+def _one_in_doubt(error: float) -> tuple[np.ndarray, np.ndarray]:
+    """Twelve short texts, of which one has a letter that could be either of two."""
+    before = np.random.default_rng(0).standard_normal((12, 8, 6))
+    before[:, :, 0] += 12
+    before[3, 2, 1] = before[3, 2, 0]
+    after = before.copy()
+    after[3, 2, 0] += error
+    return before, after
+
+
+def test_one_answer_in_doubt_on_one_input_that_nobody_has_is_no_failure() -> None:
+    before, after = _one_in_doubt(0.4)
+    (own,) = deltas(before, after, "Softmax")
+    assert own.problem
+    assert own.worst_input == 3
+    (made_up,) = deltas(before, after, "Softmax", together=True)
+    assert not made_up.problem
+    (broken,) = deltas(*_one_in_doubt(5.0), "Softmax", together=True)
+    assert broken.problem
+
+
+def test_many_answers_that_move_are_one_all_together() -> None:
+    rng = np.random.default_rng(0)
+    before = 2 * rng.standard_normal((12, 8, 6))
+    (delta,) = deltas(before, before + 0.3 * rng.standard_normal(before.shape), "Softmax", together=True)
+    assert delta.problem
+
+
+def test_numbers_that_nothing_squashes_hold_on_every_input() -> None:
+    """A bound that one of many inputs reaches is seen on that one."""
+    reference = [{"y": np.ones(16, np.float32)} for _ in range(12)]
+    other = [*reference[1:], {"y": np.where(np.arange(16) < 2, 0.8, 1.0).astype(np.float32)}]
+    (delta,) = compare_outputs(reference, other, Tolerance(cosine=0.999), together=True)
+    assert delta.problem
+
+
+def test_a_few_inputs_say_too_little_of_what_can_be_behind_an_output() -> None:
+    rng = np.random.default_rng(0)
+    before = -4 + 0.1 * rng.standard_normal((2, 400))
+    after = before + 0.2 * rng.standard_normal(before.shape)
+    (all_there_is,) = deltas(before, after)
+    assert "behind its Sigmoid" in all_there_is.problem
+    (delta,) = deltas(before, after, few=True)
+    assert not delta.problem
 
 
 def test_logits_that_shift_together_are_the_same() -> None:
