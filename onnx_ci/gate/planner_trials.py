@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from statistics import median_low
-from typing import TypeVar
 
 import numpy as np
 
@@ -160,16 +157,13 @@ def _variants(choice: MethodChoice, compressible: bool) -> Iterator[Form]:
 
 
 ENOUGH = 1 << 16  # elements of a tensor that tell what rounding does to all of it
-ENOUGH_BLOCKS = 1 << 13  # where the scale of a block is that of its own elements
-THREADS = 4
+ENOUGH_BLOCKS = 1 << 12  # where the scale of a block is that of its own elements
 BIT = 6.5  # dB, of codes
 EVEN = 11.0  # dB, of steps as large as what is rounded
 LEVEL = 6  # of zlib: what larger ones give too, to a percent
 REPEATED = 0.3  # what compression leaves of nodes and names, about
 FormKey = tuple[str, int, bool]  # a tensor, its form, and whether errors make up for each other in it
 Mix = Mapping[str, int]  # the form of each tensor that has one
-Given = TypeVar("Given")
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -210,7 +204,7 @@ class Shelf:
         found = self._found()
         for tensor in found:
             self._look_around(tensor.places[0])
-        estimated = _side_by_side(self._estimated, found)
+        estimated = map(self._estimated, found)
         self.tensors = {tensor.name: tensor for tensor in estimated if tensor.forms}
         self.nbytes = sum(tensor.nbytes for tensor in self.tensors.values())
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
@@ -225,7 +219,7 @@ class Shelf:
         """The values of tensors in forms, as files: all forms together may be more than memory holds."""
         keys = {name: self._key(name, form, plain) for name, form in mix.items()}
         missing = [key for key in keys.values() if key not in self.ready]
-        self.ready.update(zip(missing, _side_by_side(self._written, missing), strict=True))
+        self.ready.update((key, self._written(key)) for key in missing)
         return {name: self.ready[key] for name, key in keys.items()}
 
     def _key(self, name: str, form: int, plain: bool) -> FormKey:
@@ -235,11 +229,10 @@ class Shelf:
     def take_moments(self, moments: Mapping[str, Moments]) -> None:
         """Round by these from now on, and expect less harm of the forms that are rounded so."""
         self.moments = dict(moments)
-        names = list(moments)
-        left = _side_by_side(lambda name: harm_left(self._weight(name), moments[name]), names)
-        self.left = dict(zip(names, left, strict=True))
-        met = _side_by_side(lambda name: gain(self._weight(name), moments[name]), names)
-        self.gain.update((name, found) for name, found in zip(names, met, strict=True) if found)
+        for name, found in moments.items():
+            weight = self._weight(name)
+            self.left[name] = harm_left(weight, found)
+            self.gain[name] = gain(weight, found) or self.gain.get(name, 1.0)
 
     def harm(self, name: str, form: int, *, plain: bool = False) -> float:
         """What a form does to what is computed with a tensor: the error that rounding leaves, over what it
@@ -415,12 +408,6 @@ def _watched(model: Model, products: Products, *, inside: bool) -> tuple[Model, 
     for name in outputs.values():
         graph.output.add(name=name)
     return copy, [(outputs[mark], product) for mark, product in met]
-
-
-def _side_by_side(work: Callable[[Given], Made], items: Iterable[Given]) -> list[Made]:
-    """numpy lets other threads run while it computes."""
-    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-        return list(pool.map(work, items))
 
 
 def _energy(values: Array) -> float:
