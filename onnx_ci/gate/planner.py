@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby, islice
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -53,13 +54,15 @@ LUCK = 0.2  # of what the less harmful quarter of tensors does at most: less is 
 PROBED = 12.0  # dB that single tensors are rounded more finely than outputs may be
 SMALL = 1e-30  # the error of what is rounded to itself
 PARTS = 1024  # of a budget of harm, in which mixes are counted
-WALK = 6  # mixes on the way to the most harm that outputs hold
-STRIDES = (1.2, 1.5, 2.0, 4.0, 8.0)  # times as much harm, from one to the next
-AIM = 0.85  # of the noise there is room for: what is beyond that is near enough
+WALK = 6  # mixes on the way to the most harm that outputs hold,
+TOGETHER = 18  # and more where few tensors are measured: so many trials for both
+LATELY = 3  # of these, that tell how much noise the next will make
+AROUND = (1.0, 1.2, 0.85, 1.5, 0.7)  # times the harm with which noise is expected to be as much as allowed
+AIM = 0.9  # of the noise there is room for: what is beyond that is near enough
 AFTER = 5  # more of these, where what held on the first input does not hold on all
 STEPS_UP = 12  # by 4 times each, where nothing seems to be within what is allowed
 HALVINGS = 24  # of what is known of the least harm
-FINE = 0.01  # of the bytes that are left: what is not worth another trial
+FINE = 0.005  # of the bytes that are left: what is not worth another trial
 FAR_OFF = 10.0  # times the noise that the tolerance allows: what damage does has to be beyond doubt
 DAMAGE = 2  # the error of values in another order, over their power
 MODEST = 1e9  # numbers that a run multiplies: of a model that multiplies more, fewer runs are made,
@@ -280,54 +283,46 @@ class Search:
         for mix in sorted(self.uniform(), key=self.saved, reverse=True):
             if self.trials.run(mix).safe:
                 break  # what is milder holds too, and is larger
-        holds, breaks = 0.0, math.inf
         best: Mix = {}
         guesses = [self.trials.room * 4.0**step for step in range(STEPS_UP)]
-        left, look = WALK, self.trials.on_first
+        left, look = max(WALK, TOGETHER - len(self.trials.alone)), self.trials.on_first
         tried: list[Mix] = []
+        off: list[float] = []  # times the noise that was expected of each
         while True:
-            budget, mix = self._worth(guesses, best, tried) if left else (0.0, {})
+            mix = self._worth(guesses, best, tried) if left else {}
             if mix:
                 left -= 1
                 tried.append(mix)
                 found = look(mix)
-                if found.safe:
-                    holds, best = budget, mix
-                else:
-                    breaks = budget
+                best = mix if found.safe else best
             else:
                 found = self.trials.run(best)
                 if found.safe or not best:
                     break
                 # Other inputs do not bear it: from now on all are looked at where the first does.
-                budget, breaks, holds, best = holds, holds, 0.0, {}
+                best, off = {}, []
                 left, look = AFTER, partial(self.trials.run, spare=True)
+            off.append(max(found.noise, SMALL) / max(self._harm(found.mix), SMALL))
             aim = AIM * self.trials.room
             left = 0 if found.safe and found.noise > aim else left
-            guesses = self._guesses(budget * aim / max(found.noise, SMALL), holds, breaks)
-        self._budget = holds or breaks
+            wanted = aim / geometric_mean(off[-LATELY:])
+            guesses = [wanted * share for share in AROUND]
+        self._budget = self._harm(best) or self.trials.room
 
-    def _worth(self, guesses: Sequence[float], best: Mix, tried: Sequence[Mix]) -> tuple[float, Mix]:
-        """The first of some budgets with a mix that is worth a trial; nothing where none is."""
+    def _harm(self, mix: Mix) -> float:
+        """What is expected of a mix."""
+        return sum(self._rate(name) * self.shelf.harm(name, form) for name, form in mix.items())
+
+    def _worth(self, guesses: Sequence[float], best: Mix, tried: Sequence[Mix]) -> Mix:
+        """The smallest mix within the first of some budgets for which it is worth a trial; nothing where none
+        is."""
         known = self.saved(best)
         enough = known + FINE * (self.shelf.nbytes - known)
         for budget in guesses:
             mix = fewest_bytes(self._choices, budget)
             if self.saved(mix) >= enough and mix not in tried:
-                return budget, mix
-        return 0.0, {}
-
-    @staticmethod
-    def _guesses(wanted: float, holds: float, breaks: float) -> list[float]:
-        """Budgets of harm to try next, the likeliest first: as much more or less as there seems to be room
-        for, but always between what holds and what does not."""
-        if breaks == math.inf:
-            start = holds or wanted
-            return [wanted, *(start * step for step in STRIDES)]
-        least = max(holds, breaks / STRIDES[-1])
-        span = breaks / least
-        at = math.log(wanted / least) / math.log(span)
-        return [least * span**share for share in (min(max(at, 0.25), 0.75), 0.5, 0.75, 0.9)]
+                return mix
+        return {}
 
     def _back(self) -> None:
         """Some of the way that held, should the end of it be refused in earnest."""
