@@ -89,7 +89,7 @@ def fewest_bytes(tensors: Choices, budget: float) -> dict[str, int]:
     least = np.zeros(PARTS + 1)  # bytes of all tensors so far, for each number of parts
     taken: list[tuple[str, list[Option], Array]] = []
     for name, (nbytes, options) in tensors.items():
-        useful = [one for one in options if one.nbytes < nbytes and one.harm <= budget]
+        useful = _worthwhile(nbytes, [one for one in options if one.harm <= budget])
         sums = np.full((len(useful) + 1, PARTS + 1), np.inf)
         sums[0] = least + nbytes
         for row, option in enumerate(useful, 1):
@@ -108,6 +108,15 @@ def fewest_bytes(tensors: Choices, budget: float) -> dict[str, int]:
     return {name: mix[name] for name in tensors if name in mix}
 
 
+def _worthwhile(nbytes: float, options: Sequence[Option]) -> list[Option]:
+    """The options that save bytes, without those that another one beats in bytes and in harm."""
+    kept: list[Option] = []
+    for option in sorted(options, key=lambda one: (one.harm, one.nbytes)):
+        if option.nbytes < min(nbytes, kept[-1].nbytes if kept else nbytes):
+            kept.append(option)
+    return kept
+
+
 def _parts(option: Option, budget: float) -> int:
     return round(option.harm / budget * PARTS) if option.harm else 0
 
@@ -121,7 +130,7 @@ class Search:
         self.refuting = refuting  # where the last mix that was taken for good failed
         self.shelf = trials.shelf
         self.tensors = trials.shelf.tensors
-        self.alone: dict[str, Tried] = {}  # a tensor, or its group, in its smallest form
+        self.alone: dict[str, Tried] = {}  # a tensor, or its group, plainly rounded in the form to measure
         self.unseen: list[str] = []  # no output moves, whatever is done to these
         self._budget = trials.room  # of harm, in what the tolerance allows: where the last walk ended
         self.cut_short = ""  # what was left out
@@ -271,7 +280,7 @@ class Search:
         return min(forms, key=lambda form: abs(math.log((tensor.forms[form].error or SMALL) / wanted)))
 
     def _options(self, name: str) -> list[Option]:
-        """The harm of each form: what was measured for the smallest, in proportion to its error."""
+        """The harm of each form: what was measured for one, in proportion to what it does to the tensor."""
         forms, rate = self.tensors[name].forms, self._rate(name)
         return [
             Option(form, stored.nbytes, rate * self.shelf.harm(name, form)) for form, stored in forms.items()
@@ -316,10 +325,10 @@ class Search:
     def _worth(self, guesses: Sequence[float], best: Mix, tried: Sequence[Mix]) -> Mix:
         """The smallest mix within the first of some budgets for which it is worth a trial; nothing where none
         is."""
-        known = self.saved(best)
+        known, choices = self.saved(best), self._choices
         enough = known + FINE * (self.shelf.nbytes - known)
         for budget in guesses:
-            mix = fewest_bytes(self._choices, budget)
+            mix = fewest_bytes(choices, budget)
             if self.saved(mix) >= enough and mix not in tried:
                 return mix
         return {}
@@ -333,12 +342,13 @@ class Search:
 
     def _least_harm(self, needed: float) -> Mix | None:
         """The mix with the least harm of those that save as much as is needed; None where none does."""
-        most = sum(max((one.harm for one in options), default=0.0) for _, options in self._choices.values())
+        choices = self._choices
+        most = sum(max((one.harm for one in options), default=0.0) for _, options in choices.values())
         low, high = math.log(max(most, SMALL)) - 30, math.log(max(most, SMALL)) + 1
         best = None
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            mix = fewest_bytes(self._choices, math.exp(middle))
+            mix = fewest_bytes(choices, math.exp(middle))
             if self.saved(mix) >= needed:
                 best, high = mix, middle
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -210,7 +211,7 @@ class Shelf:
         self.numbers = {name: number for number, name in enumerate(self.tensors)}
         self.ready: dict[FormKey, list[Path]] = {}
         self.moments: dict[str, Moments] = {}  # of what tensors are multiplied with, as far as it is known
-        self.harms: dict[FormKey, float] = {}  # of whole tensors that were rounded
+        self.harms: dict[str, dict[FormKey, float]] = defaultdict(dict)  # of whole tensors that were rounded
         self.left: dict[str, float] = {}  # of the harm of rounding, where it goes by those
         # What an error of each tensor does to what is computed with it, as far as that is known.
         self.gain = {name: 1 / tensor.power for name, tensor in self.tensors.items() if tensor.power}
@@ -238,16 +239,18 @@ class Shelf:
         """What a form does to what is computed with a tensor: the error that rounding leaves, over what it
         would be without. As long as the tensor was not rounded so, it is what a part of it tells, corrected
         by what came of the form most like it: a part may miss what is rare and large, and spoils a scale."""
-        key = self._key(name, form, plain)
-        if key in self.harms:
-            return self.harms[key]
+        key, known = self._key(name, form, plain), self.harms[name]
+        if key in known:
+            return known[key]
         expected = self._expected(key)
-        known = [(one, self._expected(one)) for one in self.harms if one[0] == name]
-        likely = [(abs(math.log(found / expected)), one, found) for one, found in known if found and expected]
+        others = [(one, self._expected(one)) for one in known]
+        likely = [
+            (abs(math.log(other / expected)), one, other) for one, other in others if other and expected
+        ]
         if not likely:
             return expected
-        _, one, found = min(likely)
-        return expected * self.harms[one] / found
+        _, one, other = min(likely)
+        return expected * known[one] / other
 
     def _expected(self, key: FormKey) -> float:
         name, form, compensates = key
@@ -345,7 +348,7 @@ class Shelf:
                 values = found.values.astype(values.dtype, copy=False)
             np.save(file, values, allow_pickle=False)
             made.append(file)
-        self.harms[key] = harm
+        self.harms[name][key] = harm
         return made
 
 

@@ -435,7 +435,7 @@ class Runtimes:
         which onnxruntime can't fuse the last nodes."""
         if claim.observed is None or self.reference.observed is None or self.reference.seeding:
             return ""
-        feeds, spare = self.reference.feeds_for(claim.extra, self.reference.feeds()[:_FIRST])
+        feeds, spare = self.reference.feeds_for(claim.extra, self.reference.feeds()[:1])
         limits = self.reference.limits
         try:
             run = self.reference.runner.run
