@@ -472,7 +472,7 @@ def _compare(
     room = apart if any(view.of.squash in ("Softmax", *PICKS) for view in views) else 1.0
     exact = all(_unmoved(*pair) for pair in pairs)
     for view, _, found in judged:
-        if view.of.follows and not found:
+        if view.of.follows and not found and not tolerance.exact:
             pairs = [_chosen_alike(view.of, *both) for both in zip(pairs, view.pairs, strict=True)]
     distances, problems = _measured(pairs, tolerance, energy, room, batched=batched)
     if room > 1.0 and not problems and _float_arrays(pairs):
@@ -480,11 +480,15 @@ def _compare(
     worst = _worst(distances)
     if not problems:
         problems += outside(worst, tolerance)
-    if tolerance.exact and not exact and not problems:
-        problems.append(Problem("bits", f"not bit-identical (max_abs {_number(worst.max_abs)})"))
+    if tolerance.exact and not problems:
+        if not exact:
+            problems.append(Problem("bits", f"not bit-identical (max_abs {_number(worst.max_abs)})"))
+        elif moved := [view for view in views if not all(_unmoved(*pair) for pair in view.pairs)]:
+            problems.append(Problem("bits", f"what its {moved[0].of.squash} is given is not bit-identical"))
     delta = OutputDelta(name=name, exact=exact, **vars(worst))
     for view, behind, found in judged:
-        if view.of.is_picked and not found and {problem.breach for problem in problems} <= {"unequal"}:
+        unequal = {problem.breach for problem in problems} <= {"unequal"}
+        if view.of.is_picked and not found and unequal and not tolerance.exact:
             # What is picked from values that hold may differ where two of them are as good as equal.
             equal = [float((before == after).mean()) for before, after in pairs]  # type: ignore[union-attr]
             delta = replace(delta, top1=min(equal), max_rel=0.0, cosine=1.0, sqnr=SQNR_CAP, drift=0.0)

@@ -283,6 +283,19 @@ def test_what_follows_from_a_choice_may_be_another_where_two_are_as_good_as_equa
     assert (not delta.problem, delta.exact) == (holds, False)
 
 
+@pytest.mark.parametrize(("place", "words"), [(20, "values differ"), (3, "what its ArgMax is given")])
+def test_bit_for_bit_excuses_no_choice_and_nothing_behind_it(place: int, words: str) -> None:
+    scores = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
+    scores[0, [7, 20]] = 9.0, 9.0 - 1e-6
+    moved = scores.copy()
+    moved[0, place] += 2e-6
+    name = Observation(output="y", squash="ArgMax", axis=-1).name
+    before, after = ([{"y": given.argmax(-1), name: given}] for given in (scores, moved))
+    (held,) = compare_outputs(before, after, Tolerance(cosine=0.999))
+    (delta,) = compare_outputs(before, after, Tolerance(cosine=0.999, exact=True))
+    assert (held.problem, words in delta.problem) == ("", True)
+
+
 def _followed(values: np.ndarray, boxes: np.ndarray) -> list[dict[str, np.ndarray]]:
     name = Observation(output="y", squash="TopK", axis=1).name
     order = np.argsort(-values, axis=1, kind="stable")[:, :8]
