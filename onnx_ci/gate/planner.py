@@ -57,7 +57,8 @@ PARTS = 1024  # of a budget of harm, in which mixes are counted
 WALK = 6  # mixes on the way to the most harm that outputs hold,
 TOGETHER = 18  # and more where few tensors are measured: so many trials for both
 LATELY = 3  # of these, that tell how much noise the next will make
-AROUND = (1.0, 1.2, 0.85, 1.5, 0.7)  # times the harm with which noise is expected to be as much as allowed
+# Times the harm with which noise is expected to be as much as allowed; little, where nothing else is left.
+AROUND = (1.0, 1.2, 0.85, 1.5, 0.7, 0.4, 0.15, 0.05, 0.01)
 AIM = 0.9  # of the noise there is room for: what is beyond that is near enough
 AFTER = 5  # more of these, where what held on the first input does not hold on all
 STEPS_UP = 12  # by 4 times each, where nothing seems to be within what is allowed
@@ -172,7 +173,7 @@ class Search:
             held = [one for one in self._held() if one.noise <= last and one.mix not in taken]
             if not held:
                 return
-            smallest = max(held, key=lambda one: self.saved(one.mix))
+            smallest = self._smallest_of(held)
             last, search = smallest.noise / 2, self._back
             taken.append(smallest.mix)
             yield smallest.mix
@@ -181,6 +182,12 @@ class Search:
                     last, search = math.inf, self._along
             except Ended:
                 self._note("the search had not ended")
+
+    def _smallest_of(self, held: Sequence[Tried]) -> Tried:
+        """The one that saves most; of those that save about as much, the one with the least noise."""
+        most = max(self.saved(one.mix) for one in held)
+        enough = most - FINE * (self.shelf.nbytes - most)
+        return min((one for one in held if self.saved(one.mix) >= enough), key=lambda one: one.noise)
 
     def _held(self) -> list[Tried]:
         # Not what was tried only to find out that nobody would notice.
@@ -295,20 +302,23 @@ class Search:
         best: Mix = {}
         guesses = [self.trials.room * 4.0**step for step in range(STEPS_UP)]
         left, look = max(WALK, TOGETHER - len(self.trials.alone)), self.trials.on_first
-        tried: list[Mix] = []
+        refused: list[Mix] = []
         off: list[float] = []  # times the noise that was expected of each
         while True:
-            mix = self._worth(guesses, best, tried) if left else {}
+            mix = self._worth(guesses, best, refused) if left else {}
             if mix:
                 left -= 1
-                tried.append(mix)
                 found = look(mix)
-                best = mix if found.safe else best
+                if found.safe:
+                    best = mix
+                else:
+                    refused.append(mix)
             else:
                 found = self.trials.run(best)
                 if found.safe or not best:
                     break
                 # Other inputs do not bear it: from now on all are looked at where the first does.
+                refused.append(best)
                 best, off = {}, []
                 left, look = AFTER, partial(self.trials.run, spare=True)
             off.append(max(found.noise, SMALL) / max(self._harm(found.mix), SMALL))
@@ -322,14 +332,14 @@ class Search:
         """What is expected of a mix."""
         return sum(self._rate(name) * self.shelf.harm(name, form) for name, form in mix.items())
 
-    def _worth(self, guesses: Sequence[float], best: Mix, tried: Sequence[Mix]) -> Mix:
+    def _worth(self, guesses: Sequence[float], best: Mix, refused: Sequence[Mix]) -> Mix:
         """The smallest mix within the first of some budgets for which it is worth a trial; nothing where none
         is."""
         known, choices = self.saved(best), self._choices
         enough = known + FINE * (self.shelf.nbytes - known)
         for budget in guesses:
             mix = fewest_bytes(choices, budget)
-            if self.saved(mix) >= enough and mix not in tried:
+            if self.saved(mix) >= enough and mix not in refused:
                 return mix
         return {}
 
