@@ -302,12 +302,16 @@ class Search:
         best: Mix = {}
         guesses = [self.trials.room * 4.0**step for step in range(STEPS_UP)]
         left, look = max(WALK, TOGETHER - len(self.trials.alone)), self.trials.on_first
+        tried: list[Mix] = []
         refused: list[Mix] = []
         off: list[float] = []  # times the noise that was expected of each
         while True:
-            mix = self._worth(guesses, best, refused) if left else {}
+            mix = self._worth(guesses, best, tried) if left else {}
+            if left and not mix and not best:  # nothing new, but some held on the first input
+                mix = self._worth(guesses, best, refused)
             if mix:
                 left -= 1
+                tried.append(mix)
                 found = look(mix)
                 if found.safe:
                     best = mix
@@ -332,14 +336,14 @@ class Search:
         """What is expected of a mix."""
         return sum(self._rate(name) * self.shelf.harm(name, form) for name, form in mix.items())
 
-    def _worth(self, guesses: Sequence[float], best: Mix, refused: Sequence[Mix]) -> Mix:
+    def _worth(self, guesses: Sequence[float], best: Mix, known: Sequence[Mix]) -> Mix:
         """The smallest mix within the first of some budgets for which it is worth a trial; nothing where none
         is."""
-        known, choices = self.saved(best), self._choices
-        enough = known + FINE * (self.shelf.nbytes - known)
+        saved, choices = self.saved(best), self._choices
+        enough = saved + FINE * (self.shelf.nbytes - saved)
         for budget in guesses:
             mix = fewest_bytes(choices, budget)
-            if self.saved(mix) >= enough and mix not in refused:
+            if self.saved(mix) >= enough and mix not in known:
                 return mix
         return {}
 
