@@ -620,8 +620,7 @@ class Trials:
         for number in one.numbers:
             place = next(at for at, fed in enumerate(self.feeds) if fed is feeds[number])
             found[number] = outputs[place]
-        batched = one.reference.batched
-        return compare_outputs(originals, found, self.tolerance, batched=batched, memory=self.memory)
+        return self._between(one.reference, originals, found)
 
     def glance(self, mix: Mix) -> Tried:
         """Try a mix, plainly rounded, on the first input; where that moves nothing, on the others."""
@@ -683,8 +682,20 @@ class Trials:
             return Tried(mix, deltas, noise, moved=seen.digests != self.unchanged[:count], safe=safe)
 
     def _compared(self, outputs: ArrayOutputs) -> tuple[OutputDelta, ...]:
-        batched = self.reference.batched
-        return compare_outputs(self.originals, outputs, self.tolerance, batched=batched, memory=self.memory)
+        return self._between(self.reference, self.originals, outputs)
+
+    def _between(
+        self, reference: Reference, originals: ArrayOutputs, outputs: ArrayOutputs
+    ) -> tuple[OutputDelta, ...]:
+        """Compare as a proof on these inputs does."""
+        return compare_outputs(
+            originals,
+            outputs,
+            self.tolerance,
+            batched=reference.batched,
+            together=not reference.spec.samples,
+            memory=self.memory,
+        )
 
     def _noise(self, deltas: Sequence[OutputDelta]) -> float:
         return min(FAILED, max((use_of(delta, self.tolerance) for delta in deltas), default=0.0))

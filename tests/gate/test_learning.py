@@ -42,6 +42,7 @@ def reference(*second: float) -> Any:
         feeds=lambda: feeds,
         outputs=lambda: outputs,
         batched=frozenset(),
+        spec=SimpleNamespace(samples=("own.npz",)),
         runner=SimpleNamespace(meter=meter),
     )
 
