@@ -693,7 +693,7 @@ class Trials:
             outputs,
             self.tolerance,
             batched=reference.batched,
-            together=not reference.spec.samples,
+            together=reference.is_made_up,
             memory=self.memory,
         )
 

@@ -194,6 +194,11 @@ class Reference:
         return len(self.feeds()) if self.spec.samples else 0
 
     @property
+    def is_made_up(self) -> bool:
+        """Whether no input is the user's own: such inputs are judged together."""
+        return not self.spec.samples
+
+    @property
     def untaken(self) -> Sequence[Side]:
         """Branches of Ifs that none of the inputs takes: what is in there is not verified."""
         feeds = self.feeds()

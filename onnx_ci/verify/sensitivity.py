@@ -406,8 +406,7 @@ class DamagedRuns:
             if self.deaths > DEATHS:
                 raise
             return "noticed"
-        together = not self.reference.spec.samples
-        if leaves(self.before, outputs, self.tolerance, together=together):
+        if leaves(self.before, outputs, self.tolerance, together=self.reference.is_made_up):
             return "noticed"
         return "faint" if self.steady and not same_outputs(self.before, outputs) else "unseen"
 

@@ -243,7 +243,7 @@ class Verifier:
                 outputs,
                 claim.tolerance,
                 batched=reference.batched,
-                together=not reference.spec.samples,
+                together=reference.is_made_up,
                 few=self.few,
             )
             deltas = with_histograms(deltas, originals, outputs)
