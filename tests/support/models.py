@@ -22,6 +22,14 @@ def lean(*, width: int = 64, layers: int = 2, seed: int = 0) -> onnx.ModelProto:
     return _chain([weight.astype(np.float32) for weight in weights], width)
 
 
+def narrow(width: int = 128, rank: int = 8) -> onnx.ModelProto:
+    """All that its second weight meets comes through a few directions of the first."""
+    random = np.random.default_rng(0)
+    first = random.standard_normal((width, rank)) @ random.standard_normal((rank, width)) / 60
+    second = random.standard_normal((width, width)) / np.sqrt(width)
+    return _chain([first.astype(np.float32), second.astype(np.float32)], width)
+
+
 def _chain(weights: list[np.ndarray], width: int) -> onnx.ModelProto:
     nodes, last = [], "x"
     for number in range(len(weights)):
