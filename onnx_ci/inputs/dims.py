@@ -40,7 +40,8 @@ class SizeChoice:
     inputs: Sequence[Input]  # each with a rank, guessed where the model does not say
     step: int
     past: int
-    scale: int  # of batches and sequences: later samples are larger, to show that the size is free
+    scale: int  # of sequences: later samples are longer, to show that the size is free
+    batch: int
     fixed: Mapping[str, int]  # the user's `inputs.dims`
     required: Mapping[Axis, int]  # by the weights
 
@@ -135,7 +136,7 @@ def _usual_size(model_input: Input, axis: int, choice: SizeChoice) -> int:
         return required
     kind = dim_kind(model_input, axis)
     if kind == "batch":
-        return choice.scale
+        return choice.batch
     if kind == "past":
         return choice.past
     sizes = _SIZES[kind]
