@@ -120,13 +120,21 @@ class Runner:
         """The worker's process id while there is one."""
         return self.host.pid
 
-    def using(self, *, optimize: bool | None = None, libraries: Libraries | None = None) -> Runner:
+    def using(
+        self,
+        *,
+        optimize: bool | None = None,
+        libraries: Libraries | None = None,
+        threads: int | None = None,
+    ) -> Runner:
         """Return a runner with the same worker and other settings."""
         other = copy(self)
         if optimize is not None:
             other.optimize = optimize
         if libraries is not None:
             other.libraries = libraries
+        if threads is not None:
+            other.threads = threads
         return other
 
     @property
@@ -140,11 +148,14 @@ class Runner:
             return None
         if wanted not in self._others:
             self._others[wanted] = self._counted(Runner(packages_of(wanted)))
-        return self._others[wanted].using(optimize=self.optimize, libraries=self.libraries)
+        return self._like(self._others[wanted])
 
     def apart(self) -> Runner:
         """Return one with our settings and a process that has done nothing yet; to be closed by itself."""
-        return self._counted(Runner(self.host.packages, optimize=self.optimize, libraries=self.libraries))
+        return self._like(self._counted(Runner(self.host.packages)))
+
+    def _like(self, other: Runner) -> Runner:
+        return other.using(optimize=self.optimize, libraries=self.libraries, threads=self.threads)
 
     def _counted(self, other: Runner) -> Runner:
         other.meter = self.meter
@@ -202,7 +213,7 @@ class Runner:
         how many numbers a run multiplies with weights."""
         with self._feeding(feeds, spare) as given:
             request = {**given, "weights": list(weights), "outputs": str(target)}
-            answer = self.ask("moments", [model], limits, **request)
+            answer = self.ask("moments", [model], limits, threads=1, **request)
             return answer["numbers"], answer["products"]
 
     def time(
@@ -217,12 +228,13 @@ class Runner:
     ) -> Latency:
         """Time both on the first sample, in turns; longer where it is not plain whether `limit` is kept."""
         with self._feeding(feeds[:1], spare) as given:
-            before, after = self.ask("time", [a, b], limits, limit=limit, **given)["times"]
+            request = {"limit": limit, "threads": processors(), **given}
+            before, after = self.ask("time", [a, b], limits, **request)["times"]
         return latency_of(before, after)
 
     def load(self, model: Path, *, limits: Limits) -> Load:
         """Measure what loading takes. Only the first answer of a runner means something."""
-        answer = self.ask("load", [model], limits)
+        answer = self.ask("load", [model], limits, threads=processors())
         return Load(answer["seconds"], answer["memory"])
 
     def operators(self) -> set[tuple[str, str]]:

@@ -142,7 +142,7 @@ def _session(ort: Any, path: str, request: dict[str, Any]) -> Any:
 def _options(ort: Any, request: dict[str, Any]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = 1 if request["job"] == "moments" else _threads(request)
+    options.intra_op_num_threads = _threads(request)
     options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -154,7 +154,7 @@ def _options(ort: Any, request: dict[str, Any]) -> Any:
 
 
 def _threads(request: dict[str, Any]) -> int:
-    """As many as there are processors for us; or another number, to see whether that shows."""
+    """As many as are asked for; or another number, to see whether that shows."""
     usual: int = min(_THREADS, request["threads"])
     if request.get("other_threads"):
         return 1 if usual > 1 else 2

@@ -15,6 +15,7 @@ from onnx_ci.model.proto import PROTOBUF_LIMIT
 from onnx_ci.model.save import write_runnable
 from onnx_ci.policy.schema import Rule, Tolerance
 from onnx_ci.results import OVERFLOWS, Float16Range, Latency, Proof, Status, Verification
+from onnx_ci.sandbox.process import stored_bytes
 from onnx_ci.sandbox.runner import RunFailed, Runner
 from onnx_ci.sandbox.versions import Libraries
 from onnx_ci.util.advice import KEEP_IN_FLOAT32
@@ -34,6 +35,7 @@ STAGES = {
     "_further_inputs": "running further inputs",
     "_sensitivity": "seeing that damaged weights would be noticed",
 }
+LIGHT = 1 << 26  # bytes of a model that one thread is enough for
 ALIKE = 0.9  # cosine of what was made of one model
 EXACT_SQNR = 60.0  # dB; what summing in another order can cost, far below what a wrong tensor does
 
@@ -65,7 +67,10 @@ class Prover:
     say: Callable[[str], None] = lambda _: None  # what is being done
 
     def __post_init__(self) -> None:
-        self.runner = self.runner.using(libraries=Libraries(self.rule.libraries, self.home))
+        libraries = Libraries(self.rule.libraries, self.home)
+        # On one thread, models take less processor time and give the same on every machine.
+        threads = 1 if stored_bytes(self.original.path) <= LIGHT else None
+        self.runner = self.runner.using(libraries=libraries, threads=threads)
         self._nodes: dict[Path, Counts | None] = {}  # of models as onnxruntime runs them
 
     def prove(self, candidate: Submission) -> Proof:
