@@ -59,6 +59,7 @@ TOGETHER = 18  # and more where few tensors are measured: so many trials for bot
 LATELY = 3  # of these, that tell how much noise the next will make
 # Times the harm with which noise is expected to be as much as allowed; little, where nothing else is left.
 AROUND = (1.0, 1.2, 0.85, 1.5, 0.7, 0.4, 0.15, 0.05, 0.01)
+MILDER = 1.5  # times less harm with each mix after the second that does not hold, where none did
 AIM = 0.9  # of the noise there is room for: what is beyond that is near enough
 AFTER = 5  # more of these, where what held on the first input does not hold on all
 STEPS_UP = 12  # by 4 times each, where nothing seems to be within what is allowed
@@ -305,6 +306,7 @@ class Search:
         tried: list[Mix] = []
         refused: list[Mix] = []
         off: list[float] = []  # times the noise that was expected of each
+        missed = 0  # in a row, as long as none holds
         while True:
             mix = self._worth(guesses, best, tried) if left else {}
             if left and not mix and not best:  # nothing new, but some held on the first input
@@ -323,12 +325,13 @@ class Search:
                     break
                 # Other inputs do not bear it: from now on all are looked at where the first does.
                 refused.append(best)
-                best, off = {}, []
+                best, off, missed = {}, [], 0
                 left, look = AFTER, partial(self.trials.run, spare=True)
             off.append(max(found.noise, SMALL) / max(self._harm(found.mix), SMALL))
             aim = AIM * self.trials.room
             left = 0 if found.safe and found.noise > aim else left
-            wanted = aim / geometric_mean(off[-LATELY:])
+            missed = 0 if best or found.safe else missed + 1
+            wanted = aim / geometric_mean(off[-LATELY:]) / MILDER ** max(0, missed - 1)
             guesses = [wanted * share for share in AROUND]
         self._budget = self._harm(best) or self.trials.room
 
