@@ -53,7 +53,7 @@ from onnx_ci.verify.verifier import LONG, Claim, Reaction, Verifier
 
 SHOWN = 3  # names in a reason
 SPARE = 6.0  # dB by which a weight that no output notices has to be nearer to what it was than outputs
-MOST = 64  # runs with a single sample; where there are more tensors, some are damaged with their neighbours
+MOST = 32  # runs with a single sample; where there are more tensors, some are damaged with their neighbours
 LEAST = 12  # such runs, however large the model is
 WORK = 2 * 10**9  # bytes that all such runs together may read of the model: a number, not a clock, decides
 DEATHS = 3  # damaged models that hang or crash, before it is given up
@@ -369,7 +369,8 @@ class DamagedRuns:
 
     def __post_init__(self) -> None:
         self.count = self.deaths = 0
-        self._tested = False  # whether it takes weights as inputs
+        self.cost = 0.0
+        self._tested = False  # whether it takes weights as inputs, what a run costs, if runs are all alike
         self.folder.mkdir(parents=True)
         self.path = self.folder / "probe.onnx"
         self.inputs = self._exchangeable()
@@ -382,15 +383,16 @@ class DamagedRuns:
             # Some operators want their weights to be constants: then each trial is a model of its own.
             self.inputs, self.path = {}, self.folder / "plain.onnx"
             write_runnable(observed(self.model), self.path)
-        self._tested = True
         self.before = session.run({}, self.path)
-        began = time.monotonic()
-        again = session.run({}, self.path)  # the first also loads the model
-        cost = time.monotonic() - began
-        self.steady = same_outputs(self.before, again)
+        if not self._tested:
+            began = time.monotonic()
+            again = session.run({}, self.path)  # the first also loads the model
+            self.cost = (time.monotonic() - began) / len(feeds)
+            self.steady = same_outputs(self.before, again)
+            self._tested = True
         # A damaged model that does not come to an end is not waited for.
         limits = session.limits
-        session.limits = replace(limits, seconds=min(limits.seconds, LONG + 10 * cost))
+        session.limits = replace(limits, seconds=min(limits.seconds, LONG + 10 * self.cost * len(feeds)))
 
     def state(self, items: Sequence[StoredTensor], how: Damage) -> TensorState:
         """Tell what damage to these tensors does. A model that no longer runs is noticed: it would be
