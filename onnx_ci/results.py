@@ -483,12 +483,18 @@ class Planned:
 
     tensors: int
     forms: tuple[tuple[str, int], ...]  # how many tensors have each
-    kept: tuple[KeptTensor, ...]
+    kept: tuple[KeptTensor, ...]  # not all, where there are many
     trials: int
     seconds: float
     untried: str = ""  # what there was no time for
     unseen: tuple[str, ...] = ()  # tensors that no output tells of: left as they are
     curve: tuple[Point, ...] = ()
+    larger: int = 0  # tensors that are not in the smallest form; 0 also in reports that do not say
+
+    @property
+    def unnamed(self) -> int:
+        """How many of these `kept` leaves out."""
+        return max(0, self.larger - len(self.kept))
 
 
 @dataclass(frozen=True, kw_only=True)

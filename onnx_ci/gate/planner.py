@@ -540,6 +540,7 @@ class Planner:
             untried=search.cut_short,
             unseen=tuple(search.unseen),
             curve=tuple(self._curve(taken)),
+            larger=sum(not search.least(name, taken) for name in search.tensors) if mix else 0,
         )
 
     def _kept(self, mix: Mix) -> Iterator[KeptTensor]:

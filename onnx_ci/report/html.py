@@ -501,7 +501,9 @@ def _plan(plan: results.Planned) -> Iterator[Markup]:
     if plan.kept:
         yield _kept("Tensors not in the smallest form, the most sensitive first", plan.kept[:SHOWN])
     if more := plan.kept[SHOWN:]:
-        yield element("details", element("summary", f"{len(more):,} more tensors"), _kept("", more))
+        named = f", {len(more):,} of them named" if plan.unnamed else ""
+        title = f"{len(more) + plan.unnamed:,} more tensors{named}"
+        yield element("details", element("summary", title), _kept("", more))
 
 
 def _kept(caption: str, kept: Sequence[results.KeptTensor]) -> Markup:

@@ -253,9 +253,9 @@ def _plan(outcome: results.Outcome) -> Iterator[str]:
         yield f"  planned {trials}, {plan.seconds:.1f} s: {forms}"
         for kept in plan.kept[:SHOWN]:
             yield f"    {one_line(kept.name)} ({format_size(kept.size)}) {kept.form}: {kept.why}"
-        more = len(plan.kept) - SHOWN
+        more = len(plan.kept) + plan.unnamed - SHOWN
         if more > 0:
-            yield f"    and {more} more or so that are not in the smallest form"
+            yield f"    and {more} more that are not in the smallest form"
         if plan.untried:
             yield f"    not all was tried: {plan.untried}"
     if outcome.alternatives:

@@ -65,6 +65,19 @@ def test_a_model_that_fails_as_a_whole_comes_out_mostly_rounded(tmp_path: Path) 
     assert "W" not in stored
 
 
+def test_all_tensors_that_stay_larger_are_counted_though_not_all_are_named(tmp_path: Path) -> None:
+    write(lambda: lean(layers=40), tmp_path)
+    policy = "tolerance: {cosine: 0.99995}, methods: [fp16-weights, int8-weights]"
+    (tmp_path / ".onnx-ci.yaml").write_text(f'version: 1\nmodels: [{{path: "*.onnx", {policy}}}]\n')
+    cache = {"ONNX_CI_CACHE": str(tmp_path / "cache")}
+    (outcome,) = onnx_ci("check", "--all", "--format", "json", cwd=tmp_path, env=cache).json["models"]
+    plan = outcome["plan"]
+    assert plan["forms"].keys() == {"fp16", "int8 by block"}
+    assert plan["larger"] == plan["forms"]["fp16"] > len(plan["kept"])
+    told = onnx_ci("explain", "model.onnx", cwd=tmp_path, env=cache).out
+    assert f"and {plan['larger'] - 5} more that are not in the smallest form" in told
+
+
 def test_the_same_input_gives_the_same_plan_and_the_same_bytes(tmp_path: Path) -> None:
     write(sensitive, tmp_path)
     one, other = shrink(tmp_path), shrink(tmp_path, out="other.onnx")
