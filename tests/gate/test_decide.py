@@ -211,6 +211,8 @@ def test_the_verdict(case: Case) -> None:
         path=HERE / "a.onnx",
         name="a.onnx",
         rule=rule,
+         verdict="unfit", findings=("OCI011 error",)),
+    Case(title="may not stay for its outputs", choice=Choice(None, FAILED, (), stale=STALE),
         root=HERE,
         home=HERE,
         policy=Policy(file="policy.yaml", rules=(rule,)),
