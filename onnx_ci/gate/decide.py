@@ -162,13 +162,17 @@ def _largest(model: Measured) -> str:
 def _budget_hint(model: Measured, choice: Choice) -> str:
     if _is_unverified(choice):
         return RAISE_BUDGET + OR_OVERRIDE
-    quantizes = any(one.name in QUANTIZES for one in model.task.rule.methods)
-    if not quantizes and choice.verification.status != "failed":
-        stronger = allow_stronger(EXACT, "int8-weights")
-        return stronger + ", " + RAISE_BUDGET + OR_OVERRIDE
-    failed = choice.verification.status == "failed" and choice.verification.inputs == "generated"
-    other = RAISE_BUDGET + ", " + LOOSEN_TOLERANCE + OR_OVERRIDE
-    return RECORD + "; then " + other if failed else other
+    quantizing = [one.name for one in model.task.rule.methods if one.name in QUANTIZES]
+    failed = choice.verification.status == "failed"
+    refused = failed or any(one.state == "refused" for one in choice.alternatives)
+    hint = RAISE_BUDGET
+    if quantizing or failed:
+        hint = hint + ", " + LOOSEN_TOLERANCE
+    hint = hint + OR_OVERRIDE
+    stronger = "int4-weights" if set(quantizing) - {"fp16-weights"} else "int8-weights"
+    if not refused and stronger not in quantizing:
+        hint = allow_stronger(EXACT, *quantizing, stronger) + ", " + hint
+    return RECORD + "; then " + hint if failed and choice.verification.inputs == "generated" else hint
 
 
 def _to_search(model: Measured) -> Hint:
