@@ -454,6 +454,11 @@ class Alternative:
     state: AlternativeState = ""
     cosine: float | None = None  # of the worst output, where it was run
     sqnr: float | None = None
+    estimated: bool = False  # the size, in trials: nothing was written, and no receipt is counted
+
+    @property
+    def size_words(self) -> str:
+        return f"about {format_size(self.size)}" if self.estimated else format_size(self.size)
 
 
 @dataclass(frozen=True, kw_only=True)

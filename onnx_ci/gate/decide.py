@@ -143,7 +143,7 @@ def _closest(choice: Choice, limit: int) -> str:
 
 
 def _described(one: Alternative) -> str:
-    return f"{format_size(one.size)} with {', '.join(one.methods)}"
+    return f"{one.size_words} with {', '.join(one.methods)}"
 
 
 def _amount(name: str, value: int) -> str:

@@ -510,6 +510,7 @@ class Planner:
                 state="within" if tried.holds else "refused",
                 cosine=tried.cosine,
                 sqnr=tried.sqnr,
+                estimated=True,
             )
 
     def _size(self, mix: Mix) -> int:

@@ -476,7 +476,8 @@ def plan_parts(outcome: results.Outcome) -> Iterator[Markup]:
 def _alternative(alternative: results.Alternative) -> tuple[str, ...]:
     cosine = f"{alternative.cosine:.6f}" if alternative.cosine is not None else ""
     sqnr = f"{alternative.sqnr:.1f} dB" if alternative.sqnr is not None else ""
-    return ", ".join(alternative.methods), sized(alternative.size), cosine, sqnr, alternative.verdict
+    size = number(alternative.size, alternative.size_words)
+    return ", ".join(alternative.methods), size, cosine, sqnr, alternative.verdict
 
 
 def _as_points(alternatives: Sequence[results.Alternative]) -> list[results.Point]:

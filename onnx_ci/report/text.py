@@ -19,6 +19,7 @@ PLACES: dict[results.Place, str] = {
 }
 UNMOVED = "did not move when the weights were damaged"
 MOVED: dict[results.Verdict, str] = {"shrunk": "changed", "would_shrink": "would change"}
+ABOUT = " (about: an estimate from trials, without the receipt that a written model has)"
 LONGEST = 4_000  # characters of one message: nobody reads more, and services cut it off
 OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
 TONES: dict[results.Verdict, str] = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
@@ -228,7 +229,8 @@ def _how(outcome: results.Outcome) -> Iterator[str]:
     done = "; ".join(f"{step.method} ({one_line(step.note)})" if step.note else step.method for step in kept)
     yield f"{one_line(outcome.path)}: {done or 'nothing was taken'}"
     tried = [
-        f"{', '.join(other.methods)} {format_size(other.size)} at {other.sqnr:.0f} dB"
+        f"{', '.join(other.methods)} {other.size_words} at {other.sqnr:.0f} dB"
+        + (" (refused)" if other.state == "refused" else "")
         for other in outcome.alternatives
         if other.sqnr is not None
     ]
@@ -259,7 +261,7 @@ def _plan(outcome: results.Outcome) -> Iterator[str]:
         if plan.untried:
             yield f"    not all was tried: {plan.untried}"
     if outcome.alternatives:
-        yield "  also tried"
+        yield f"  also tried{ABOUT if any(each.estimated for each in outcome.alternatives) else ''}"
         yield from aligned([_alternative_row(each) for each in outcome.alternatives], indent=4)
 
 
@@ -267,7 +269,7 @@ def _alternative_row(alternative: results.Alternative) -> tuple[str, ...]:
     measured = alternative.cosine is not None and alternative.sqnr is not None
     error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if measured else ""
     methods = ", ".join(alternative.methods)
-    return methods, format_size(alternative.size), error, one_line(alternative.verdict)
+    return methods, alternative.size_words, error, one_line(alternative.verdict)
 
 
 def _outputs(outcome: results.Outcome) -> Iterator[str]:
