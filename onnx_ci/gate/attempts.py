@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ from onnx_ci.methods.catalogue import method
 from onnx_ci.model.measure import measure, parameters
 from onnx_ci.model.save import lay_out, write_model
 from onnx_ci.model.store import BackgroundHash
-from onnx_ci.policy.schema import MethodChoice
+from onnx_ci.policy.schema import MethodChoice, Tolerance
 from onnx_ci.results import (
     NOT_RUN,
     Alternative,
@@ -129,7 +130,7 @@ def first_proven(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledg
             plan = staged.candidate.planned or ledger.plan
             return Choice(staged, proof.verification, tuple(ledger.tried), latency=proof.latency, plan=plan)
         ledger.tried.append(_refused(staged, proof))
-        failed = failed or proof.verification
+        failed = _nearer(failed, _said_of(staged, proof.verification), subject.rule.tolerance)
         if proof.verification.status == "not_run" and not _unseen(proof):
             break  # no other candidate can be verified either
         presumes = any(run.method.presumes for run in staged.candidate.runs)
@@ -197,6 +198,26 @@ def newly_unmet(subject: Subject, staged: Staged) -> list[str]:
     )
     known = {requirement.key for requirement in before}
     return [requirement.said for requirement in after if requirement.key not in known]
+
+
+def _said_of(staged: Staged, found: Verification) -> Verification:
+    """The same, with the candidate that was refused named: the model itself was not."""
+    if found.status != "failed":
+        return found
+    names = ", ".join(staged.candidate.names)
+    return replace(found, reason=f"a smaller form with {names} was refused: {found.reason}")
+
+
+def _nearer(first: Verification | None, second: Verification, tolerance: Tolerance) -> Verification:
+    """The refusal that was nearer to a pass; the first where that can't be told."""
+    if first is None or not first.status == second.status == "failed":
+        return first or second
+    from onnx_ci.verify.compare import use_of
+
+    return min(
+        (first, second),
+        key=lambda found: max((use_of(output, tolerance) for output in found.outputs), default=math.inf),
+    )
 
 
 def _not_worth(subject: Subject, staged: Staged) -> Verification:
@@ -457,7 +478,12 @@ class Attempts:
 
 
 def _refused(staged: Staged, proof: Proof) -> Alternative:
-    return _alternative(staged, "refused", f"refused: {proof.verification.reason}")
+    outputs = proof.verification.outputs
+    return replace(
+        _alternative(staged, "refused", f"refused: {proof.verification.reason}"),
+        cosine=min((output.cosine for output in outputs), default=None),
+        sqnr=min((output.sqnr for output in outputs), default=None),
+    )
 
 
 def _alternative(staged: Staged, state: AlternativeState, words: str) -> Alternative:

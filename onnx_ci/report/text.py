@@ -327,8 +327,7 @@ def model_cells(outcome: results.Outcome, bars: str = "[#-]") -> dict[str, str]:
         "budget": budget_words(outcome, bars),
         "after": format_size(after.size) if after else "",
         "saved": saved,
-        "outputs": proof_words(outcome.verification)
-        + (f", {outcome.latency.words}" if outcome.latency else ""),
+        "outputs": proof_words(outcome) + (f", {outcome.latency.words}" if outcome.latency else ""),
         "verdict": verdict_word(outcome),
     }
 
@@ -427,12 +426,14 @@ def verdict_word(outcome: results.Outcome) -> str:
     return MOVED.get(outcome.verdict, word) if grew else word
 
 
-def proof_words(verification: results.Verification) -> str:
+def proof_words(outcome: results.Outcome) -> str:
     """What running the models showed, in a few words."""
+    verification = outcome.verification
     if verification.status == "not_run":
         return "not verified" if verification.code else ""
     if verification.status == "failed":
-        return {"OCI010": "too slow", "OCI016": "scores worse"}.get(verification.code, "outside tolerance")
+        words = {"OCI010": "too slow", "OCI016": "scores worse"}.get(verification.code, "outside tolerance")
+        return words if outcome.verdict == "outputs_changed" else f"smaller form: {words}"
     telling = [output for output in verification.outputs if output.sensitive]
     if all(output.exact for output in telling):
         return "identical"
