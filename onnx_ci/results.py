@@ -441,7 +441,7 @@ class Step:
         return self.tensors > 0 or self.size_after < self.size_before
 
 
-AlternativeState = Literal["", "refused", "too_large", "within"]  # "": from a report that does not say
+AlternativeState = Literal["", "refused", "too_large", "within"]  # "": not verified, or not said
 
 
 @dataclass(frozen=True, kw_only=True)

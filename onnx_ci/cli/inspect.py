@@ -406,10 +406,13 @@ def survey_table(found: Sequence[Surveyed | None], style: Style) -> Iterator[str
     for one in models:
         if one.problem:
             yield one_line(one.problem)
+        unproven: dict[tuple[str, str], list[str]] = {}  # levels, by what is said of them
         for form in one.forms:
             if not form.proven:
                 state = "refused" if form.verification.status == "failed" else "not verified"
-                yield f"{one_line(one.path)}: {form.level} {state}: {one_line(form.verification.reason)}"
+                unproven.setdefault((state, form.verification.reason), []).append(form.level)
+        for (state, reason), levels in unproven.items():
+            yield f"{one_line(one.path)}: {', '.join(levels)} {state}: {one_line(reason)}"
 
 
 def _form_cell(model: Surveyed, form: SurveyedForm | None) -> str:

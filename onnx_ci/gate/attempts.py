@@ -129,9 +129,10 @@ def first_proven(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledg
         if proof.accepted:
             plan = staged.candidate.planned or ledger.plan
             return Choice(staged, proof.verification, tuple(ledger.tried), latency=proof.latency, plan=plan)
-        ledger.tried.append(_refused(staged, proof))
+        stuck = proof.verification.status == "not_run" and not _unseen(proof)
+        ledger.tried.append(_alternative(staged, "", "not verified") if stuck else _refused(staged, proof))
         failed = _nearer(failed, _said_of(staged, proof.verification), subject.rule.tolerance)
-        if proof.verification.status == "not_run" and not _unseen(proof):
+        if stuck:
             break  # no other candidate can be verified either
         presumes = any(run.method.presumes for run in staged.candidate.runs)
         frozen = "defaults" in staged.candidate.changes
