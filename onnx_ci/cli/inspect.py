@@ -26,7 +26,7 @@ from onnx_ci.repo.git import commit_of, find_root
 from onnx_ci.repo.select import Wanted, all_models
 from onnx_ci.repo.tree import Tree
 from onnx_ci.util.sizes import PLACES, format_count, format_percent, format_size
-from onnx_ci.util.text import Style, bar, clipped_start, counted, layers_of, one_line
+from onnx_ci.util.text import Style, bar, clipped_start, counted, first_of, layers_of, one_line
 
 if TYPE_CHECKING:
     from onnx_ci.results import ModelInfo, Surveyed, SurveyedForm, TensorInfo
@@ -89,6 +89,7 @@ onnx-ci survey models/encoder.onnx --tolerance cosine=0.99""",
 }
 TOP = 20
 LONGEST_LAYER = 24  # characters, so that a line has at most 60 columns with its bar
+BROKEN = 5  # models that are named where nothing can be listed
 SURVEYED = 10  # models whose rules are shown
 
 
@@ -324,7 +325,16 @@ def run_files(options: argparse.Namespace) -> int:
     selection = project.select_models(context, Wanted(paths=options.paths, everything=options.all))
     if options.paths and selection.note:
         raise UsageError(selection.note)
-    files = dict.fromkeys(file for model in selection.models for file in _files(context, model))
+    files: dict[Path, None] = {}
+    broken: list[ModelError] = []
+    for model in selection.models:
+        try:
+            files.update(dict.fromkeys(_files(context, model)))
+        except ModelError as error:
+            broken.append(error)
+    if broken:
+        messages = first_of([error.message for error in broken], BROKEN, separator="; ", last="; and ")
+        raise ModelError(f"nothing is listed: {messages}", hint=broken[0].hint, code=broken[0].code)
     names = [os.path.relpath(file) for file in files]
     if not options.null and not all("\n" not in name for name in names):
         raise UsageError("a file has a line end in its name", hint="onnx-ci files --null")
