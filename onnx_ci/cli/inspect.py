@@ -504,6 +504,8 @@ def _rules(context: Context, path: Path) -> Iterator[str]:
         meanings = {"error": "which is an error", "warning": "which is a warning"}
         meaning = meanings.get(context.policy.unmatched, "and that is allowed")
         yield f"  no rule of {file} matches it, so it is not checked, {meaning} (unmatched)"
+        if len(report.outcomes) > 1:
+            title = f"{outcome.path}: {title}"
         return
     for rule in rules[:-1]:
         yield f"  {file}:{rule.line}: {rule.pattern!r} matches too; later rules win, key by key"
