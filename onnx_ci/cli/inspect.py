@@ -396,7 +396,7 @@ def survey(context: Context, models: Sequence[Path], **settings: Any) -> list[Su
 def survey_table(found: Sequence[Surveyed | None], style: Style) -> Iterator[str]:
     """A row a model: what it weighs, and what it would weigh in each form; then what could not be told."""
     from onnx_ci.gate.attempts import LEVELS
-    from onnx_ci.report.text import aligned
+    from onnx_ci.report.text import aligned, flowed
 
     models = [one for one in found if one is not None]
     if not models:
@@ -404,15 +404,27 @@ def survey_table(found: Sequence[Surveyed | None], style: Style) -> Iterator[str
     rows = [("model", "now", *LEVELS)]
     for one in models:
         forms = {form.level: form for form in one.forms}
-        cells = (_form_cell(one, forms.get(level)) for level in LEVELS)
-        rows.append((one_line(one.path), format_size(one.size), *cells))
+        sizes_of_forms = (_form_cell(one, forms.get(level)) for level in LEVELS)
+        rows.append((one_line(one.path), format_size(one.size), *sizes_of_forms))
     if len(models) > 1:
         sizes = [(one, {form.level: form.size for form in one.forms if form.proven}) for one in models]
         totals = [sum(held.get(level, one.size) for one, held in sizes) for level in LEVELS]
         now = sum(one.size for one in models)
         rows.append(("together", *map(format_size, (now, *totals))))
     head, *lines = aligned(rows)
-    yield from (style.paint(head, "bold"), *lines)
+    if 0 < style.width < max(map(len, (head, *lines))):  # one model below the other
+        titles = rows.pop(0)[1:]
+        for row in rows:
+            yield style.paint(row[0], "bold")
+            cells = zip(titles, row[1:], strict=True)
+            yield from flowed(((title, cell, "") for title, cell in cells), style.width, style)
+    else:
+        yield from (style.paint(head, "bold"), *lines)
+    yield from _not_had(models)
+
+
+def _not_had(models: Sequence[Surveyed]) -> Iterator[str]:
+    """What could not be told of models, and the forms that were refused or not verified: each reason once."""
     for one in models:
         if one.problem:
             yield one_line(one.problem)
@@ -493,6 +505,8 @@ def run_explain(options: argparse.Namespace) -> int:
     report = project.judge_selection("check", context, selection, Judging(cache=options.cache))
     for outcome in report.outcomes:
         title = f"what a check says: {verdict_word(outcome)}"
+        if len(report.outcomes) > 1:
+            title = f"{outcome.path}: {title}"
         sys.stdout.write("\n" + render_outcome(outcome, style, title=title))
     return 0
 
@@ -504,8 +518,6 @@ def _rules(context: Context, path: Path) -> Iterator[str]:
         meanings = {"error": "which is an error", "warning": "which is a warning"}
         meaning = meanings.get(context.policy.unmatched, "and that is allowed")
         yield f"  no rule of {file} matches it, so it is not checked, {meaning} (unmatched)"
-        if len(report.outcomes) > 1:
-            title = f"{outcome.path}: {title}"
         return
     for rule in rules[:-1]:
         yield f"  {file}:{rule.line}: {rule.pattern!r} matches too; later rules win, key by key"
