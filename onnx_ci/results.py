@@ -441,7 +441,7 @@ class Step:
         return self.tensors > 0 or self.size_after < self.size_before
 
 
-AlternativeState = Literal["", "refused", "too_large", "within"]  # "": from a report that does not say
+AlternativeState = Literal["", "refused", "too_large", "within"]  # "": not verified, or not said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -454,6 +454,11 @@ class Alternative:
     state: AlternativeState = ""
     cosine: float | None = None  # of the worst output, where it was run
     sqnr: float | None = None
+    estimated: bool = False  # the size, in trials: nothing was written, and no receipt is counted
+
+    @property
+    def size_words(self) -> str:
+        return f"about {format_size(self.size)}" if self.estimated else format_size(self.size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -483,12 +488,18 @@ class Planned:
 
     tensors: int
     forms: tuple[tuple[str, int], ...]  # how many tensors have each
-    kept: tuple[KeptTensor, ...]
+    kept: tuple[KeptTensor, ...]  # not all, where there are many
     trials: int
     seconds: float
     untried: str = ""  # what there was no time for
     unseen: tuple[str, ...] = ()  # tensors that no output tells of: left as they are
     curve: tuple[Point, ...] = ()
+    larger: int = 0  # tensors that are not in the smallest form; 0 also in reports that do not say
+
+    @property
+    def unnamed(self) -> int:
+        """How many of these `kept` leaves out."""
+        return max(0, self.larger - len(self.kept))
 
 
 @dataclass(frozen=True, kw_only=True)

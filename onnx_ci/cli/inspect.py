@@ -26,7 +26,7 @@ from onnx_ci.repo.git import commit_of, find_root
 from onnx_ci.repo.select import Wanted, all_models
 from onnx_ci.repo.tree import Tree
 from onnx_ci.util.sizes import PLACES, format_count, format_percent, format_size
-from onnx_ci.util.text import Style, bar, clipped_start, counted, layers_of, one_line
+from onnx_ci.util.text import Style, bar, clipped_start, counted, first_of, layers_of, one_line
 
 if TYPE_CHECKING:
     from onnx_ci.results import ModelInfo, Surveyed, SurveyedForm, TensorInfo
@@ -89,6 +89,7 @@ onnx-ci survey models/encoder.onnx --tolerance cosine=0.99""",
 }
 TOP = 20
 LONGEST_LAYER = 24  # characters, so that a line has at most 60 columns with its bar
+BROKEN = 5  # models that are named where nothing can be listed
 SURVEYED = 10  # models whose rules are shown
 
 
@@ -324,7 +325,16 @@ def run_files(options: argparse.Namespace) -> int:
     selection = project.select_models(context, Wanted(paths=options.paths, everything=options.all))
     if options.paths and selection.note:
         raise UsageError(selection.note)
-    files = dict.fromkeys(file for model in selection.models for file in _files(context, model))
+    files: dict[Path, None] = {}
+    broken: list[ModelError] = []
+    for model in selection.models:
+        try:
+            files.update(dict.fromkeys(_files(context, model)))
+        except ModelError as error:
+            broken.append(error)
+    if broken:
+        messages = first_of([error.message for error in broken], BROKEN, separator="; ", last="; and ")
+        raise ModelError(f"nothing is listed: {messages}", hint=broken[0].hint, code=broken[0].code)
     names = [os.path.relpath(file) for file in files]
     if not options.null and not all("\n" not in name for name in names):
         raise UsageError("a file has a line end in its name", hint="onnx-ci files --null")
@@ -386,7 +396,7 @@ def survey(context: Context, models: Sequence[Path], **settings: Any) -> list[Su
 def survey_table(found: Sequence[Surveyed | None], style: Style) -> Iterator[str]:
     """A row a model: what it weighs, and what it would weigh in each form; then what could not be told."""
     from onnx_ci.gate.attempts import LEVELS
-    from onnx_ci.report.text import aligned
+    from onnx_ci.report.text import aligned, flowed
 
     models = [one for one in found if one is not None]
     if not models:
@@ -394,22 +404,37 @@ def survey_table(found: Sequence[Surveyed | None], style: Style) -> Iterator[str
     rows = [("model", "now", *LEVELS)]
     for one in models:
         forms = {form.level: form for form in one.forms}
-        cells = (_form_cell(one, forms.get(level)) for level in LEVELS)
-        rows.append((one_line(one.path), format_size(one.size), *cells))
+        sizes_of_forms = (_form_cell(one, forms.get(level)) for level in LEVELS)
+        rows.append((one_line(one.path), format_size(one.size), *sizes_of_forms))
     if len(models) > 1:
         sizes = [(one, {form.level: form.size for form in one.forms if form.proven}) for one in models]
         totals = [sum(held.get(level, one.size) for one, held in sizes) for level in LEVELS]
         now = sum(one.size for one in models)
         rows.append(("together", *map(format_size, (now, *totals))))
     head, *lines = aligned(rows)
-    yield from (style.paint(head, "bold"), *lines)
+    if 0 < style.width < max(map(len, (head, *lines))):  # one model below the other
+        titles = rows.pop(0)[1:]
+        for row in rows:
+            yield style.paint(row[0], "bold")
+            cells = zip(titles, row[1:], strict=True)
+            yield from flowed(((title, cell, "") for title, cell in cells), style.width, style)
+    else:
+        yield from (style.paint(head, "bold"), *lines)
+    yield from _not_had(models)
+
+
+def _not_had(models: Sequence[Surveyed]) -> Iterator[str]:
+    """What could not be told of models, and the forms that were refused or not verified: each reason once."""
     for one in models:
         if one.problem:
             yield one_line(one.problem)
+        unproven: dict[tuple[str, str], list[str]] = {}  # levels, by what is said of them
         for form in one.forms:
             if not form.proven:
                 state = "refused" if form.verification.status == "failed" else "not verified"
-                yield f"{one_line(one.path)}: {form.level} {state}: {one_line(form.verification.reason)}"
+                unproven.setdefault((state, form.verification.reason), []).append(form.level)
+        for (state, reason), levels in unproven.items():
+            yield f"{one_line(one.path)}: {', '.join(levels)} {state}: {one_line(reason)}"
 
 
 def _form_cell(model: Surveyed, form: SurveyedForm | None) -> str:
@@ -480,6 +505,8 @@ def run_explain(options: argparse.Namespace) -> int:
     report = project.judge_selection("check", context, selection, Judging(cache=options.cache))
     for outcome in report.outcomes:
         title = f"what a check says: {verdict_word(outcome)}"
+        if len(report.outcomes) > 1:
+            title = f"{outcome.path}: {title}"
         sys.stdout.write("\n" + render_outcome(outcome, style, title=title))
     return 0
 

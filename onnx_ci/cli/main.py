@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from onnx_ci.errors import OnnxCiError, UsageError
 from onnx_ci.version import __version__
@@ -21,9 +19,9 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-@contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end us as Ctrl-C does; where they are ignored, as under nohup, they stay so."""
+def _stopped_by_signals(work: Callable[[], int]) -> int:
+    """Do some work, and let SIGTERM and SIGHUP end it as Ctrl-C does; where they are ignored, as under nohup,
+    they stay so."""
 
     def stop(number: int, _: object) -> None:
         for each in ours:  # once is enough: cleaning up is not to be cut short
@@ -31,13 +29,14 @@ def _stopped_by_signals() -> Iterator[None]:
         raise KeyboardInterrupt(number)
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    if threading.current_thread() is not threading.main_thread():
+    threading = sys.modules.get("threading")  # until somebody loads it, there is one thread
+    if threading and threading.current_thread() is not threading.main_thread():
         numbers = []  # only the main thread may
     ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
     for number in ours:
         signal.signal(number, stop)
     try:
-        yield
+        return work()
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
@@ -47,8 +46,7 @@ def guarded(work: Callable[[], int], complain: Complain) -> int:
     """Run something; everything it raises ends here."""
     _open_closed_streams()
     try:
-        with _stopped_by_signals():
-            return work()
+        return _stopped_by_signals(work)
     except OnnxCiError as error:
         complain(error)
         return error.exit_code
@@ -137,10 +135,12 @@ def run() -> NoReturn:
     code = main(sys.argv[1:])
     # Nobody asked to be called at the end, and taking all modules apart is a sixth of an idle run.
     if "atexit" not in sys.modules:
-        with contextlib.suppress(OSError):
+        try:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
+        except OSError:
+            pass
     sys.exit(code)
 
 

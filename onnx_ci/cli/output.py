@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -261,6 +260,8 @@ class ProgressLine:
     lines, few of them unless it is to be `verbose`."""
 
     def __init__(self, verbosity: Verbosity = "usual", *, hook: bool = False) -> None:
+        import threading
+
         self.verbosity = verbosity
         self.began = self.last = time.monotonic()
         self.lock = threading.Lock()
@@ -291,6 +292,8 @@ class ProgressLine:
                     self(0, 1, *self.told)
 
         if self.verbosity != "quiet":
+            import threading
+
             threading.Thread(target=tick, daemon=True).start()
         return lambda doing: self(0, 1, name, doing)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,17 +22,19 @@ from onnx_ci.methods.catalogue import method
 from onnx_ci.model.measure import measure, parameters
 from onnx_ci.model.save import lay_out, write_model
 from onnx_ci.model.store import BackgroundHash
-from onnx_ci.policy.schema import MethodChoice
+from onnx_ci.policy.schema import MethodChoice, Tolerance
 from onnx_ci.results import (
     NOT_RUN,
     Alternative,
     AlternativeState,
     Level,
     Measure,
+    Planned,
     Proof,
     SurveyedForm,
     Verification,
 )
+from onnx_ci.sandbox.forks import OutOfTime, interrupted_at
 
 if TYPE_CHECKING:
     from onnx_ci.gate.planner import Planner
@@ -41,6 +44,8 @@ NOT_SEARCHED = replace(NOT_RUN, reason="nothing was changed: no smaller form was
 NOT_PROVEN = Verification(
     status="not_run", reason="not verified yet: `onnx-ci fix` does that before it writes anything"
 )
+# Parts of the user's limit of time: for making a plan, and for proving what it or methods as a whole gave.
+PLANNING, PROVING = 0.55, 0.85
 STRIDES = 4  # times that a plan is asked for more, where what it gave is still too large
 
 
@@ -116,7 +121,27 @@ def at_once(subject: Subject, ledger: Ledger, methods: Sequence[MethodChoice] | 
 
 
 def first_proven(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledger) -> Choice:
-    """Try candidates in the order the rule wants until one is proven."""
+    """Try candidates in the order the rule wants until one is proven. Where the user's limit of time cuts
+    in, the smallest of those that are proven by then."""
+    proven: list[Choice] = []
+    try:
+        with interrupted_at(subject.after(PROVING)):
+            return _first_proven(subject, methods, ledger, proven)
+    except OutOfTime:
+        if not proven:
+            raise
+    ledger.by_chance = True
+    return replace(proven[-1], plan=_cut_short(proven[-1].plan, "not all forms were tried when time was up"))
+
+
+def _cut_short(plan: Planned | None, untried: str) -> Planned:
+    plan = plan or Planned(tensors=0, forms=(), kept=(), trials=0, seconds=0.0)
+    return plan if plan.untried else replace(plan, untried=untried)
+
+
+def _first_proven(
+    subject: Subject, methods: Sequence[MethodChoice], ledger: Ledger, proven: list[Choice]
+) -> Choice:
     failed: Verification | None = None
     failed_exact = misled = False
     idle = NOT_RUN
@@ -124,19 +149,28 @@ def first_proven(subject: Subject, methods: Sequence[MethodChoice], ledger: Ledg
         if not worth_it(subject, attempt):
             idle = _not_worth(subject, attempt)
             continue
+        if any(one.staged and attempt.measure.size >= one.staged.measure.size for one in proven):
+            continue
         staged, proof = _proven(subject, attempt, ledger)
         if proof.accepted:
             plan = staged.candidate.planned or ledger.plan
-            return Choice(staged, proof.verification, tuple(ledger.tried), latency=proof.latency, plan=plan)
-        ledger.tried.append(_refused(staged, proof))
-        failed = failed or proof.verification
-        if proof.verification.status == "not_run" and not _unseen(proof):
+            choice = Choice(staged, proof.verification, tuple(ledger.tried), latency=proof.latency, plan=plan)
+            if not subject.late or staged.candidate.planned or subject.rule.mode != "smallest":
+                return choice
+            proven.append(choice)  # another may be smaller
+            continue
+        stuck = proof.verification.status == "not_run" and not _unseen(proof)
+        ledger.tried.append(_alternative(staged, "", "not verified") if stuck else _refused(staged, proof))
+        failed = _nearer(failed, _said_of(staged, proof.verification), subject.rule.tolerance)
+        if stuck:
             break  # no other candidate can be verified either
         presumes = any(run.method.presumes for run in staged.candidate.runs)
         frozen = "defaults" in staged.candidate.changes
         failed_exact = failed_exact or (staged.candidate.bitwise and not frozen)
         misled = misled or frozen or (staged.candidate.exact and presumes)
     else:
+        if proven:
+            return proven[-1]
         if ledger.by_rule is not None:
             return _by_rule(ledger.by_rule, failed, ledger)
     return Choice(None, failed or idle, tuple(ledger.tried), failed_exact, misled, plan=ledger.plan)
@@ -197,6 +231,26 @@ def newly_unmet(subject: Subject, staged: Staged) -> list[str]:
     )
     known = {requirement.key for requirement in before}
     return [requirement.said for requirement in after if requirement.key not in known]
+
+
+def _said_of(staged: Staged, found: Verification) -> Verification:
+    """The same, with the candidate that was refused named: the model itself was not."""
+    if found.status != "failed":
+        return found
+    names = ", ".join(staged.candidate.names)
+    return replace(found, reason=f"a smaller form with {names} was refused: {found.reason}")
+
+
+def _nearer(first: Verification | None, second: Verification, tolerance: Tolerance) -> Verification:
+    """The refusal that was nearer to a pass; the first where that can't be told."""
+    if first is None or not first.status == second.status == "failed":
+        return first or second
+    from onnx_ci.verify.compare import use_of
+
+    return min(
+        (first, second),
+        key=lambda found: max((use_of(output, tolerance) for output in found.outputs), default=math.inf),
+    )
 
 
 def _not_worth(subject: Subject, staged: Staged) -> Verification:
@@ -312,13 +366,18 @@ class Attempts:
             return None
         from onnx_ci.gate.planner import start_planning
 
-        planner = start_planning(subject, self.draft, self.methods, self.stack, ledger)
+        try:
+            with interrupted_at(subject.after(PLANNING)):
+                planner = start_planning(subject, self.draft, self.methods, self.stack, ledger)
+        except OutOfTime:
+            ledger.plan, ledger.by_chance = _cut_short(None, "there was no time to plan"), True
+            return None
         ledger.by_chance |= planner is not None and planner.hurried
         return planner
 
     def smallest(self) -> Iterator[Staged]:
         planner = self.planner
-        whole = self._ordered(list(self._whole(planner)))
+        whole = self._in_turn(planner)
         if planner is None:
             yield from whole
             return
@@ -335,7 +394,7 @@ class Attempts:
         self.ledger.plan = planner.report()
         # Where no mix holds, methods as a whole are tried in earnest: it is told why they are refused.
         ended = found and not planner.search.cut_short
-        yield from waiting if ended else self._ordered(list(self._whole(None)))
+        yield from waiting if ended else self._in_turn(None)
 
     def exact(self) -> Candidate | None:
         """What exact methods make of the model, if they gain anything."""
@@ -445,8 +504,13 @@ class Attempts:
             if candidate.gained:
                 yield candidate
 
-    def _ordered(self, found: list[Candidate]) -> Iterable[Staged]:
-        """By size on disk; by compressed size where a candidate was made for that."""
+    def _in_turn(self, planner: Planner | None) -> Iterable[Staged]:
+        """Methods as a whole by size on disk, or compressed where a candidate was made for that; where time
+        is short, as they are made: the mildest first, which is likely to hold."""
+        made = self._whole(planner)
+        if self.subject.late:
+            return (stage(self.subject, one) for one in made)
+        found = list(made)
         if not any(candidate.for_compression for candidate in found):
             return (stage(self.subject, one) for one in sorted(found, key=lambda one: one.size))
         return sorted((stage(self.subject, one) for one in found), key=self._rank)
@@ -457,7 +521,12 @@ class Attempts:
 
 
 def _refused(staged: Staged, proof: Proof) -> Alternative:
-    return _alternative(staged, "refused", f"refused: {proof.verification.reason}")
+    outputs = proof.verification.outputs
+    return replace(
+        _alternative(staged, "refused", f"refused: {proof.verification.reason}"),
+        cosine=min((output.cosine for output in outputs), default=None),
+        sqnr=min((output.sqnr for output in outputs), default=None),
+    )
 
 
 def _alternative(staged: Staged, state: AlternativeState, words: str) -> Alternative:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from onnx_ci.policy.schema import Override
+from onnx_ci.policy.schema import Override, Tolerance
 from onnx_ci.results import Alternative, Finding, Measure, Severity, Verdict, Verification, gain
 from onnx_ci.util.advice import (
     GIVE_SAMPLES,
@@ -18,6 +18,7 @@ from onnx_ci.util.advice import (
     Hint,
     allow_stronger,
     set_tolerance,
+    set_tolerances,
     to_run,
 )
 from onnx_ci.util.scalars import EXACT
@@ -32,6 +33,8 @@ LIMIT_CODES = {"growth": "OCI002", "params": "OCI014", "latency": "OCI010"}
 # Methods that store weights small, and those that compute in 8 bits as well.
 _OWN_UNITS = 0.001  # of outputs from 0 to 1: nobody minds
 _ABOUT = 1.05  # sizes in trials are estimates
+_AT_LEAST = {"cosine": 1e4, "sqnr": 10, "top1": 1e4}  # limits from below, and the parts they are rounded to
+_LEAST_COSINE = 0.5  # what keeps less has nothing to do with the original
 STORES_SMALL = ("fp16-weights", "int8-weights", "int4-weights")
 QUANTIZES = (*STORES_SMALL, "dynamic-int8", "static-int8")
 
@@ -98,7 +101,7 @@ def _decide(model: Measured, choice: Choice) -> tuple[Verdict, list[Finding]]:
         shrunk = [] if writes else stale or [_would_shrink(model, choice, staged)]
         return ("shrunk" if writes else "would_shrink"), [*shrunk, *_left_out(model, choice, "warning")]
     if stale:
-        return "outputs_changed", stale
+        return ("outputs_changed" if choice.verification.status == "failed" else "unfit"), stale
     if choice.verification.status == "failed":
         if choice.failed_exact or model.task.insists:
             return "outputs_changed", list(_left_out(model, choice, "error"))
@@ -111,7 +114,7 @@ def _decide(model: Measured, choice: Choice) -> tuple[Verdict, list[Finding]]:
 def _over_budget(model: Measured, choice: Choice, broken: Mapping[str, int]) -> Iterator[Finding]:
     for name, value in broken.items():
         limit = model.limits[name]
-        closest = _closest(choice, limit) if name in ("size", "growth") else ""
+        closest = _closest(choice, limit, model.task.rule.tolerance) if name in ("size", "growth") else ""
         place = model.task.rule.budget.place_of(name)
         taken = f", all that {place} takes as of {PLACES_AS_OF}" if place else ""
         over = f"{_amount(name, value)} is over its {_limit_name(name)} of {_amount(name, limit)}{taken}"
@@ -120,8 +123,8 @@ def _over_budget(model: Measured, choice: Choice, broken: Mapping[str, int]) -> 
         yield model.task.finding(code, "error", f"{over}{model.where(name)}{closest}", hint)
 
 
-def _closest(choice: Choice, limit: int) -> str:
-    """How near it came: the smallest within tolerance, and what the tolerance would have to be to fit."""
+def _closest(choice: Choice, limit: int, tolerance: Tolerance) -> str:
+    """How near it came: the smallest within tolerance, and what the mildest that fits has, or breaks."""
     refused = [one for one in choice.alternatives if one.state == "refused"]
     held = [
         one
@@ -135,7 +138,9 @@ def _closest(choice: Choice, limit: int) -> str:
     small = [one for one in choice.alternatives if one.size <= limit and one.cosine is not None]
     mildest = max(small, key=lambda one: one.cosine or 0.0, default=None)
     if mildest is not None and mildest.state == "refused":
-        return f"{said}; at a cosine of {mildest.cosine:.5f} it would be {_described(mildest)}"
+        if (mildest.cosine or 0.0) < (tolerance.cosine or 0.0):
+            return f"{said}; at a cosine of {mildest.cosine:.5f} it would be {_described(mildest)}"
+        return f"{said}; {_described(mildest)} was {mildest.verdict}"
     tried = min(choice.alternatives, key=lambda one: one.size, default=None)
     if said or tried is None:
         return said
@@ -143,7 +148,7 @@ def _closest(choice: Choice, limit: int) -> str:
 
 
 def _described(one: Alternative) -> str:
-    return f"{format_size(one.size)} with {', '.join(one.methods)}"
+    return f"{one.size_words} with {', '.join(one.methods)}"
 
 
 def _amount(name: str, value: int) -> str:
@@ -162,13 +167,17 @@ def _largest(model: Measured) -> str:
 def _budget_hint(model: Measured, choice: Choice) -> str:
     if _is_unverified(choice):
         return RAISE_BUDGET + OR_OVERRIDE
-    quantizes = any(one.name in QUANTIZES for one in model.task.rule.methods)
-    if not quantizes and choice.verification.status != "failed":
-        stronger = allow_stronger(EXACT, "int8-weights")
-        return stronger + ", " + RAISE_BUDGET + OR_OVERRIDE
-    failed = choice.verification.status == "failed" and choice.verification.inputs == "generated"
-    other = RAISE_BUDGET + ", " + LOOSEN_TOLERANCE + OR_OVERRIDE
-    return RECORD + "; then " + other if failed else other
+    quantizing = [one.name for one in model.task.rule.methods if one.name in QUANTIZES]
+    failed = choice.verification.status == "failed"
+    refused = failed or any(one.state == "refused" for one in choice.alternatives)
+    hint = RAISE_BUDGET
+    if quantizing or failed:
+        hint = hint + ", " + LOOSEN_TOLERANCE
+    hint = hint + OR_OVERRIDE
+    stronger = "int4-weights" if set(quantizing) - {"fp16-weights"} else "int8-weights"
+    if not refused and stronger not in quantizing:
+        hint = allow_stronger(EXACT, *quantizing, stronger) + ", " + hint
+    return RECORD + "; then " + hint if failed and choice.verification.inputs == "generated" else hint
 
 
 def _to_search(model: Measured) -> Hint:
@@ -199,7 +208,7 @@ def _left_out(model: Measured, choice: Choice, severity: Severity) -> Iterator[F
     if _is_unverified(choice) and severity == "error":
         yield _unverified(model, choice)
     if found.status == "failed":
-        hint = found.hint or REFUSED_HINTS.get(found.code) or refused_hint(found)
+        hint = found.hint or REFUSED_HINTS.get(found.code) or refused_hint(found, model.task.rule.tolerance)
         yield model.task.finding(found.code or "OCI004", severity, found.reason, hint)
         return
     taken = set(choice.staged.candidate.names) if choice.staged else set()
@@ -210,12 +219,12 @@ def _left_out(model: Measured, choice: Choice, severity: Severity) -> Iterator[F
             yield model.task.finding("OCI004", "note", message)
 
 
-def refused_hint(found: Verification, *, methods: bool = True) -> Hint:
+def refused_hint(found: Verification, tolerance: Tolerance, *, methods: bool = True) -> Hint:
     """What helps most first: real inputs, where these were made up; the tolerance it keeps comes last."""
-    cosine = min((output.cosine for output in found.outputs), default=0.0)
+    kept = _kept_limits(found, tolerance)
     last = LOOSEN_TOLERANCE
-    if 0.5 <= cosine < 1.0:
-        last = set_tolerance("cosine", f"{math.floor(cosine * 10000) / 10000:g}") + " would let it pass"
+    if kept:
+        last = last + ": on these inputs it keeps " + set_tolerances(kept)
     hint = "allow milder methods, or " + last if methods else "" + last
     if found.inputs == "generated":
         return RECORD + "; or " + hint
@@ -224,6 +233,24 @@ def refused_hint(found: Verification, *, methods: bool = True) -> Hint:
         own = set_tolerance("max_abs", f"{_OWN_UNITS:g}") + " instead of a cosine holds only that"
         hint = hint + f"; in its own units the output moved by {moved:.3g} at most: " + own
     return hint
+
+
+def _kept_limits(found: Verification, tolerance: Tolerance) -> dict[str, str]:
+    """What outputs hold of the limits that they broke; nothing where no limit would do."""
+    failing = [output for output in found.outputs if output.problem]
+    if min((output.cosine for output in found.outputs), default=0.0) < _LEAST_COSINE:
+        return {}
+    kept: dict[str, str] = {}
+    for name in ("max_abs", "max_rel", "mean_abs", *_AT_LEAST):
+        limit, values = getattr(tolerance, name), [getattr(output, name) for output in failing]
+        if limit is None or not values:
+            continue
+        parts = _AT_LEAST.get(name)
+        if parts and min(values) < limit:
+            kept[name] = f"{math.floor(min(values) * parts) / parts:g}"
+        elif not parts and max(values) > limit:
+            kept[name] = f"{1.05 * max(values):.2g}"  # no less, once it is rounded
+    return kept
 
 
 def _is_unverified(choice: Choice) -> bool:

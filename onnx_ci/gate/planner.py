@@ -513,6 +513,7 @@ class Planner:
                 state="within" if tried.holds else "refused",
                 cosine=tried.cosine,
                 sqnr=tried.sqnr,
+                estimated=True,
             )
 
     def _size(self, mix: Mix) -> int:
@@ -543,6 +544,7 @@ class Planner:
             untried=search.cut_short,
             unseen=tuple(search.unseen),
             curve=tuple(self._curve(taken)),
+            larger=sum(not search.least(name, taken) for name in search.tensors) if mix else 0,
         )
 
     def _kept(self, mix: Mix) -> Iterator[KeptTensor]:

@@ -28,9 +28,9 @@ from onnx_ci.repo.baseline import Baseline
 from onnx_ci.repo.content import Source, Sources, check_out, obtain
 from onnx_ci.repo.select import models_below
 from onnx_ci.repo.tree import Tree
-from onnx_ci.results import BUG, Base, Command, Finding, Measure, ModelDiff, Outcome, RunReport
+from onnx_ci.results import BUG, Base, Command, Finding, Measure, ModelDiff, Outcome, RunReport, Verification
 from onnx_ci.sandbox import process
-from onnx_ci.sandbox.forks import Bound, Heard, Stopped, can_fork, run_tasks
+from onnx_ci.sandbox.forks import Bound, Heard, OutOfTime, Stopped, can_fork, run_tasks
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.util.files import scratch_folder, sweep_files
 from onnx_ci.util.sizes import format_size
@@ -198,6 +198,7 @@ class Asked:
             verdict="unverified",
             rule_pattern=self.rule.pattern,
             rule_line=self.rule.line,
+            verification=Verification(status="not_run", reason="the work on it ended before that"),
             findings=(finding,),
             written=written,
         )
@@ -357,6 +358,8 @@ def judge_by_rule(asked: Asked, runner: Runner, say: Say) -> Outcome:
     ledger = Ledger()
     try:
         return judge_model(asked, runner, ledger, say)
+    except OutOfTime:
+        return ran_out(asked, Stopped("seconds"))
     except ModelError as error:
         finding = Finding(code=error.code, severity="error", message=error.message, hint=error.hint)
     except OnnxCiError:

@@ -21,7 +21,16 @@ from onnx_ci.model.measure import SAMPLED, compressed_size, estimated_size, file
 from onnx_ci.model.model import Model, called
 from onnx_ci.model.replace import is_orphan, readable_data, replaceable_data
 from onnx_ci.model.store import BackgroundHash
-from onnx_ci.policy.schema import DEFAULT_METHODS, Budget, Evaluate, Gain, InputSpec, MethodChoice, Rule
+from onnx_ci.policy.schema import (
+    DEFAULT_METHODS,
+    Budget,
+    Evaluate,
+    Gain,
+    InputSpec,
+    MethodChoice,
+    Rule,
+    Tolerance,
+)
 from onnx_ci.results import Divergence, Finding, Measure, Outcome, Variant, Verdict, Verification
 from onnx_ci.util.advice import to_run
 from onnx_ci.util.files import atomic_write, scratch_folder
@@ -307,7 +316,7 @@ class _FirstModel:
                     outcome = replace(outcome, latency=self.prover.time(submission))
             except ModelError as error:
                 return _unreadable(outcome, error)
-        return _compared(outcome, proof.verification)
+        return _compared(outcome, proof.verification, self.prover.rule.tolerance)
 
     def divergence(self, second: Path) -> Divergence:
         from onnx_ci.verify.observation import divergence
@@ -316,7 +325,7 @@ class _FirstModel:
             return divergence(self.prover.reference, self.before, after, self.prover.scratch)
 
 
-def _compared(outcome: Outcome, found: Verification) -> Outcome:
+def _compared(outcome: Outcome, found: Verification, tolerance: Tolerance) -> Outcome:
     if found.status == "passed":
         findings = (*about_fusions(outcome.path, found), *found.findings(outcome.path))
         return replace(outcome, verdict="ok", verification=found, findings=findings)
@@ -325,7 +334,7 @@ def _compared(outcome: Outcome, found: Verification) -> Outcome:
     if found.status == "failed":
         verdict, code = "outputs_changed", found.code or "OCI004"
         if found.outputs:  # otherwise it did not come to that
-            hint = hint or refused_hint(found, methods=False)
+            hint = hint or refused_hint(found, tolerance, methods=False)
     message = f"{outcome.path}: {found.reason}"
     finding = Finding(code=code, severity="error", message=message, hint=hint)
     return replace(outcome, verdict=verdict, verification=found, findings=(finding,))

@@ -180,8 +180,16 @@ class Subject:
     @property
     def until(self) -> float:
         """When a search has to end, so that what it found can be proven within the user's limit."""
+        return self.after(0.5)
+
+    def after(self, share: float) -> float:
+        """When so much of the time is over that the user's limit leaves; never where there is none."""
         limit = self.rule.limits.total_seconds
-        return self.began + limit / 2 if limit else math.inf
+        return self.began + limit * share if limit else math.inf
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self.until
 
     @property
     def rule(self) -> Rule:

@@ -58,6 +58,18 @@ def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) ->
         raise
 
 
+def sample_names(patterns: Sequence[str], root: Path) -> list[str]:
+    """Return what samples are called, in the order in which they are read."""
+    home = root.resolve()
+    paths = dict.fromkeys(path for pattern in patterns for path in _matches(pattern, home))
+    return [_shown(path, home) for path in paths]
+
+
+def described_inputs(proto: onnx.ModelProto) -> str:
+    """Return what a model is fed, in words."""
+    return ", ".join(f"{value.name} {show_type(value.type)}" for value in fed_inputs(proto))
+
+
 def read_recorded(path: Path, proto: onnx.ModelProto) -> dict[str, Any]:
     """Read what a session was fed as a sample for a model, without what the model has of its own."""
     own = recorded(proto)

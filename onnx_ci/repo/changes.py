@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path, PurePosixPath
 
 from onnx_ci.errors import EnvironmentFault, UsageError
 from onnx_ci.model.locations import DATA_ENDINGS
 from onnx_ci.repo import git
-from onnx_ci.repo.git import commit_of, file_names, has_commits, run_git, split
+from onnx_ci.repo.git import commit_of, file_names, has_commits, look_in_git, run_git, split
 from onnx_ci.util.text import first_of
 
 _NAME = r"[\w./-]+"  # of a branch or commit; never a refspec, which could write elsewhere
@@ -124,7 +123,7 @@ _PAIRED = ("--name-status", "-z", "-M20%", "-l0")
 
 def changed_since_head(root: Path) -> list[str] | None:
     """Files that differ from HEAD, new and deleted ones too, in one call; None where there is no commit."""
-    output = run_git(
+    output = look_in_git(
         root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames"
     )
     if "# branch.oid (initial)" in output and not has_commits(root):
@@ -147,7 +146,7 @@ def changed_since(root: Path, base: str) -> list[str]:
 
 
 def changed_between(root: Path, *sides: str) -> list[str]:
-    return file_names(run_git(root, "diff", "--name-only", "-z", "--no-renames", *sides, "--"))
+    return file_names(look_in_git(root, "diff", "--name-only", "-z", "--no-renames", *sides, "--"))
 
 
 def staged(root: Path) -> list[str]:
@@ -245,6 +244,8 @@ class CommitRange:
             names.update({blob: name for blob, name in staged.items() if blob not in names})
         # A branch that goes back to what the base has already adds nothing.
         old = self._changes("diff", git.empty_tree(self.repository), self.base)
+        from contextlib import closing
+
         with closing(git.Objects(self.repository)) as objects:
             return [Version(name, blob, objects) for blob, name in names.items() if blob not in old]
 

@@ -476,7 +476,8 @@ def plan_parts(outcome: results.Outcome) -> Iterator[Markup]:
 def _alternative(alternative: results.Alternative) -> tuple[str, ...]:
     cosine = f"{alternative.cosine:.6f}" if alternative.cosine is not None else ""
     sqnr = f"{alternative.sqnr:.1f} dB" if alternative.sqnr is not None else ""
-    return ", ".join(alternative.methods), sized(alternative.size), cosine, sqnr, alternative.verdict
+    size = number(alternative.size, alternative.size_words)
+    return ", ".join(alternative.methods), size, cosine, sqnr, alternative.verdict
 
 
 def _as_points(alternatives: Sequence[results.Alternative]) -> list[results.Point]:
@@ -501,7 +502,9 @@ def _plan(plan: results.Planned) -> Iterator[Markup]:
     if plan.kept:
         yield _kept("Tensors not in the smallest form, the most sensitive first", plan.kept[:SHOWN])
     if more := plan.kept[SHOWN:]:
-        yield element("details", element("summary", f"{len(more):,} more tensors"), _kept("", more))
+        named = f", {len(more):,} of them named" if plan.unnamed else ""
+        title = f"{len(more) + plan.unnamed:,} more tensors{named}"
+        yield element("details", element("summary", title), _kept("", more))
 
 
 def _kept(caption: str, kept: Sequence[results.KeptTensor]) -> Markup:

@@ -19,6 +19,7 @@ PLACES: dict[results.Place, str] = {
 }
 UNMOVED = "did not move when the weights were damaged"
 MOVED: dict[results.Verdict, str] = {"shrunk": "changed", "would_shrink": "would change"}
+ABOUT = " (about: an estimate from trials, without the receipt that a written model has)"
 LONGEST = 4_000  # characters of one message: nobody reads more, and services cut it off
 OUTPUT_COLUMNS = ("output", "max_abs", "max_rel", "cosine", "sqnr", "")
 TONES: dict[results.Verdict, str] = {"ok": "good", "shrunk": "good", "would_shrink": "warn", "ignored": "dim"}
@@ -228,7 +229,8 @@ def _how(outcome: results.Outcome) -> Iterator[str]:
     done = "; ".join(f"{step.method} ({one_line(step.note)})" if step.note else step.method for step in kept)
     yield f"{one_line(outcome.path)}: {done or 'nothing was taken'}"
     tried = [
-        f"{', '.join(other.methods)} {format_size(other.size)} at {other.sqnr:.0f} dB"
+        f"{', '.join(other.methods)} {other.size_words} at {other.sqnr:.0f} dB"
+        + (" (refused)" if other.state == "refused" else "")
         for other in outcome.alternatives
         if other.sqnr is not None
     ]
@@ -253,13 +255,13 @@ def _plan(outcome: results.Outcome) -> Iterator[str]:
         yield f"  planned {trials}, {plan.seconds:.1f} s: {forms}"
         for kept in plan.kept[:SHOWN]:
             yield f"    {one_line(kept.name)} ({format_size(kept.size)}) {kept.form}: {kept.why}"
-        more = len(plan.kept) - SHOWN
+        more = len(plan.kept) + plan.unnamed - SHOWN
         if more > 0:
-            yield f"    and {more} more or so that are not in the smallest form"
+            yield f"    and {more} more that are not in the smallest form"
         if plan.untried:
             yield f"    not all was tried: {plan.untried}"
     if outcome.alternatives:
-        yield "  also tried"
+        yield f"  also tried{ABOUT if any(each.estimated for each in outcome.alternatives) else ''}"
         yield from aligned([_alternative_row(each) for each in outcome.alternatives], indent=4)
 
 
@@ -267,7 +269,7 @@ def _alternative_row(alternative: results.Alternative) -> tuple[str, ...]:
     measured = alternative.cosine is not None and alternative.sqnr is not None
     error = f"cosine {alternative.cosine:.6f}, {alternative.sqnr:.0f} dB" if measured else ""
     methods = ", ".join(alternative.methods)
-    return methods, format_size(alternative.size), error, one_line(alternative.verdict)
+    return methods, alternative.size_words, error, one_line(alternative.verdict)
 
 
 def _outputs(outcome: results.Outcome) -> Iterator[str]:
@@ -325,8 +327,7 @@ def model_cells(outcome: results.Outcome, bars: str = "[#-]") -> dict[str, str]:
         "budget": budget_words(outcome, bars),
         "after": format_size(after.size) if after else "",
         "saved": saved,
-        "outputs": proof_words(outcome.verification)
-        + (f", {outcome.latency.words}" if outcome.latency else ""),
+        "outputs": proof_words(outcome) + (f", {outcome.latency.words}" if outcome.latency else ""),
         "verdict": verdict_word(outcome),
     }
 
@@ -425,12 +426,14 @@ def verdict_word(outcome: results.Outcome) -> str:
     return MOVED.get(outcome.verdict, word) if grew else word
 
 
-def proof_words(verification: results.Verification) -> str:
+def proof_words(outcome: results.Outcome) -> str:
     """What running the models showed, in a few words."""
+    verification = outcome.verification
     if verification.status == "not_run":
         return "not verified" if verification.code else ""
     if verification.status == "failed":
-        return {"OCI010": "too slow", "OCI016": "scores worse"}.get(verification.code, "outside tolerance")
+        words = {"OCI010": "too slow", "OCI016": "scores worse"}.get(verification.code, "outside tolerance")
+        return words if outcome.verdict == "outputs_changed" else f"smaller form: {words}"
     telling = [output for output in verification.outputs if output.sensitive]
     if all(output.exact for output in telling):
         return "identical"

@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -37,6 +37,7 @@ Start = Callable[[], AbstractContextManager[Work[T]]]
 
 _is_fork = False
 _LOOK_SECONDS = 0.1  # how often time and memory are looked at
+_SOON = 0.001  # seconds; 0 would be never
 _GRACE_SECONDS = 2.0  # to clean up after a first signal
 _STOPPING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}
 
@@ -56,6 +57,33 @@ class Stopped:
 
     why: Literal["seconds", "memory", "crash"]
     how: str = ""  # of a crash: the signal or exit code
+
+
+class OutOfTime(BaseException):
+    """The moment has come at which work is to end, so that what it found can still be told."""
+
+
+@contextlib.contextmanager
+def interrupted_at(moment: float) -> Iterator[None]:
+    """Raise OutOfTime at a moment of the monotonic clock; only in a process that does tasks, which would be
+    ended soon after. Whatever is being done then is not finished."""
+    if not _is_fork or math.isinf(moment):
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        raise OutOfTime
+
+    began, outer = time.monotonic(), signal.getitimer(signal.ITIMER_REAL)[0]
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(moment - began, _SOON))
+    try:
+        yield
+    finally:
+        left = outer and max(outer - (time.monotonic() - began), _SOON)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left)
 
 
 class RemoteTraceback(Exception):

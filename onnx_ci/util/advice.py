@@ -88,7 +88,13 @@ def _yaml_key(name: str) -> str:
 
 
 def set_tolerance(limit: str, value: str) -> Hint:
-    return Hint(f"tolerance: {{{limit}: {value}}}", flags=f"--tolerance {limit}={value}")
+    return set_tolerances({limit: value})
+
+
+def set_tolerances(limits: Mapping[str, str]) -> Hint:
+    named = ", ".join(f"{limit}: {value}" for limit, value in limits.items())
+    flags = ",".join(f"{limit}={value}" for limit, value in limits.items())
+    return Hint(f"tolerance: {{{named}}}", flags=f"--tolerance {flags}")
 
 
 def allow_stronger(*methods: str) -> Hint:

@@ -778,8 +778,11 @@ def _number(value: float, limit: float | None = None) -> str:
     """Few digits, or as many as it takes not to look like the limit."""
     if limit is None:
         return f"{value:.6g}"
-    short = f"{value:.4g}"
-    return short if float(short) != limit and short != f"{limit:.4g}" else repr(value)
+    for digits in range(4, 17):
+        short = f"{value:.{digits}g}"
+        if short != f"{limit:.{digits}g}" and float(short) != limit:
+            return short
+    return repr(value)
 
 
 def worse_of(

@@ -28,7 +28,7 @@ from onnx_ci.inputs.generate import (
 )
 from onnx_ci.inputs.graph import Shape, UseDef
 from onnx_ci.inputs.normalization import ReadTensor
-from onnx_ci.inputs.samples import load_samples
+from onnx_ci.inputs.samples import described_inputs, load_samples, sample_names
 from onnx_ci.inputs.size_search import SizeSearch
 from onnx_ci.model.graph import keep_items
 from onnx_ci.policy.schema import InputSpec, Limits
@@ -334,15 +334,29 @@ class Reference:
     def _find(self) -> FedOutputs:
         if self.given is None and not self.spec.samples:
             return self._search(wide=self.wide)
-        where, hint, feeds = "there", "", self.given
-        if feeds is None:
-            where, hint = "on the samples given", CHECK_SAMPLES
-            samples = load_samples(self.spec.samples, self.root, self.proto_to_feed())
-            feeds = [{**sample, **self.stored} for sample in samples]
+        if self.given is not None:
+            try:
+                return self.given, self._run(self.given)
+            except RunFailed as error:
+                raise self._unrunnable(error, "there", "") from None
+        proto = self.proto_to_feed()
+        samples = load_samples(self.spec.samples, self.root, proto)
+        feeds = [{**sample, **self.stored} for sample in samples]
         try:
             return feeds, self._run(feeds)
         except RunFailed as error:
-            raise self._unrunnable(error, where, hint) from None
+            hint = CHECK_SAMPLES + f"; the model takes {described_inputs(proto)}"
+            raise self._unrunnable(error, f"on {self._wrong_sample(error, feeds)}", hint) from None
+
+    def _wrong_sample(self, failure: RunFailed, feeds: Sequence[Feeds]) -> str:
+        """Return what to call the first of the user's samples that fails alone."""
+        for name, sample in zip(sample_names(self.spec.samples, self.root), feeds, strict=True):
+            try:
+                if failure.kind == "error" and failure.stage == "run":
+                    self._run([sample])
+            except RunFailed:
+                return f"the sample {name}"
+        return "the samples given"
 
     def _search(self, *, wide: bool) -> FedOutputs:
         """Try attempt after attempt until one runs and gives something, within one time limit for all."""

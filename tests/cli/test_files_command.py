@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import onnx
@@ -54,6 +55,10 @@ def test_nothing_is_listed_where_something_is_missing(repository: Repository) ->
     done = onnx_ci("files", "--all", cwd=repository.root)
     assert (done.code, done.out) == (1, "")
     assert "b.weight" in done.err
+    (repository.root / "plain.onnx").write_text("garbage")
+    done = onnx_ci("files", "--all", cwd=repository.root)
+    assert (done.code, done.out) == (1, "")
+    assert re.search("nothing is listed: models/b.onnx: .*b.weight.*; plain.onnx: ", done.err)
     assert onnx_ci("files", cwd=repository.root).code == 2
     assert onnx_ci("files", "none.onnx", cwd=repository.root).code == 2
 

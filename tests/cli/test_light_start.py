@@ -43,7 +43,8 @@ OURS = {
 }
 # What it must not load, of the standard library and of others.
 HEAVY = {"dataclasses", "inspect", "typing"} | {
-    *("asyncio", "difflib", "hashlib", "json", "logging", "multiprocessing", "tempfile", "unittest"),
+    *("asyncio", "difflib", "hashlib", "json", "logging", "multiprocessing"),
+    *("subprocess", "tempfile", "threading", "unittest"),
     *("google.protobuf", "ml_dtypes", "numpy", "onnx", "onnxruntime", "xxhash"),
 }
 CODE = """

@@ -11,7 +11,7 @@ from onnx_ci.inputs.generate import deriver_of
 from onnx_ci.policy.schema import InputSpec
 from tests.support.cli import call
 from tests.support.git_repo import Repository
-from tests.support.models import bloated
+from tests.support.models import bloated, lean
 
 POLICY = """\
 version: 1
@@ -60,3 +60,15 @@ def test_what_can_not_be_written_is_said_before_any_work(tmp_path: Path) -> None
     onnx.save(bloated(), tmp_path / "m.onnx")
     done = call("shrink", "m.onnx", "/proc/x.onnx", cwd=tmp_path)
     assert (done.code, "nothing can be written in '/proc'" in done.err) == (3, True)
+
+
+def test_all_that_is_explained_of_a_folder_names_its_model(tmp_path: Path) -> None:
+    for name in ("a.onnx", "b.onnx"):
+        onnx.save(lean(), tmp_path / name)
+    (tmp_path / ".onnx-ci.yaml").write_text('version: 1\nmodels: [{path: "*.onnx", methods: [dedupe]}]\n')
+    lines = call("explain", ".", cwd=tmp_path).out.splitlines()
+    assert [line for line in lines if "what a check says" in line] == [
+        "a.onnx: what a check says: ok",
+        "b.onnx: what a check says: ok",
+    ]
+    assert "what a check says: ok" in call("explain", "a.onnx", cwd=tmp_path).out.splitlines()

@@ -8,11 +8,16 @@ import onnx
 import pytest
 import yaml
 
+from onnx_ci.cli.inspect import survey_table
+from onnx_ci.gate.attempts import LEVELS
 from onnx_ci.methods.catalogue import Catalogue
 from onnx_ci.policy.load import parse_policy
+from onnx_ci.results import Level, Surveyed, SurveyedForm, Verification
+from onnx_ci.util.text import Style
 from tests.support.cli import call
 from tests.support.git_repo import Repository
 from tests.support.models import bloated, lean
+from tests.support.reports import delta
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{1:064}\nsize 12345678\n"
 
@@ -50,6 +55,24 @@ def test_every_form_is_proven_and_comes_with_its_rule(folder: Path) -> None:
     assert model.stat().st_size < sizes[2] + 100, "its receipt tells more of how it was found"
     again = call("survey", "models", cwd=folder)
     assert (again.code, "rounded before" in again.out) == (1, True)
+
+
+def test_a_narrow_terminal_has_one_model_below_the_other() -> None:
+    proof = Verification(status="passed", outputs=(delta("y"),))
+    sizes: dict[Level, int] = {"exact": 29_000_000, "fp16": 15_000_000, "int8": 8_000_000}
+    forms = [
+        SurveyedForm(level=level, methods=(), size=size, verification=proof) for level, size in sizes.items()
+    ]
+    models = [
+        Surveyed(path=f"models/encoders/large-{number}.onnx", matched="", size=30_900_000, forms=tuple(forms))
+        for number in range(2)
+    ]
+    wide, narrow = ([*survey_table(models, Style(width=width))] for width in (0, 80))
+    assert max(map(len, wide)) > 80 >= max(map(len, narrow))
+    assert narrow[0] == "models/encoders/large-0.onnx"
+    assert [cell for line in wide[1:] for cell in line.split()] == [
+        word for line in narrow for word in line.split() if word not in ("now", *LEVELS)
+    ]
 
 
 def test_what_is_outside_the_tolerance_is_refused_in_words(folder: Path) -> None:

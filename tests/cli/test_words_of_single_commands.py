@@ -97,7 +97,7 @@ def test_a_budget_that_is_not_met_names_flags(here: Path) -> None:
     exact = call("shrink", "a.onnx", "o.onnx", "--methods", "dedupe", "--budget", "1KB", cwd=here)
     assert "  allow a stronger method (--methods exact,int8-weights), raise the --budget" in exact.out
     lossy = call("shrink", "a.onnx", "o.onnx", "--methods", "int8-weights", "--budget", "1KB", cwd=here)
-    assert "  raise the --budget, loosen the --tolerance" in lossy.out
+    assert "(--methods exact,int8-weights,int4-weights), raise the --budget, loosen the --toler" in lossy.out
     assert "override" not in exact.out + lossy.out
 
 

@@ -17,7 +17,16 @@ from onnx_ci.gate.subject import InPlace, Task
 from onnx_ci.methods.catalogue import method
 from onnx_ci.methods.chain import Run
 from onnx_ci.model.model import Model
-from onnx_ci.policy.schema import Budget, MethodChoice, Override, Policy, Rule, RuleSeverity
+from onnx_ci.policy.schema import (
+    DEFAULT_TOLERANCE,
+    Budget,
+    MethodChoice,
+    Override,
+    Policy,
+    Rule,
+    RuleSeverity,
+    Tolerance,
+)
 from onnx_ci.results import (
     NOT_RUN,
     Alternative,
@@ -91,6 +100,7 @@ class Case:
     base_size: int | None = None
     before: Measure = BEFORE
     methods: tuple[MethodChoice, ...] = (MethodChoice(name="dedupe"),)
+    tolerance: Tolerance = DEFAULT_TOLERANCE
     severity: RuleSeverity = "error"
     writes: bool = False
     insists: bool = False
@@ -140,10 +150,24 @@ CASES = [
     Case(title="over, and names the largest tensors", budget=SIZE, largest=(("w", 90),),
          verdict="over_budget", findings=("OCI001 error",), says=("its largest tensors: w (90 B)",)),
     Case(title="over with quantizing methods", budget=SIZE, methods=LOSSY, verdict="over_budget",
-         findings=("OCI001 error",), says=("raise the budget, loosen the tolerance",)),
+         findings=("OCI001 error",), says=("raise the budget, loosen the tolerance",
+         "(for example methods: [exact, int8-weights, int4-weights])")),
+    Case(title="over with fp16", budget=SIZE, methods=(MethodChoice(name="fp16-weights"),),
+         verdict="over_budget", findings=("OCI001 error",),
+         says=("(for example methods: [exact, fp16-weights, int8-weights])",)),
+    Case(title="over with all that store weights small", budget=SIZE, verdict="over_budget",
+         methods=(*LOSSY, MethodChoice(name="int4-weights")), findings=("OCI001 error",),
+         says=("raise the budget, loosen the tolerance",), says_not=("stronger",)),
+    Case(title="over, with what a stronger method would not mend", budget=SIZE, methods=LOSSY,
+         choice=Choice(None, NOT_RUN, (tried("refused", 30, 0.9),)), verdict="over_budget",
+         findings=("OCI001 error",), says=("raise the budget",), says_not=("stronger",)),
     Case(title="over, and what fits was refused", budget=SIZE, methods=LOSSY, verdict="over_budget",
          choice=Choice(None, FAILED, (tried("refused", 30, 0.9),)),
          findings=("OCI001 error", "OCI004 error"), says=("at a cosine of 0.90000 it would be 30 B",)),
+    Case(title="over, and what fits was refused for another limit", budget=SIZE, methods=LOSSY,
+         tolerance=Tolerance(top1=0.99), verdict="over_budget", findings=("OCI001 error",),
+         choice=Choice(None, NOT_RUN, (replace(tried("refused", 30, 0.9999), verdict="refused: top1 0.9"),)),
+         says=("30 B with int8-weights was refused: top1 0.9",), says_not=("at a cosine",)),
     Case(title="over, and what holds is too large", budget=SIZE, methods=LOSSY, verdict="over_budget",
          choice=Choice(None, NOT_RUN, (tried("within", 60),)), findings=("OCI001 error",),
          says=("within tolerance it can be 60 B with int8-weights",)),
@@ -187,6 +211,8 @@ CASES = [
     Case(title="not verified as it is", choice=Choice(None, NO_INPUTS, (), as_it_is=True),
          verdict="unverified", findings=("OCI005 error",), says=("against its original",)),
     Case(title="may not stay, and nothing replaces it", choice=Choice(None, PASSED, (), stale=STALE),
+         verdict="unfit", findings=("OCI011 error",)),
+    Case(title="may not stay for its outputs", choice=Choice(None, FAILED, (), stale=STALE),
          verdict="outputs_changed", findings=("OCI011 error",)),
     Case(title="may not stay, and would be replaced", verdict="would_shrink", findings=("OCI011 error",),
          choice=Choice(staged(40, "dedupe"), PASSED, (), stale=STALE)),
@@ -206,7 +232,14 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
 def test_the_verdict(case: Case) -> None:
-    rule = Rule(pattern="*.onnx", line=7, budget=case.budget, methods=case.methods, severity=case.severity)
+    rule = Rule(
+        pattern="*.onnx",
+        line=7,
+        budget=case.budget,
+        methods=case.methods,
+        tolerance=case.tolerance,
+        severity=case.severity,
+    )
     task = Task(
         path=HERE / "a.onnx",
         name="a.onnx",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import onnx
 import pytest
 
 from onnx_ci.model.graph import tensors
-from tests.support.cli import Done, onnx_ci
+from tests.support.cli import Done, onnx_ci, plain_environment
 from tests.support.models import lean
 from tests.traps.base import model, weight, write
 
@@ -63,6 +66,19 @@ def test_a_model_that_fails_as_a_whole_comes_out_mostly_rounded(tmp_path: Path) 
     stored = {t.name: t.data_type for t in tensors(onnx.load(tmp_path / "out.onnx"))}
     assert stored["P"] == stored["Q"] == onnx.TensorProto.FLOAT
     assert "W" not in stored
+
+
+def test_all_tensors_that_stay_larger_are_counted_though_not_all_are_named(tmp_path: Path) -> None:
+    write(lambda: lean(layers=40), tmp_path)
+    policy = "tolerance: {cosine: 0.99995}, methods: [fp16-weights, int8-weights]"
+    (tmp_path / ".onnx-ci.yaml").write_text(f'version: 1\nmodels: [{{path: "*.onnx", {policy}}}]\n')
+    cache = {"ONNX_CI_CACHE": str(tmp_path / "cache")}
+    (outcome,) = onnx_ci("check", "--all", "--format", "json", cwd=tmp_path, env=cache).json["models"]
+    plan = outcome["plan"]
+    assert plan["forms"].keys() == {"fp16", "int8 by block"}
+    assert plan["larger"] == plan["forms"]["fp16"] > len(plan["kept"])
+    told = onnx_ci("explain", "model.onnx", cwd=tmp_path, env=cache).out
+    assert f"and {plan['larger'] - 5} more that are not in the smallest form" in told
 
 
 def test_the_same_input_gives_the_same_plan_and_the_same_bytes(tmp_path: Path) -> None:
@@ -206,6 +222,50 @@ def test_the_users_limit_of_time_ends_a_search_and_what_is_proven_is_kept(tmp_pa
         assert "when time was up" in told or "no time to plan" in told, outcome
     else:
         assert "limits.total_seconds" in str(outcome["findings"])
+
+
+ENDLESS = """
+import sys, time
+from onnx_ci.cli.main import main
+from onnx_ci.gate import planner
+from onnx_ci.verify.prove import Prover
+
+def prove(self, candidate, proven=[], once=Prover.prove):
+    if len(proven) == int(sys.argv[1]):
+        time.sleep(60)
+    proven.append(candidate)
+    return once(self, candidate)
+
+planner.start_planning = lambda *_: time.sleep(60)
+Prover.prove = prove
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="work is bounded where processes can be forked")
+@pytest.mark.parametrize("proofs", [0, 1, 9])
+def test_the_best_that_is_proven_is_taken_when_time_is_up(tmp_path: Path, proofs: int) -> None:
+    write(lean, tmp_path)
+    rule = "methods: [dedupe, fp16-weights, int8-weights], limits: {total_seconds: 10}"
+    (tmp_path / ".onnx-ci.yaml").write_text(f'version: 1\nmodels: [{{path: "*.onnx", {rule}}}]\n')
+    environment = {**plain_environment(), "ONNX_CI_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", ENDLESS, str(proofs), "check", "--all", "--format", "json"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert done.returncode == 1, done.stderr
+    (outcome,) = json.loads(done.stdout)["models"]
+    codes = [finding["code"] for finding in outcome["findings"]]
+    if not proofs:  # nothing vouches for anything: that is no pass
+        assert (outcome["verdict"], codes) == ("unverified", ["OCI013"])
+        assert "nothing was changed" not in outcome["verification"]["reason"]
+        return
+    taken = {1: "fp16-weights", 9: "int8-weights"}[proofs]
+    assert [step["method"] for step in outcome["steps"] if step["tensors"]] == [taken]
+    assert (outcome["verdict"], outcome["verification"]["status"]) == ("would_shrink", "passed")
+    assert codes == ["OCI059", "OCI003"]
+    # It is kept for this machine: another run, with all the time there is, need not search.
+    explained = onnx_ci("explain", "model.onnx", cwd=tmp_path, env=environment).out
+    assert f"{taken}: 32.9 kB -> " in explained
+    assert "not all was tried: there was no time to plan" in explained
 
 
 def test_a_group_is_met_by_members_that_may_give(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def test_what_fails_under_the_base_is_told_and_decides_where_the_base_does(tmp_p
     assert finding["severity"] == "warning"
     assert "under the policy of the base: models/a.onnx: 49.4 kB" in finding["message"]
     assert "is over its size budget of 40 kB" in finding["message"]
+    assert finding["hint"] == "make it fit the base's rule, or have the change of the policy approved"
     strict = check(made, loose, *SINCE, "--policy-from", "base")
     assert strict.code == 1
     assert [f["severity"] for f in found(strict, "OCI001")] == ["error"]
@@ -117,6 +118,17 @@ def test_what_fails_under_the_base_is_told_and_decides_where_the_base_does(tmp_p
     assert strict.json["models"][0]["rule"]["line"] == 3
     fixed = onnx_ci("fix", *SINCE, "--policy-from", "base", cwd=tmp_path)
     assert (fixed.code, "OCI001" in fixed.out) == (1, True)
+
+
+def test_what_to_run_for_the_base_mends_what_fails_under_it(tmp_path: Path) -> None:
+    made = branch(tmp_path)
+    onnx.save(bloated(), tmp_path / "models" / "a.onnx")
+    done = check(made, STRICT.replace("tolerance:", "methods: []\n    tolerance:").replace("40 kB", "1 MB"))
+    (finding,) = found(done, "OCI045")
+    assert finding["hint"] == f"run: {finding['command']}"
+    assert onnx_ci(*finding["command"].split()[1:], cwd=tmp_path).code == 0
+    made.commit_all("fixed")
+    assert not found(onnx_ci("check", *SINCE, "--format", "json", cwd=tmp_path), "OCI045")
 
 
 def test_a_pull_request_is_known_without_being_told(tmp_path: Path) -> None:

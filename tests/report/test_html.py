@@ -213,6 +213,7 @@ def test_a_map_holds_every_tensor_where_it_is_stored() -> None:
 def test_a_model_has_all_that_is_known_of_it() -> None:
     root = read(render_outcome(outcome(), title="in.onnx -> out.onnx"))
     text = root.text
+    assert "4 more tensors, 2 of them named" in text
     for said in (
         "OCI003",
         "run: fix models/encoder.onnx",

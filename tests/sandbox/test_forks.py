@@ -8,13 +8,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
 from onnx_ci.errors import PolicyError
-from onnx_ci.sandbox.forks import Bound, Stopped, run_tasks
+from onnx_ci.sandbox.forks import Bound, OutOfTime, Stopped, interrupted_at, run_tasks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")
 ROOM = Bound(60, 1 << 30)
@@ -60,6 +60,30 @@ def test_what_runs_out_is_stopped_and_the_others_go_on(jobs: int) -> None:
     crashed = Stopped("crash", "SIGKILL")
     assert found == [Stopped("seconds"), Stopped("memory"), crashed, Stopped("seconds"), "done"]
     assert time.monotonic() - began < 30
+
+
+def test_a_task_is_interrupted_at_the_moments_it_names() -> None:
+    """The outer moment counts again once the inner one is over."""
+
+    def work(_: int, __: object) -> list[float]:
+        began, ended = time.monotonic(), []
+        try:
+            with interrupted_at(began + 0.6):
+                with suppress(OutOfTime), interrupted_at(began + 0.2):
+                    time.sleep(30)
+                ended.append(time.monotonic() - began)
+                time.sleep(30)
+        except OutOfTime:
+            ended.append(time.monotonic() - began)
+        with interrupted_at(time.monotonic() + 0.1):
+            pass
+        time.sleep(0.2)  # nothing is left of it
+        return ended
+
+    (found,) = run_tasks([Bound(60, 1 << 40)], lambda: nullcontext(work))
+    assert not isinstance(found, Stopped)
+    inner, outer = found
+    assert 0.2 <= inner < 0.6 <= outer < 20
 
 
 def test_what_a_task_raises_is_raised_with_its_place() -> None:

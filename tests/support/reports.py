@@ -68,6 +68,7 @@ def planned(name: str) -> Planned:
         seconds=21.4,
         untried="33 of 45 tensors were measured when time was up",
         curve=points(),
+        larger=16,
     )
 
 

@@ -52,6 +52,23 @@ def test_relative_error_has_a_floor() -> None:
     assert delta.max_rel == pytest.approx(1e-7 / (0.01 * np.sqrt(0.5)))
 
 
+@pytest.mark.parametrize(
+    ("cosine", "limit", "words"),
+    [
+        (0.9847123456, 0.999, "cosine 0.9847 is below 0.999"),
+        (0.9998971387662429, 0.9999, "cosine 0.999897 is below 0.9999"),
+        (0.9999738595054082, 0.99999999, "cosine 0.99997 is below 0.99999999"),
+        (0.9999999627375253, 0.99999999, "cosine 0.99999996 is below 0.99999999"),
+        (math.nextafter(0.999, 0), 0.999, "cosine 0.9989999999999999 is below 0.999"),
+    ],
+)
+def test_a_number_has_no_more_digits_than_tell_it_from_its_limit(
+    cosine: float, limit: float, words: str
+) -> None:
+    (problem,) = compare.outside(compare.Distance(cosine=cosine), Tolerance(cosine=limit))
+    assert problem.words == words
+
+
 def test_every_tolerance_is_named_with_number_and_limit() -> None:
     limits = Tolerance(max_abs=0.1, max_rel=0.1, mean_abs=0.1, cosine=0.999, sqnr=30, top1=1.0)
     delta = one([[1.0, 2.0]] * 4, [[3.0, 2.0]] * 4, limits, np.float64)

@@ -8,13 +8,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from onnx_ci.policy.schema import Limits
+from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.sandbox.runner import RunFailed, Runner
+from onnx_ci.verify.reference import Reference
+from onnx_ci.verify.verifier import Claim, Runtimes, Verifier
 from tests.support.known import known
 from tests.support.text_models import LINEAR, LOOP, model, save
 
@@ -70,6 +74,48 @@ def test_a_worker_killed_in_the_middle(tmp_path: Path) -> None:
         assert (caught.value.kind, caught.value.code) == ("crash", "OCI013")
         assert gone(known(pid))
         assert recovers(runner, tmp_path)
+
+
+def test_a_setting_that_took_the_worker_down_is_tried_in_a_worker_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker that all settings share dies whenever it is to run the candidate without optimizations."""
+    proto = model(LINEAR)
+    original, candidate = (save(proto, tmp_path / name) for name in ("original.onnx", "candidate.onnx"))
+    killed: list[int] = []
+    asked_in: list[int | None] = []
+    ask = Runner.ask
+
+    def ask_or_die(self: Runner, job: str, models: Sequence[Path], limits: Limits, **more: Any) -> Any:
+        doomed = not self.optimize and candidate in models
+        if doomed and self.host is runner.host:
+            pid = known(self.pid)
+            os.kill(pid, signal.SIGSTOP)  # in the middle of its work
+            threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+            killed.append(pid)
+        answer = ask(self, job, models, limits, **more)
+        if doomed:
+            asked_in.append(self.pid)
+        return answer
+
+    monkeypatch.setattr(Runner, "ask", ask_or_die)
+    with Runner() as runner:
+        reference = Reference(
+            runner, original, proto, spec=InputSpec(), limits=Limits(seconds=60), root=tmp_path
+        )
+        claim = Claim(path=candidate, proto=proto, tolerance=Tolerance(exact=True))
+        passed = Verifier(reference).check(claim)
+        assert (passed.status, killed) == ("passed", [])
+        found = Runtimes(reference).check(passed, claim)
+        assert [(run.optimizations, run.status) for run in found.runtimes] == [
+            ("default", "passed"),
+            ("disabled", "passed"),
+        ]
+        assert found.status == "passed"
+        assert len(killed) == 1
+        assert asked_in, "it was run elsewhere"
+        assert killed[0] not in asked_in
+        assert all(gone(known(pid)) for pid in (*killed, *asked_in)), "its own worker has ended with it"
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])

@@ -143,7 +143,7 @@ def test_samples_that_do_not_run_are_final(make: Make, tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", ids=np.array([[99]]))
     found = check(make(model(EMBED), samples=("a.npz",)), model(EMBED), tmp_path)
     assert (found.status, found.code) == ("not_run", "OCI005")
-    assert "on the samples given" in found.reason
+    assert "on the sample a.npz" in found.reason
 
 
 def test_a_changed_interface_fails(make: Make, tmp_path: Path) -> None:
