@@ -27,6 +27,7 @@ _WINDOW, _STEP = 0.025, 0.01  # seconds of one spectrum, and from one to the nex
 _FEWEST_BINS = 161  # so many bands, or more, are the spectrum itself; fewer are of the mel scale
 _MOST_OF_SPEECH = 300  # bands; a spectrum with more reaches beyond 8 kHz
 _MEL_BINS = 401  # of the spectrum that bands of the mel scale are taken from
+_STEEPEST = 4.0  # powers of ten by which the highest bin of a recording is weaker than the lowest, at most
 _MOST_ROWS = 16  # that are drawn; further ones are the same, begun elsewhere
 _SLOW = 32  # samples in which formants hardly move
 _BLOCK = 8192  # samples of a voice that are computed at a time: they stay in the processor's cache
@@ -43,7 +44,8 @@ def sound(rng: np.random.Generator, shape: Shape, index: int) -> Array:
 
 def spectra(rng: np.random.Generator, frames: int, bands: int, index: int) -> Array:
     """Draw the logarithm of a sound's spectrum over time, (frames, bands): with a mean of 0 and a deviation
-    of 1, as it is, or to the base of 10, in turns that do not keep step with the kinds of sounds."""
+    of 1, as it is, or to the base of 10, in turns that do not keep step with the kinds of sounds. High
+    frequencies are weak, as rooms, microphones and codecs leave them."""
     bins = bands if bands >= _FEWEST_BINS else _MEL_BINS
     rate = _FULL_RATE if bands > _MOST_OF_SPEECH else _RATE
     step, window = int(rate * _STEP), min(int(rate * _WINDOW), 2 * (bins - 1))
@@ -51,6 +53,7 @@ def spectra(rng: np.random.Generator, frames: int, bands: int, index: int) -> Ar
     starts = np.arange(0, len(samples) - window, step)[:, None]
     cut = samples[starts + np.arange(window)] * np.hanning(window)
     power = np.abs(np.fft.rfft(cut, 2 * (bins - 1))) ** 2
+    power *= 10.0 ** (-rng.uniform(0.0, _STEEPEST) * np.linspace(0.0, 1.0, bins))
     if bands < _FEWEST_BINS:
         at = (np.exp(np.linspace(0, np.log(13.0), bands)) - 1) / 12 * (bins - 1)
         low = np.minimum(at.astype(np.int64), bins - 2)

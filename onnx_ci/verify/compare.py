@@ -26,7 +26,7 @@ Pair = tuple[Array | None, Array | None]  # one output of two models; None where
 _ROUNDED = 4  # a larger difference of integers is hardly rounding: they are indices, or wrong
 _ENDS = 1e-6  # as near to 0, 1 or -1 as float32 can tell in a sum
 _LAST_DIGITS = 1e-15  # of a cosine, which the order of a sum decides
-_OF_RANGE = 0.04  # of the square of a range: what an output is taken to be at least
+_OF_RANGE = 0.2  # what an output may be on other inputs than a few
 _LITTLE = 0.01  # of what an output can be: what is less than that has no relative error of its own
 _MASK = 1e4  # what is further away is no answer, but was put there to be left out
 _EQUAL = 1e-3  # of what values are: two that are no further apart are as good as equal to a choice
@@ -464,7 +464,8 @@ def _compare(
     together: bool = False,
     few: bool = False,
 ) -> OutputDelta:
-    least = _least_energy(pairs, next((view.of for view in views if view.of.is_bounded), None))
+    bounded = next((view.of for view in views if view.of.is_bounded), None)
+    least = _least_energy(pairs, bounded, _OF_RANGE if few else _LITTLE)
     energy = max(_energy(pairs), least)
     apart = _ALONE if together and len(pairs) > 1 else 1.0
     judged = [(view, *_behind(view, tolerance, apart, few=few)) for view in views if view.tells]
@@ -564,13 +565,13 @@ def _energy(pairs: Sequence[Pair]) -> float:
     return energy if math.isfinite(energy) else 0.0
 
 
-def _least_energy(pairs: Sequence[Pair], bounded: Observation | None) -> float:
-    """Return what an output that has a range is taken to be at least, squared: an answer near zero that moves
-    by a millionth is no other answer."""
+def _least_energy(pairs: Sequence[Pair], bounded: Observation | None, part: float) -> float:
+    """Return what an output that has a range is taken to be at least, squared: a part of the range, since an
+    answer near zero that moves by a millionth is no other answer."""
     arrays = _float_arrays(pairs)
     if bounded is None or not arrays:
         return 0.0
-    return _OF_RANGE / (_softmax_width(arrays[0], bounded) if bounded.squash == "Softmax" else 1)
+    return part * part / (_softmax_width(arrays[0], bounded) if bounded.squash == "Softmax" else 1)
 
 
 def _float_arrays(pairs: Sequence[Pair]) -> list[Array]:

@@ -210,6 +210,18 @@ def test_spectra_with_many_bands_reach_beyond_a_voice() -> None:
         assert np.quantile(lowest, 0.9) > np.quantile(highest, 0.9) + 0.5
 
 
+@pytest.mark.parametrize("bands", [40, 257, 513])
+def test_spectra_are_weak_where_recordings_are(bands: int) -> None:
+    """A denoiser that is fed nothing but even noise is sure of all of it, and hides what rounding does."""
+    falls = []
+    for seed in range(8):
+        noise = sounds.spectra(generator(seed), 100, bands, 2)
+        falls.append(float(noise[:, 0].mean() - noise[:, -1].mean()))
+    assert min(falls) > -0.5
+    assert 1.0 < np.mean(falls) < 3.0  # powers of ten
+    assert max(falls) - min(falls) > 1.5
+
+
 def test_spectra_are_in_several_units_for_every_kind_of_sound() -> None:
     """By which logarithm, and whether it is normalized, a model does not say."""
     drawn = [sounds.spectra(generator(1), 100, 80, index) for index in range(12)]

@@ -115,6 +115,16 @@ def test_an_answer_next_to_nothing_that_moves_by_less_is_no_failure() -> None:
     assert delta.max_abs < 1e-5
 
 
+def test_answers_that_are_small_everywhere_are_answers() -> None:
+    """Scores of 0.016 that move by 0.0013: what 0.2 would forgive is 8% of all that the model says."""
+    rng = np.random.default_rng(0)
+    before = -4.2 + 0.2 * rng.standard_normal((4, 8, 8))
+    (delta,) = deltas(before, before + 0.08 * rng.standard_normal(before.shape))
+    assert delta.max_abs < 0.006
+    assert delta.breaches == ("limit",)
+    assert "behind" not in delta.problem
+
+
 def test_an_answer_that_is_sure_is_no_proof() -> None:
     """The softmax hardly moves; what is behind it, and what it would say in doubt, does."""
     rng = np.random.default_rng(0)
