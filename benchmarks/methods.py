@@ -6,6 +6,7 @@ import argparse
 import math
 import multiprocessing
 import os
+import statistics
 import sys
 import tempfile
 import zlib
@@ -119,13 +120,14 @@ def sizes(files: Sequence[Path]) -> tuple[int, int, int]:
 
 def compare(source: Path, target: Path) -> Error:
     """What our own verification finds, for any contender on the same inputs, whatever else it changed."""
-    return distances(source, [target], timed=True)[0]
+    return distances(source, [target], timed=1)[0]
 
 
 def distances(
-    source: Path, targets: Sequence[Path], enough: float = math.inf, *, timed: bool = False
+    source: Path, targets: Sequence[Path], enough: float = math.inf, *, timed: int = 0
 ) -> list[Error]:
-    """The same for several contenders in turn, up to the first whose cosine is `enough`."""
+    """The same for several contenders in turn, up to the first whose cosine is `enough`; latencies are the
+    median of so many measurements."""
     from onnx_ci.model.load import open_model
     from onnx_ci.policy.schema import InputSpec, Limits
     from onnx_ci.sandbox.runner import Runner
@@ -144,7 +146,7 @@ def distances(
     return errors
 
 
-def _distance(verifier: Verifier, target: Path, timed: bool) -> Error:
+def _distance(verifier: Verifier, target: Path, timed: int) -> Error:
     from onnx_ci.errors import ModelError
     from onnx_ci.gate.single import OWN_AFFAIRS
     from onnx_ci.model.interface import TOPICS, contract_breaks
@@ -163,12 +165,13 @@ def _distance(verifier: Verifier, target: Path, timed: bool) -> Error:
             if not found.outputs:
                 return Error(note=found.reason)
             own = (*OWN_AFFAIRS, "inputs") if extra else OWN_AFFAIRS
+            ratios = [verifier.latency(claim).ratio for _ in range(timed)]
             breaks = contract_breaks(verifier.reference.proto, after.proto, allow=own)
             return Error(
                 exact=all(output.exact for output in found.outputs),
                 sqnr=min(output.sqnr for output in found.outputs),
                 cosine=min(output.cosine for output in found.outputs),
-                latency=verifier.latency(claim).ratio if timed else None,
+                latency=statistics.median(ratios) if ratios else None,
                 note="; ".join([found.reason, *breaks]),
             )
     except ModelError as error:
