@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import os
+import statistics
 import sys
 import tempfile
 import zlib
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import models
 import peers
@@ -21,6 +23,9 @@ from foundation import shrink
 from harness import Contender, FailedRunError, Figures, median, run_once
 
 from onnx_ci.methods.catalogue import METHODS, Method
+
+if TYPE_CHECKING:
+    from onnx_ci.verify.verifier import Verifier
 
 LEVEL = 9  # of both compressors, as budgets have it
 CHUNK = 1 << 20
@@ -115,24 +120,43 @@ def sizes(files: Sequence[Path]) -> tuple[int, int, int]:
 
 def compare(source: Path, target: Path) -> Error:
     """What our own verification finds, for any contender on the same inputs, whatever else it changed."""
+    return distances(source, [target], timed=1)[0]
+
+
+def distances(
+    source: Path, targets: Sequence[Path], enough: float = math.inf, *, timed: int = 0
+) -> list[Error]:
+    """The same for several contenders in turn, up to the first whose cosine is `enough`; latencies are the
+    median of so many measurements."""
+    from onnx_ci.model.load import open_model
+    from onnx_ci.policy.schema import InputSpec, Limits
+    from onnx_ci.sandbox.runner import Runner
+    from onnx_ci.verify.reference import Reference
+    from onnx_ci.verify.verifier import Verifier
+
+    os.chdir(source.parent)  # not a checkout: the worker imports nothing from the folder it is started in
+    errors: list[Error] = []
+    with open_model(source) as before, Runner() as runner:
+        reference = Reference(runner, source, before.proto, spec=InputSpec(), limits=Limits(), root=Path("/"))
+        verifier = Verifier(reference)
+        for target in targets:
+            errors.append(_distance(verifier, target, timed))
+            if (errors[-1].cosine or 0) >= enough:
+                break
+    return errors
+
+
+def _distance(verifier: Verifier, target: Path, timed: int) -> Error:
     from onnx_ci.errors import ModelError
     from onnx_ci.gate.single import OWN_AFFAIRS
     from onnx_ci.model.interface import TOPICS, contract_breaks
     from onnx_ci.model.load import open_model
     from onnx_ci.model.model import values_beside
-    from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
-    from onnx_ci.sandbox.runner import Runner
-    from onnx_ci.verify.reference import Reference
-    from onnx_ci.verify.verifier import Claim, Verifier
+    from onnx_ci.policy.schema import Tolerance
+    from onnx_ci.verify.verifier import Claim
 
-    # Not from a checkout: the worker imports nothing from the folder it is started in.
-    os.chdir(target.parent)
     try:
-        with open_model(source) as before, open_model(target) as after, Runner() as runner:
-            reference = Reference(
-                runner, source, before.proto, spec=InputSpec(), limits=Limits(), root=Path("/")
-            )
-            verifier = Verifier(reference)
+        with open_model(target) as after:
             extra = values_beside(after)
             claim = Claim(
                 path=target, proto=after.proto, tolerance=Tolerance(cosine=-1), allowed=TOPICS, extra=extra
@@ -141,12 +165,14 @@ def compare(source: Path, target: Path) -> Error:
             if not found.outputs:
                 return Error(note=found.reason)
             own = (*OWN_AFFAIRS, "inputs") if extra else OWN_AFFAIRS
+            ratios = [verifier.latency(claim).ratio for _ in range(timed)]
+            breaks = contract_breaks(verifier.reference.proto, after.proto, allow=own)
             return Error(
                 exact=all(output.exact for output in found.outputs),
                 sqnr=min(output.sqnr for output in found.outputs),
                 cosine=min(output.cosine for output in found.outputs),
-                latency=verifier.latency(claim).ratio,
-                note="; ".join([found.reason, *contract_breaks(before.proto, after.proto, allow=own)]),
+                latency=statistics.median(ratios) if ratios else None,
+                note="; ".join([found.reason, *breaks]),
             )
     except ModelError as error:
         return Error(note=error.message)

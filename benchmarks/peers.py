@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import inspect
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +28,7 @@ REQUIREMENTS = (
 )
 # What it brings is large, so it has an environment of its own.
 NNCF = ("nncf==3.4.0", "onnxconverter-common==1.16.0", "onnxruntime==1.31.1", "onnx==1.23.2", "numpy==2.4.6")
+INPUTS = "--inputs"  # stands for the inputs that a setting looks at
 
 
 def python_of(peer: str) -> Path:
@@ -76,12 +79,32 @@ def _quantize_dynamic(python: Path, source: Path, target: Path, options: str = "
     return [str(python), "-c", call, str(source), str(target)]
 
 
+def _preprocessed(python: Path, source: Path, target: Path, options: str) -> list[str]:
+    """After the preparation that onnxruntime's own guide asks for, which also finds weights in Constants."""
+    call = (
+        "import sys, onnx; from onnxruntime.quantization import QuantType, quantize_dynamic;"
+        " from onnxruntime.quantization.shape_inference import quant_pre_process;"
+        " prepared = sys.argv[2] + '.prepared';"
+        " quant_pre_process(sys.argv[1], prepared, skip_symbolic_shape=True);"
+        f" quantize_dynamic(onnx.load(prepared), sys.argv[2], {options})"
+    )
+    return [str(python), "-c", call, str(source), str(target)]
+
+
+def _onnxsim_rounding(python: Path, source: Path, target: Path, *options: str) -> list[str]:
+    script = Path(__file__).with_name("onnxsim_rounding.py")
+    return [str(python), str(script), str(source), str(target), *options]
+
+
 def _nncf(_: Path, source: Path, target: Path, options: str) -> list[str]:
-    """Weight compression of the ONNX backend, without data; groups that do not fit are left out."""
+    """Weight compression of the ONNX backend, without data, in an opset that has what it writes."""
     call = (
         "import sys, nncf, onnx; from nncf import CompressWeightsMode as Mode, AdvancedCompressionParameters;"
         " from nncf.quantization.advanced_parameters import GroupSizeFallbackMode as Fallback;"
-        f" made = nncf.compress_weights(onnx.load(sys.argv[1]), {options}); onnx.save(made, sys.argv[2])"
+        " from onnx.version_converter import convert_version; model = onnx.load(sys.argv[1]);"
+        " opset = next(one.version for one in model.opset_import if not one.domain);"
+        " model = convert_version(model, 21) if opset < 13 else model;"
+        f" made = nncf.compress_weights(model, {options}); onnx.save(made, sys.argv[2])"
     )
     return [str(environment("nncf", NNCF)), "-c", call, str(source), str(target)]
 
@@ -115,27 +138,50 @@ COMMANDS: dict[str, Callable[[Path, Path, Path], list[str]]] = {
     "quantize_dynamic": _quantize_dynamic,
     "onnx_ir": _onnx_ir,
 }
-_LEAVE_OUT = "advanced_parameters=AdvancedCompressionParameters(group_size_fallback_mode=Fallback.IGNORE)"
+_SMALLER = "advanced_parameters=AdvancedCompressionParameters(group_size_fallback_mode=Fallback.ADJUST)"
+_BRANCHES = "extra_options={'EnableSubgraph': True}"
 # What peers have for storing weights in fewer bits: a peer, and the settings that are worth a try.
 ROUNDING: dict[str, tuple[Callable[..., list[str]], tuple[str, ...]]] = {
     "onnx_shrink_ray, per channel": (_shrink_ray, ("--per-channel",)),
     "onnx_shrink_ray, per tensor": (_shrink_ray, ("--weight-type", "uint8")),
     "quantize_dynamic": (_quantize_dynamic, ("",)),
-    "quantize_dynamic, per channel": (_quantize_dynamic, ("per_channel=True",)),
     "quantize_dynamic, uint8": (_quantize_dynamic, ("per_channel=True, weight_type=QuantType.QUInt8",)),
-    "onnxsim, int8": (_onnxsim, ("--weight-only-quantize",)),
-    "onnxsim, int8 blocks": (_onnxsim, ("--weight-only-quantize-int8-block",)),
-    "onnxsim, int4": (_onnxsim, ("--weight-only-quantize-int4",)),
-    "onnxsim, fp16": (_onnxsim, ("--fp16-quantize",)),
+    "quantize_dynamic, subgraphs": (_quantize_dynamic, (f"per_channel=True, {_BRANCHES}",)),
+    "quantize_dynamic, prepared": (_preprocessed, ("per_channel=True, weight_type=QuantType.QUInt8",)),
+    "onnxsim, int8": (_onnxsim_rounding, ("--weight-only-quantize",)),
+    "onnxsim, int8 blocks": (_onnxsim_rounding, ("--weight-only-quantize-int8-block",)),
+    "onnxsim, int4": (_onnxsim_rounding, ("--weight-only-quantize-int4",)),
+    "onnxsim, fp16": (_onnxsim_rounding, ("--fp16-quantize",)),
+    "onnxsim, int4 and fp16": (_onnxsim_rounding, ("--weight-only-quantize-int4", "--fp16-quantize")),
+    "onnxsim, int4 by GPTQ": (_onnxsim_rounding, ("--gptq", INPUTS)),
+    "onnxsim, half int8, else int4": (_onnxsim_rounding, ("--high-bits=0.5", INPUTS)),
+    "onnxsim, most int8, else int4": (_onnxsim_rounding, ("--high-bits=0.75", INPUTS)),
     "nncf, int8": (_nncf, ("mode=Mode.INT8_ASYM",)),
-    "nncf, int4": (_nncf, (f"mode=Mode.INT4_SYM, group_size=32, {_LEAVE_OUT}",)),
+    "nncf, int4": (_nncf, (f"mode=Mode.INT4_ASYM, group_size=32, all_layers=True, {_SMALLER}",)),
+    "nncf, half int4, else int8": (_nncf, (f"mode=Mode.INT4_ASYM, group_size=32, ratio=0.5, {_SMALLER}",)),
     "onnxconverter-common, fp16": (_float16, ()),
 }
 
 
-def rounding_command(name: str, source: Path, target: Path) -> list[str]:
+def rounding_command(name: str, source: Path, target: Path, inputs: Sequence[Path] = ()) -> list[str]:
+    """The command line of a setting; `inputs` are for those that look at data."""
     make, options = ROUNDING[name]
+    given = f"--inputs={','.join(map(str, inputs))}"
+    options = tuple(given if option == INPUTS else option for option in options)
     return make(environment("peers", REQUIREMENTS), source, target, *options)
+
+
+def rounding_identity(name: str) -> str:
+    """All that what it makes hangs on: how it is called, and the versions of everything beside it."""
+    make, options = ROUNDING[name]
+    text = [inspect.getsource(make), *options, *(NNCF if make in (_nncf, _float16) else REQUIREMENTS)]
+    if make is _onnxsim_rounding:
+        text.append(Path(__file__).with_name("onnxsim_rounding.py").read_text())
+    return hashlib.sha256("\n".join(text).encode()).hexdigest()
+
+
+def looks_at_data(name: str) -> bool:
+    return INPUTS in ROUNDING[name][1]
 
 
 PACKAGES = {"quantize_dynamic": "onnxruntime"}  # where a peer is not a package of its own

@@ -88,32 +88,28 @@ def _forms(values: Array, opset: int) -> Iterator[SmallerForm | None]:
     yield table(values)
 
 
-def _rebuild(encoder: Encoder, form: SmallerForm, values: Array, output: str, opset: int) -> None:
-    """Add the nodes that rebuild a tensor, with the parts they read."""
+def _rebuild(encoder: Encoder, form: SmallerForm, values: Array, output: str, opset: int) -> str:
+    """Add the nodes that rebuild a tensor, with the parts they read; the name of what they give."""
 
     def part(suffix: str, stored: Array, data_type: int = 0) -> str:
         """The name of a part: stored, or rebuilt from something smaller still."""
         smaller = None if data_type else smaller_form(stored, opset=opset)
         if smaller is None:
             return encoder.store(suffix, stored, data_type)
-        name = encoder.name(suffix)
-        _rebuild(encoder, smaller, stored, name, opset)
-        return name
+        return _rebuild(encoder, smaller, stored, "", opset)
 
     if isinstance(form, Narrow):
-        encoder.cast(part("narrow", form.values, form.data_type), "cast", _type_of(values), output=output)
-        return
-    flat = encoder.name("flat") if form.reshapes else output
+        return encoder.cast(part("narrow", form.values, form.data_type), _type_of(values), output=output)
+    last = "" if form.reshapes else output
     if isinstance(form, Repeat):
-        shape = encoder.store("expanded", np.array(form.expanded, np.int64))
-        encoder.node("Expand", [part("block", form.block), shape], output=flat)
+        block = part("block", form.block)
+        flat = encoder.node("Expand", [block, encoder.sizes(*form.expanded)], output=last)
     else:
-        codes, indices = part("codes", form.codes), encoder.name("indices")
-        encoder.cast(codes, "cast", TensorProto.INT32, output=indices)
-        encoder.node("Gather", [part("table", form.entries), indices], output=flat)
-    if form.reshapes:
-        shape = encoder.store("shape", np.array(values.shape, np.int64))
-        encoder.node("Reshape", [flat, shape], output=output)
+        indices = encoder.cast(part("codes", form.codes), TensorProto.INT32)
+        flat = encoder.node("Gather", [part("table", form.entries), indices], output=last)
+    if not form.reshapes:
+        return flat
+    return encoder.node("Reshape", [flat, encoder.sizes(*values.shape)], output=output)
 
 
 def _type_of(values: Array) -> int:

@@ -29,7 +29,7 @@ def _as_half(encoder: Encoder, values: Array) -> list[NodeProto] | None:
     half = _to_half(values)
     if half is None:
         return None
-    encoder.cast(encoder.store("f16", half), "cast")
+    encoder.cast(encoder.store("f16", half))
     return encoder.done()
 
 

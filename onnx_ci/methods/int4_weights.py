@@ -102,7 +102,7 @@ def _better(values: Array, levels: Array, scale: Array, axis: int, bits: int, mo
 def _in_pairs(encoder: Encoder, levels: Array) -> str:
     """Two codes a byte, looked up as a pair: a table of 256 pairs serves all weights."""
     stored = encoder.store("q", weights.packed(levels).reshape(-1, levels.shape[-1] // 2))
-    index = encoder.cast(stored, "index", TensorProto.INT32)
+    index = encoder.cast(stored, TensorProto.INT32)
     pairs = encoder.table("int4_pairs", rounding.SIXTEEN[weights.plane_table(PAIRS, 0)])
     return encoder.node("Gather", [pairs, index])
 
@@ -113,11 +113,11 @@ def _in_planes(encoder: Encoder, levels: Array, bits: int) -> str:
     A byte holds bits of two codes in the plane of 4 bits, of four in that of 2, of eight in that of 1. A
     table with 256 rows gives for each byte what its bits are worth; the planes' values add up to the codes.
     """
-    shape = encoder.store("blocks", np.array([-1, levels.shape[-1]], np.int64))
+    shape = encoder.sizes(-1, levels.shape[-1])
     total = ""
     for width, shift in weights.planes(bits):
         stored = encoder.store(f"q{width}", weights.packed(levels, width, shift))
-        part = encoder.cast(stored, f"index{width}", TensorProto.INT32)
+        part = encoder.cast(stored, TensorProto.INT32)
         if width == weights.WHOLE and shift:
             part = encoder.node("Mul", [part, encoder.table(f"times{shift}", np.array(1 << shift, np.int32))])
         elif width < weights.WHOLE:
@@ -133,8 +133,8 @@ def _looked_up(encoder: Encoder, codes: str, bits: int) -> str:
         half = 1 << (bits - 1)
         middle = encoder.table(f"middle{bits}", np.array(half - 1, np.float32))
         step = encoder.table(f"step{bits}", np.array(1 / half, np.float32))
-        above = encoder.node("Sub", [encoder.cast(codes, "codes"), middle])
-        return encoder.node("Mul", [above, step], suffix="steps")
+        above = encoder.node("Sub", [encoder.cast(codes), middle])
+        return encoder.node("Mul", [above, step])
     return encoder.node("Gather", [encoder.table(f"int{bits}_levels", rounding.levels_of(bits)), codes])
 
 

@@ -231,7 +231,7 @@ def _from_planes(encoder: Encoder, codes: Array, width: int, low: int) -> str:
 
 def _in_bytes(encoder: Encoder, suffix: str, codes: Array, shift: int) -> str:
     """One code a byte."""
-    value = encoder.cast(encoder.store(suffix, codes.astype(np.int8)), f"{suffix}_cast")
+    value = encoder.cast(encoder.store(suffix, codes.astype(np.int8)))
     if not shift:
         return value
     return encoder.node("Mul", [value, encoder.table(f"times{1 << shift}", np.array(1 << shift, np.float32))])
@@ -242,11 +242,11 @@ def _in_table(
 ) -> str:
     """Some bits of several codes in each byte, which is looked up."""
     stored = encoder.store(suffix, packed((codes & ((1 << width) - 1)).astype(np.uint8), width))
-    index = encoder.cast(stored, f"{suffix}_index", TensorProto.INT32)
+    index = encoder.cast(stored, TensorProto.INT32)
     name, table = f"steps{width}_{shift}", plane_table(width, 0)
     if signed:
         half = 1 << (width - 1)
         name, table = f"signed_{name}", (table ^ half) - half
     found = encoder.table(name, (table << shift).astype(np.float32))
-    flat = encoder.table("flat", np.array([-1], np.int64))
+    flat = encoder.sizes(-1)
     return encoder.node("Reshape", [encoder.node("Gather", [found, index]), flat])

@@ -14,7 +14,7 @@ import numpy as np
 
 from onnx_ci.methods.catalogue import Applied
 from onnx_ci.methods.compensation import Moments
-from onnx_ci.methods.edit import Attribute, Edits, constant_node, make_node
+from onnx_ci.methods.edit import Attribute, Edits, constant_node, make_node, takes_initializers
 from onnx_ci.methods.options import WeightOptions
 from onnx_ci.methods.rounding import BLOCK, Array, Levels, codes
 from onnx_ci.methods.selection import encoding_parts, matches
@@ -86,14 +86,17 @@ class Encoder:
     def name(self, suffix: str) -> str:
         return fresh_name(f"{self.site.name}.{suffix}", self.taken)
 
-    def cast(self, stored: str, suffix: str, to: int = TensorProto.FLOAT, *, output: str = "") -> str:
-        return self.node("Cast", [stored], suffix=suffix, output=output, to=to)
+    def sizes(self, *sizes: int) -> str:
+        """A shape, or a place in one, which all weights that need the same share."""
+        return self.table(f"at{'x'.join(map(str, sizes))}", np.array(sizes, np.int64))
 
-    def node(
-        self, op: str, inputs: Sequence[str], *, suffix: str = "", output: str = "", **attributes: Attribute
-    ) -> str:
-        """Add a node without a name, which would take bytes and tell nothing that its output does not."""
-        output = output or self.name(suffix or op.lower())
+    def cast(self, stored: str, to: int = TensorProto.FLOAT, *, output: str = "") -> str:
+        return self.node("Cast", [stored], output=output, to=to)
+
+    def node(self, op: str, inputs: Sequence[str], *, output: str = "", **attributes: Attribute) -> str:
+        """Add a node without a name, which would take bytes and tell nothing that its output does not. Values
+        on the way to the weight have short names: they are written down twice, in up to twenty nodes."""
+        output = output or fresh_name(f"oci.{len(self.taken):x}", self.taken)
         self.nodes.append(make_node(op, inputs, output, **attributes))
         return output
 
@@ -101,9 +104,9 @@ class Encoder:
         """Times the scales, which are stored as what they come as: float32, fp16, or as numbers of a unit."""
         factor = self.store("scale", scale)
         if scale.dtype != np.float32:
-            factor = self.cast(factor, "scale_cast")
+            factor = self.cast(factor)
         if unit is not None:
-            factor = self.node("Mul", [factor, self.store("unit", np.array(unit))], suffix="scale_mul")
+            factor = self.node("Mul", [factor, self.store("unit", np.array(unit))])
         return self.node("Mul", [value, factor])
 
     def from_blocks(self, value: str, shape: Shape, axis: int, *, stored: int) -> None:
@@ -117,23 +120,21 @@ class Encoder:
         """In this shape; of more elements than it has, which filled up the last block, only the first."""
         length = math.prod(shape)
         if stored != length:
-            flat = self.node("Reshape", [value, self.store("flat", np.array([-1], np.int64))])
+            flat = self.node("Reshape", [value, self.sizes(-1)])
             value = self._cut(flat, length)
             if len(shape) == 1:
                 return value
-        return self.node("Reshape", [value, self.store("shape", np.array(shape, np.int64))])
+        return self.node("Reshape", [value, self.sizes(*shape)])
 
     def _cut(self, value: str, length: int) -> str:
         if opset_in(self.site.scope, self.model.proto) < SLICE_TAKES_INPUTS:
             return self.node("Slice", [value], starts=[0], ends=[length])
-        start = self.store("from", np.array([0], np.int64))
-        end = self.store("to", np.array([length], np.int64))
-        return self.node("Slice", [value, start, end])
+        return self.node("Slice", [value, self.sizes(0), self.sizes(length)])
 
     def done(self) -> list[NodeProto]:
         """The nodes; the last one gives the weight, as fp16 where it was and something computes with that."""
         if self.site.tensor.data_type == TensorProto.FLOAT16 and not _only_cast(self.site):
-            self.cast(self.nodes[-1].output[0], "half", TensorProto.FLOAT16)
+            self.cast(self.nodes[-1].output[0], TensorProto.FLOAT16)
         self.nodes[-1].output[0] = self.output
         return self.nodes
 
@@ -206,9 +207,9 @@ def in_bytes(table: Array) -> Array:
 
 
 def _place(encoder: Encoder, nodes: list[NodeProto], edits: Edits) -> None:
-    """Stored parts stay what the weight was: initializers, or Constants where it was one."""
+    """Stored parts are initializers, which take fewer bytes than Constants, where a graph may have them."""
     site = encoder.site
-    if site.node is None:
+    if site.node is None or takes_initializers(site.scope.body, encoder.model.proto.ir_version):
         site.scope.body.initializer.extend(encoder.parts())
     else:
         edits.front[site.scope] += [constant_node(part.name, part) for part in encoder.parts()]
@@ -267,9 +268,9 @@ def rounded(
 def decoded(encoder: Encoder, parts: Rounded) -> str:
     """What codes stand for: Cast, Sub and Mul of stored tensors, which onnxruntime runs once, when a session
     starts."""
-    value = encoder.cast(encoder.store("q", parts.codes), "cast")
+    value = encoder.cast(encoder.store("q", parts.codes))
     if parts.zero is not None:
-        zero = encoder.cast(encoder.store("zero", parts.zero), "zero_cast")
+        zero = encoder.cast(encoder.store("zero", parts.zero))
         value = encoder.node("Sub", [value, zero])
     return encoder.scaled(value, parts.scale)
 
@@ -285,7 +286,7 @@ def dequantize(
     codes = encoder.store("q", parts.codes, data_type)
     scale = encoder.store("scale", parts.scale.astype(np.float32))
     inputs = [codes, scale, encoder.store("zero", zero, data_type)]
-    encoder.node("DequantizeLinear", inputs, suffix="dq", axis=axis, block_size=block)
+    encoder.node("DequantizeLinear", inputs, axis=axis, block_size=block)
     return encoder.done()
 
 
