@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from onnx_ci.gate.planner import Option, affordable, fewest_bytes
+from onnx_ci.gate.planner import WALK, Option, Search, affordable, fewest_bytes
+from onnx_ci.gate.planner_trials import Mix, Tried
 
 
 def test_what_saves_most_for_its_harm_is_taken_first() -> None:
@@ -54,3 +57,44 @@ def test_no_other_mix_has_fewer_bytes(seed: int) -> None:
 )
 def test_a_model_whose_runs_take_long_is_run_less_often(runs: int, products: float, most: int) -> None:
     assert affordable(runs, products) == most
+
+
+class Walk(Search):
+    """Three tensors in forms that each do two thirds of the harm of the one before; noise is what it is said
+    to be for that harm."""
+
+    def __init__(self, noise: Any) -> None:
+        self.looks: list[float] = []
+        self.shelf: Any = SimpleNamespace(nbytes=300.0, forms=())
+
+        def look(mix: Mix, **_: object) -> Tried:
+            found = noise(self._harm(mix))
+            self.looks.append(found)
+            return Tried(mix, (), found, moved=True, safe=found <= 0.25)
+
+        self.trials: Any = SimpleNamespace(room=0.25, alone=range(100), on_first=look, run=look)
+
+    @property
+    def _choices(self) -> Any:
+        options = [Option(form, 10.0 + form, 0.4 * 1.5**-form) for form in range(40)]
+        return dict.fromkeys("abc", (100.0, options))
+
+    def saved(self, mix: Mix) -> float:
+        return sum(90.0 - form for form in mix.values())
+
+    def _harm(self, mix: Mix) -> float:
+        return sum(0.4 * 1.5**-form for form in mix.values())
+
+
+def test_where_less_harm_makes_no_less_noise_at_first_the_walk_takes_longer_steps() -> None:
+    """As where answers tip over: a tenth of what was expected to be allowed holds, and is found."""
+    walk = Walk(lambda harm: 0.3 if harm > 0.08 else harm)
+    walk._along()
+    assert min(walk.looks) <= 0.08
+    assert len(walk.looks) <= WALK + 2
+
+
+def test_a_walk_that_goes_as_expected_is_short() -> None:
+    walk = Walk(lambda harm: harm)
+    walk._along()
+    assert len(walk.looks) <= 3

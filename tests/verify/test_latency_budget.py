@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ from onnx import helper, numpy_helper
 from onnx_ci.model.load import open_model
 from onnx_ci.policy.schema import Budget, Rule
 from onnx_ci.results import Latency, Proof
+from onnx_ci.sandbox.process import Child
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify.prove import Prover, Submission, slowness
 from tests.support.cli import onnx_ci
@@ -108,3 +110,23 @@ def test_a_rule_with_a_latency_budget_tells_the_same(tmp_path: Path) -> None:
     assert (done.code, model["verdict"]) == (0, "shrunk")
     assert model["latency"].keys() == KEYS
     assert "identical, " in (tmp_path / "report.txt").read_text()
+
+
+def test_a_small_model_runs_on_one_thread_and_is_timed_on_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, set[int]] = {}
+
+    def noted(self: Child, request: dict[str, Any], **limits: Any) -> dict[str, Any]:
+        asked.setdefault(request["job"], set()).add(request["threads"])
+        return as_it_is(self, request, **limits)
+
+    as_it_is = Child.ask
+    monkeypatch.setattr(Child, "ask", noted)
+    monkeypatch.setattr("onnx_ci.sandbox.runner.processors", lambda: 3)
+    assert proven(tmp_path, lean(), 100.0).accepted
+    assert asked == {"run": {1}, "time": {3}, "load": {3}}
+    asked.clear()
+    monkeypatch.setattr("onnx_ci.verify.prove.LIGHT", 1)
+    assert proven(tmp_path, lean(), 100.0).accepted
+    assert asked["run"] == {3}
