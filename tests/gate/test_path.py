@@ -88,9 +88,9 @@ class Walk(Search):
 
 def test_where_less_harm_makes_no_less_noise_at_first_the_walk_takes_longer_steps() -> None:
     """As where answers tip over: a tenth of what was expected to be allowed holds, and is found."""
-    walk = Walk(lambda harm: 0.3 if harm > 0.08 else harm)
+    walk = Walk(lambda harm: 0.3 if harm > 0.03 else harm)
     walk._along()
-    assert min(walk.looks) <= 0.08
+    assert any(0 < noise <= 0.03 for noise in walk.looks)
     assert len(walk.looks) <= WALK + 2
 
 
