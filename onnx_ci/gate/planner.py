@@ -453,7 +453,8 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
     if more:
         search = Search(trials_on(reference.after(more)), search.refuting)
     noticed = search.noticed()
-    subject.prover.sensitivity.note(model, noticed, alone=all(noticed.values()))
+    ready = folder / "probe.onnx", inputs
+    subject.prover.sensitivity.note(model, noticed, alone=all(noticed.values()), ready=ready)
     # Where nothing can be vouched for, it is verification that has to say so.
     return search if search.rounded else None
 

@@ -64,6 +64,8 @@ _STRICTER = (
 TensorState = Literal["noticed", "faint", "unseen"]
 TensorStates = dict[TensorKey, TensorState]
 Reactions = Mapping[str, Reaction]
+# A model that takes tensors as inputs, and what these are called, by the tensor's name.
+Probe = tuple[Path, Mapping[str, Sequence[str]]]
 
 
 @dataclass(eq=False, repr=False)
@@ -78,10 +80,13 @@ class Sensitivity:
         self._known: list[tuple[Model, TensorCoverage]] = []
         self._reacted: list[tuple[Model, Tolerance, Reactions]] = []
 
-    def note(self, model: Model, noticed: Collection[str], *, alone: bool) -> None:
+    def note(self, model: Model, noticed: Collection[str], *, alone: bool, ready: Probe) -> None:
         """Take over what trials of a model have shown: tensors by whose damage an output would leave the
-        tolerance, so that they need not be damaged to find that out; whether each was tried `alone`."""
-        self._coverage(model).note(noticed, alone=alone)
+        tolerance, so that they need not be damaged to find that out; whether each was tried `alone`; and
+        the model that they were tried in."""
+        coverage = self._coverage(model)
+        coverage.note(noticed, alone=alone)
+        coverage.ready = ready
 
     def check(
         self,
@@ -276,6 +281,7 @@ class TensorCoverage:
     states: TensorStates = field(default_factory=dict)
     runs: int = 0
     alone: bool = True
+    ready: Probe | None = None
 
     def note(self, noticed: Collection[str], *, alone: bool) -> None:
         """Remember tensors that are known to be noticed; not names that stand for several."""
@@ -292,7 +298,7 @@ class TensorCoverage:
             with ExitStack() as stack:
                 stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
                 reference = self.verifier.reference
-                runs = DamagedRuns(self.model, new, reference, self.folder, tolerance, stack)
+                runs = DamagedRuns(self.model, new, reference, self.folder, tolerance, stack, self.ready)
                 self._ask(runs, new)
                 self.runs += runs.count
         states = {item.key: self.states[item.key] for item in items}
@@ -365,6 +371,7 @@ class DamagedRuns:
     folder: Path  # for what is written
     tolerance: Tolerance
     stack: ExitStack  # closes sessions
+    ready: Probe | None = None  # that is there already
     session: WeightSwapSession = field(init=False)  # of the inputs that are run now
 
     def __post_init__(self) -> None:
@@ -414,7 +421,9 @@ class DamagedRuns:
 
     def _takes_weights(self) -> bool:
         """Whether the model runs when it is given the weights that it has: if not, that a damaged one does
-        not run would say nothing of the damage."""
+        not run would say nothing of the damage. One that is there already was given others before."""
+        if self.ready and self.path == self.ready[0]:
+            return True
         items = [item for item in stored_tensors(self.model) if item.key in self.inputs]
         try:
             if items:
@@ -432,13 +441,23 @@ class DamagedRuns:
         for number, scope in enumerate(Scope(graph).nested()):
             keys += [(number, site.name) for site in sites(scope, fixed)]
         names = {key[1] for key in keys if key in wanted}
-        probe_model, inputs = probe(self.model, names)
-        write_runnable(observed(probe_model), self.path)
+        inputs = self._inputs(Counter(key[1] for key in keys if key[1] in names))
         waiting = {name: iter(given) for name, given in inputs.items()}
         input_of = {key: next(waiting[key[1]]) for key in keys if key[1] in names}
         given = {value.name for value in graph.input}  # these a caller may override anyway
         input_of.update(((0, one.name), one.name) for one in graph.initializer if one.name in given)
         return {key: name for key, name in input_of.items() if key in wanted}
+
+    def _inputs(self, places: Mapping[str, int]) -> Mapping[str, Sequence[str]]:
+        """What tensors are called as inputs, of a model that is there or is written now."""
+        if self.ready:
+            path, known = self.ready
+            if all(len(known.get(name, ())) == count for name, count in places.items()):
+                self.path = path
+                return known
+        probe_model, inputs = probe(self.model, places)
+        write_runnable(observed(probe_model), self.path)
+        return inputs
 
     def _files(self, items: Sequence[StoredTensor], how: Damage) -> dict[str, Path]:
         files: dict[str, Path] = {}
