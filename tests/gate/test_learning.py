@@ -149,3 +149,19 @@ def test_an_input_that_the_mildest_mix_tips_over_is_left_out() -> None:
     trials = trials_on(reference(3.0, 0.1, 0.1, 0.1))
     trials.begin({"w": 2})
     assert len(trials.feeds) == 4
+
+
+def test_what_tensors_do_is_measured_again_on_inputs_that_refute_a_mix() -> None:
+    trials = trials_on(reference(0.1, 0.1))
+    shelf: Any = trials.shelf
+    shelf.tensors = {"w": Tensor("w", [], nbytes=4.0, forms={1: Estimate(nbytes=1.0, error=0.1)})}
+    shelf.forms = [SimpleNamespace(variant=True)] * 6
+    shelf.tables, shelf.nbytes = {}, 4.0
+    shelf.harm = lambda *_, **__: 0.1
+    refuting = Refuting(reference(0.0, 3.0), (1,))
+    search = Search(trials, lambda: refuting)
+    before = search.alone["w"].noise
+    mixes = search.smallest()
+    assert next(mixes) == {"w": 1}
+    assert list(mixes) == []
+    assert search.alone["w"].noise > 10 * before

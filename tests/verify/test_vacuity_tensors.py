@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from onnx_ci.methods.edit import probe
 from onnx_ci.model.load import open_model
+from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify import damage
@@ -54,7 +57,7 @@ def runner() -> Iterator[Runner]:
 
 @pytest.fixture
 def states(runner: Runner, tmp_path: Path) -> Callable[..., dict[str, str]]:
-    def states(proto: onnx.ModelProto, *names: str) -> dict[str, str]:
+    def states(proto: onnx.ModelProto, *names: str, ready: Collection[str] = ()) -> dict[str, str]:
         onnx.save(proto, tmp_path / "m.onnx")
         with open_model(tmp_path / "m.onnx") as found:
             plain = plain_copy(found)
@@ -62,6 +65,10 @@ def states(runner: Runner, tmp_path: Path) -> Callable[..., dict[str, str]]:
                 runner, found.path, found.proto, spec=InputSpec(), limits=Limits(), root=tmp_path
             )
             whole = TensorCoverage(plain, Verifier(reference), tmp_path / "scratch")
+            if ready:
+                made, inputs = probe(found, ready)
+                write_model(made, tmp_path / "probe.onnx")
+                whole.ready = tmp_path / "probe.onnx", inputs
             items = [item for item in stored_tensors(plain) if item.name in names]
             told = whole.ask(items, Tolerance(cosine=0.999))
             return {item.name: told[item.key] for item in items}
@@ -76,6 +83,27 @@ def test_a_tensor_is_found_and_damaged_however_it_is_stored(
     ir = 3 if form == "an input too" else 10
     proto = onnx.parser.parse_model(HEAD % ir + FORMS[form])
     assert states(proto, "w") == {"w": "noticed"}
+
+
+@pytest.mark.parametrize("ready", ["v", "vw"])
+def test_a_session_that_trials_had_is_used_where_it_has_all_tensors(
+    states: Callable[..., dict[str, str]], runner: Runner, ready: str
+) -> None:
+    text = """g (float[2,4] x) => (float[2,4] y) <float[4] w = {1,2,3,4}, float[4] v = {1,2,3,4}> {
+        a = Mul(x, v) y = Add(a, w) }"""
+    asked: list[Path] = []
+    ask = runner.ask
+
+    def noted(job: str, models: list[Path], *args: Any, **more: Any) -> dict[str, Any]:
+        asked.extend(models)
+        return ask(job, models, *args, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "ask", noted)
+        proto = onnx.parser.parse_model(HEAD % 10 + text)
+        assert states(proto, "w", "v", ready=ready) == {"w": "noticed", "v": "noticed"}
+    folders = {path.parent.name for path in asked if path.name == "probe.onnx"}
+    assert ("scratch" in folders) == (ready == "v")
 
 
 def test_sparse_weights_are_damaged_too(states: Callable[..., dict[str, str]]) -> None:
