@@ -101,7 +101,7 @@ def _decide(model: Measured, choice: Choice) -> tuple[Verdict, list[Finding]]:
         shrunk = [] if writes else stale or [_would_shrink(model, choice, staged)]
         return ("shrunk" if writes else "would_shrink"), [*shrunk, *_left_out(model, choice, "warning")]
     if stale:
-        return ("outputs_changed" if choice.verification.status == "failed" else "unfit"), stale
+        return "outputs_changed", stale
     if choice.verification.status == "failed":
         if choice.failed_exact or model.task.insists:
             return "outputs_changed", list(_left_out(model, choice, "error"))

@@ -211,8 +211,6 @@ CASES = [
     Case(title="not verified as it is", choice=Choice(None, NO_INPUTS, (), as_it_is=True),
          verdict="unverified", findings=("OCI005 error",), says=("against its original",)),
     Case(title="may not stay, and nothing replaces it", choice=Choice(None, PASSED, (), stale=STALE),
-         verdict="unfit", findings=("OCI011 error",)),
-    Case(title="may not stay for its outputs", choice=Choice(None, FAILED, (), stale=STALE),
          verdict="outputs_changed", findings=("OCI011 error",)),
     Case(title="may not stay, and would be replaced", verdict="would_shrink", findings=("OCI011 error",),
          choice=Choice(staged(40, "dedupe"), PASSED, (), stale=STALE)),
