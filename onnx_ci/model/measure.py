@@ -228,6 +228,8 @@ class _Encodings:
             self.counts[output] = count
             if nodes.ops[position] == "Cast":
                 self.dims[output] = self.dims.get(next(filter(None, names)), [])
+            elif nodes.ops[position] == "Gather" and names[1] in self.dims:
+                self.dims[output] = [*self.dims[names[1]], *self.dims.get(names[0], [1])[1:]]
             if not self.codes.isdisjoint(names):
                 self.codes.add(output)
         self.used.update(chain.from_iterable(read))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from onnx_ci.methods.catalogue import method
@@ -83,3 +84,14 @@ def test_a_model_has_as_many_parameters_as_before(
     path, chained = applied(weights_model({"w": few, "v": rng.normal(size=(7,))}), tmp_path, name, **options)
     assert path.stat().st_size < 0.8 * (tmp_path / "in.onnx").stat().st_size
     assert parameters(chained.model.proto) == few.size + 7
+
+
+def test_a_table_that_is_stored_as_codes_itself_counts_no_less(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(96, 160))
+    onnx.save(weights_model({"w": values}), tmp_path / "in.onnx")
+    runs = [Run(method("int4-weights"), {}), Run(method("compact"), {})]
+    with open_model(tmp_path / "in.onnx") as opened:
+        size = (tmp_path / "in.onnx").stat().st_size
+        proto = run_chain(opened, runs, size=size).model.proto
+        assert any(tensor.name.endswith("pairs.codes") for tensor in proto.graph.initializer)
+        assert parameters(proto) == values.size
