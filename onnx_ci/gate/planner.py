@@ -163,15 +163,16 @@ class Search:
 
     def smallest(self) -> Iterator[Mix]:
         """The mixes that held in trials with room to spare, the smallest first. The next is asked for when
-        one was refused: then on the inputs that refuted it too, or much milder."""
-        last, search = math.inf, self._along
+        one was refused: then on the inputs that refuted it too, or much milder, or a method as a whole."""
+        last, search, whole = math.inf, self._along, list(self.uniform())
         taken: list[Mix] = []
         while True:
             try:
                 search()
             except Ended:
                 self._note("the search had not ended")
-            held = [one for one in self._held() if one.noise <= last and one.mix not in taken]
+            held = [one for one in self._held() if one.mix not in taken]
+            held = [one for one in held if one.noise <= last or one.mix in whole]
             if not held:
                 return
             smallest = self._smallest_of(held)

@@ -98,3 +98,30 @@ def test_a_walk_that_goes_as_expected_is_short() -> None:
     walk = Walk(lambda harm: harm)
     walk._along()
     assert len(walk.looks) <= 3
+
+
+class Known(Search):
+    """Mixes that held, and one of them what a method does by itself."""
+
+    def __init__(self, *noises: float) -> None:
+        self.tried = [
+            Tried({"w": form}, (), noise, moved=True, safe=True) for form, noise in enumerate(noises)
+        ]
+        self.trials: Any = SimpleNamespace(learn=lambda _: False)
+        self.shelf: Any = SimpleNamespace(nbytes=100.0)
+        self.refuting = lambda: None
+        self._along = self._back = lambda: None  # type: ignore[method-assign]
+
+    def _held(self) -> list[Tried]:
+        return self.tried
+
+    def uniform(self) -> Any:
+        return iter([{"w": 1}])
+
+    def saved(self, mix: Mix) -> float:
+        return 90.0 - 10 * mix["w"]
+
+
+def test_a_method_as_a_whole_is_taken_after_a_refusal_however_near_the_limit() -> None:
+    """Or a rule that allows more methods would find less."""
+    assert list(Known(0.2, 0.19, 0.15, 0.01).smallest()) == [{"w": 0}, {"w": 1}, {"w": 3}]
