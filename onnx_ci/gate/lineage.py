@@ -108,6 +108,8 @@ def fingerprint(rule: Rule) -> str:
     }
     if rule.minimum_gain.size not in (0, DEFAULT_GAIN.size):
         content["minimum_saving"] = rule.minimum_gain.size
+    if rule.limits.total_seconds is not None:  # what was cut short is looked at again without it
+        content["total_seconds"] = rule.limits.total_seconds
     text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

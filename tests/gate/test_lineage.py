@@ -14,7 +14,7 @@ from onnx_ci.methods.chain import Run
 from onnx_ci.model.load import open_model
 from onnx_ci.model.receipt import Receipt, read_receipt
 from onnx_ci.model.save import write_model
-from onnx_ci.policy.schema import Budget, Gain, MethodChoice, Rule, Tolerance
+from onnx_ci.policy.schema import Budget, Gain, Limits, MethodChoice, Rule, Tolerance
 from onnx_ci.results import Measure
 from tests.support.models import lean
 
@@ -122,5 +122,6 @@ def test_the_fingerprint_is_of_what_decides_what_a_model_becomes() -> None:
         replace(RULE, budget=Budget(size=5)),
         replace(RULE, minimum_gain=Gain(share=0.5)),
         replace(RULE, shrink="exact-only"),
+        replace(RULE, limits=Limits(total_seconds=60)),
     ]
-    assert len({fingerprint(rule) for rule in [RULE, *others]}) == 6
+    assert len({fingerprint(rule) for rule in [RULE, *others]}) == 7
