@@ -40,8 +40,7 @@ class SizeChoice:
     inputs: Sequence[Input]  # each with a rank, guessed where the model does not say
     step: int
     past: int
-    scale: int  # of sequences: later samples are longer, to show that the size is free
-    batch: int
+    scale: int  # of batches and sequences: later samples are larger, to show that the size is free
     fixed: Mapping[str, int]  # the user's `inputs.dims`
     required: Mapping[Axis, int]  # by the weights
 
@@ -136,7 +135,7 @@ def _usual_size(model_input: Input, axis: int, choice: SizeChoice) -> int:
         return required
     kind = dim_kind(model_input, axis)
     if kind == "batch":
-        return choice.batch
+        return choice.scale
     if kind == "past":
         return choice.past
     sizes = _SIZES[kind]

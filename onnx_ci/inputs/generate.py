@@ -43,7 +43,6 @@ _LONGEST = 1024
 _WORK = 10_000_000_000  # weights times length: about a second of computing
 _SAME_NAME = 0.5  # how alike h and hn are, or state and new_state, at least
 _COUNT_DEPTH = 7  # nodes between a Range and what it counts
-_PAIRED = 4  # samples, of which one has a batch of two
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +161,6 @@ class Deriver:
             step=attempt.step,
             past=attempt.past,
             scale=1 + index % 2 if attempt.varied else 1,
-            batch=1 + (index % _PAIRED == 1) if attempt.varied else 1,
             fixed=self.spec.dims,
             required={**required, **attempt.sizes},
         )

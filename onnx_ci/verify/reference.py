@@ -471,17 +471,11 @@ class Reference:
         self.reasons = self.like.reasons if self.like and known else deriver.reasons(attempt)
         self.reasons = {**self.reasons, **dict.fromkeys(self._states[0] if self._states else (), _LEFT)}
         self._found = deriver, attempt
-        # Every other input is longer, and every fourth has a batch of two: all kinds stay.
+        # Every other input has other sizes: both kinds stay.
         count = max(1, self.spec.count)
-        usual, longer, double = (
-            [first + step * at for at in most_telling(outputs[first::step], wanted, self._still)]
-            for first, step, wanted in (
-                *((0, 2, (count + 1) // 2), (3, 4, count // 4)),
-                (1, 4, (count // 2 + 1) // 2),
-            )
-        )
-        others = chain.from_iterable(zip_longest(double, longer))
-        pairs = zip_longest(usual, [number for number in others if number is not None])
+        even = most_telling(outputs[::2], (count + 1) // 2, self._still)
+        odd = most_telling(outputs[1::2], count // 2, self._still)
+        pairs = zip_longest([2 * number for number in even], [2 * number + 1 for number in odd])
         chosen = [number for pair in pairs for number in pair if number is not None]
         left = [number for number in range(len(feeds)) if number not in chosen]
         self._left = [feeds[number] for number in left], [outputs[number] for number in left]
