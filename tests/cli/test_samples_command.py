@@ -41,17 +41,6 @@ def test_samples_are_written_and_read_back(folder: Path) -> None:
     assert shrunk.code == 0, shrunk.err
 
 
-def test_one_sample_of_four_is_a_batch_of_two(folder: Path) -> None:
-    made = onnx_ci("samples", "m.onnx", "--output", "s.npz", "--count", "8", "--dims", "S=300", cwd=folder)
-    assert made.code == 0, made.err
-    shapes = []
-    for file in [folder / "s.npz", *(folder / f"s-{number}.npz" for number in range(1, 8))]:
-        with np.load(file) as sample:
-            shapes.append(sample["ids"].shape)
-    assert shapes[:2] == [(1, 300), (2, 300)]
-    assert sorted(shapes) == [(1, 300)] * 6 + [(2, 300)] * 2
-
-
 def test_files_that_are_there_stay_unless_forced(folder: Path) -> None:
     (folder / "s-1.npz").write_bytes(b"mine")
     refused = onnx_ci("samples", "m.onnx", "--output", "s.npz", cwd=folder)
