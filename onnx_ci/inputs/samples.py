@@ -40,7 +40,7 @@ _KEYS, _VALUES = "{keys}", "{values}"  # after the name of an input that is a ma
 def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) -> list[dict[str, Any]]:
     """Read one dict a sample: arrays by input name, a list for a sequence, None for an absent optional."""
     home = root.resolve()
-    paths = [path for pattern in patterns for path in _matches(pattern, home)]
+    paths = _sample_paths(patterns, home)
     if not paths:
         where = "" if _is_top(home) else f" in {home}"
         wanted = ", ".join(repr(_shown(home / pattern, home)) for pattern in patterns)
@@ -50,7 +50,7 @@ def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) ->
         if not path.is_dir():
             _refuse_no_file(path, _shown(path, home))
     try:
-        return [_sample(path, _shown(path, home), values) for path in dict.fromkeys(paths)]
+        return [_sample(path, _shown(path, home), values) for path in paths]
     except ModelError as error:
         if recorded_from(patterns) and error.code == "OCI005":  # nobody wrote these by hand
             hint = "it was recorded: record again (onnx-ci record -- COMMAND), or remove it"
@@ -61,8 +61,11 @@ def load_samples(patterns: Sequence[str], root: Path, proto: onnx.ModelProto) ->
 def sample_names(patterns: Sequence[str], root: Path) -> list[str]:
     """Return what samples are called, in the order in which they are read."""
     home = root.resolve()
-    paths = dict.fromkeys(path for pattern in patterns for path in _matches(pattern, home))
-    return [_shown(path, home) for path in paths]
+    return [_shown(path, home) for path in _sample_paths(patterns, home)]
+
+
+def _sample_paths(patterns: Sequence[str], home: Path) -> list[Path]:
+    return list(dict.fromkeys(path for pattern in patterns for path in _matches(pattern, home)))
 
 
 def described_inputs(proto: onnx.ModelProto) -> str:
