@@ -282,13 +282,13 @@ class Search:
         known = [name for name in self.rounded if name in self.alone]
         return {name: (self.tensors[name].nbytes, self._options(name)) for name in known}
 
-    def _expected(self, mix: Mix) -> float:
-        """What a mix does to what is computed with tensors, before anything is measured."""
-        return sum(self.shelf.harm(name, form) for name, form in mix.items())
+    def _expected(self, mix: Mix, *, plain: bool = False) -> float:
+        """What a mix does to what is computed with its tensors; plainly rounded, if asked for."""
+        return sum(self.shelf.harm(name, form, plain=plain) for name, form in mix.items())
 
     def _error(self, tried: Tried) -> float:
         """What plain rounding does to what is computed with the tensors of a mix."""
-        return sum(self.shelf.harm(name, form, plain=True) for name, form in tried.mix.items())
+        return self._expected(tried.mix, plain=True)
 
     def _probed_form(self, name: str) -> int:
         """One that plans take, as they do: where its error lies about as far below what outputs may have as
