@@ -24,6 +24,7 @@ SPECTRA = _set("mel mels fbank spectrogram spectra spec feats features mfcc logm
 SERIES = _set("ecg eeg emg ppg imu accel accelerometer gyro gyroscope sensor sensors")
 TOKENS = _set("ids token tokens")
 STATE = _set("state states hidden h c hx cx hn cn")
+HIDDEN = _set("hidden embeds embedding embeddings encoding encodings encoded")  # what another model computed
 CARRIED = STATE | PAST | _set("cached caches mem memory buffer")  # from one call to the next
 MASK = _set("mask masks")
 PADDING = _set("padding pad padded")  # a mask that is true where there is nothing

@@ -19,6 +19,8 @@ _FILLED = 4  # one in so many parts of a row, the last, is where it may be fille
 _FAINT = 0.1
 _FAR = (4.0, 10.0)  # times what is around zero
 WIDE = 2  # the first sample with such numbers, and every eighth after it
+_UNEVEN = 0.5  # of the logarithm of how large channels are
+_SIZES = (1.0, 0.5, 0.25, 0.75)  # of the numbers that a normalization leaves
 _WANDERING = 5.0  # steps that make up one; long rows go no further than about 4
 _SHORTEST = 4  # a shorter row is not padded
 _CELLS = 7  # blobs across a picture
@@ -62,6 +64,17 @@ def numbers(rng: np.random.Generator, shape: Shape, index: int, *, wide: bool = 
         steps = max(_WANDERING, float(np.sqrt(drawn.shape[-1])) / 4)
         return np.asarray(np.cumsum(drawn, axis=-1) / steps)
     return _FAINT * drawn if manner == 2 else drawn
+
+
+def hidden(rng: np.random.Generator, shape: Shape, index: int) -> Array:
+    """Draw rows as a network leaves them after a normalization, of a size that differs from sample to sample:
+    each like the one before it, all with a part in common, and some channels larger than others."""
+    drawn = rng.standard_normal(shape)
+    drawn[..., 1:, :] += drawn[..., :-1, :]
+    drawn += rng.standard_normal(shape[-1])
+    drawn *= np.exp(_UNEVEN * rng.standard_normal(shape[-1]))
+    size = np.sqrt(np.square(drawn).mean(axis=-1, keepdims=True))
+    return np.asarray(_SIZES[index % len(_SIZES)] * drawn / np.where(size > 0, size, 1.0))
 
 
 def padding(rng: np.random.Generator, shape: Shape) -> Array:

@@ -361,6 +361,8 @@ def _float_guess(request: ValueRequest) -> Drawn:
     shape, rng, index = request.shape, request.rng, request.sample.index
     if _is_sound(request):
         return Drawn(_sound(request), "speech, music and noise, by its name or shape")
+    if request.words & names.HIDDEN and len(shape) == 3 and min(shape[1:]) > _FEW:  # no state of a cell
+        return Drawn(patterns.hidden(rng, shape, index), "what another model computed, by its name")
     leads = _leads(request)
     if leads is not None:
         return Drawn(_series(request, leads), "heartbeats, movements and noise, by its name or shape")

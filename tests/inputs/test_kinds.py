@@ -31,6 +31,9 @@ def reason(declared: str, name: str = "x") -> str:
         ("1,300", "ecg", SERIES),
         ("1,8,40", "x", "noise"),
         ("2,B,128", "h", "noise"),
+        ("2,B,128", "hidden", "noise"),
+        ("B,encoder_length,128", "encoder_hidden_states", "what another model computed, by its name"),
+        ("1,77,768", "inputsEmbeds", "what another model computed, by its name"),
         ("B,S,128", "past", "noise"),
         ("B,1,frames,257", "x", SPECTRA),
         ("B,3,frames,160", "x", SPECTRA),
@@ -42,6 +45,16 @@ def reason(declared: str, name: str = "x") -> str:
 )
 def test_kinds_by_shape_and_name(declared: str, name: str, why: str) -> None:
     assert reason(declared, name) == why
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_what_another_model_computed_is_as_large_as_a_normalization_leaves_it(index: int) -> None:
+    drawn = patterns.hidden(np.random.default_rng(0), (2, 40, 64), index)
+    sizes = np.sqrt(np.square(drawn).mean(axis=-1))
+    assert sizes.min() == pytest.approx(sizes.max())
+    assert 0.2 <= sizes.max() < 1.1
+    rows = drawn[0] / sizes[0, 0]
+    assert (rows[1:] * rows[:-1]).mean() > (rows[8:] * rows[:-8]).mean() > 0.0
 
 
 def test_frequencies_have_an_order() -> None:
