@@ -136,6 +136,7 @@ class Search:
         self.unseen: list[str] = []  # no output moves, whatever is done to these
         self._budget = trials.room  # of harm, in what the tolerance allows: where the last walk ended
         self.cut_short = ""  # what was left out
+        self.sound = True  # False: outputs are others even before anything is rounded
         try:
             self._explore()
         except Ended:
@@ -237,6 +238,9 @@ class Search:
     def _explore(self) -> None:
         probed = {name: self._probed_form(name) for name in self.tensors}
         self.trials.begin(min(self.uniform(), key=self._expected, default=probed))
+        self.sound = self.trials.unharmed_holds()
+        if not self.sound:
+            return
         groups = {tuple(group): self._measure(group) for group in _groups(self.tensors, MOST)}
         for _ in range(SPLITS):
             worst = max((group for group in groups if len(group) > 1), key=groups.__getitem__, default=())
@@ -456,11 +460,10 @@ def _search(subject: Subject, model: Model, forms: Sequence[Form], stack: ExitSt
             say=subject.say,
         )
 
-    trials = trials_on(reference)
-    if not trials.run({}).holds:
-        return None  # not even before anything is rounded
-    search = Search(trials, lambda: subject.prover.verifier.refuting)
-    more = trials.reaching(search.unseen, others) if search.unseen and others else []
+    search = Search(trials_on(reference), lambda: subject.prover.verifier.refuting)
+    if not search.sound:
+        return None
+    more = search.trials.reaching(search.unseen, others) if search.unseen and others else []
     if more:
         search = Search(trials_on(reference.after(more)), search.refuting)
     noticed = search.noticed()

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from statistics import median_low
 
@@ -452,8 +452,8 @@ class Tried:
     mix: Mix
     deltas: tuple[OutputDelta, ...]
     noise: float
-    moved: bool  # any bit of any output, against the same session with no mix
     safe: bool = False  # holds with room to spare
+    moved: bool = True  # any bit of any output, as far as that was asked
 
     @property
     def holds(self) -> bool:
@@ -485,7 +485,7 @@ class Glance:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Trials:
-    """Runs mixes in one session. The first, of no mix at all, is what later ones are said to move from."""
+    """Runs mixes in one session."""
 
     shelf: Shelf
     reference: Reference
@@ -511,10 +511,7 @@ class Trials:
         self.whole_axes = whole_axes(names, self.tolerance, batched=self.reference.batched)
         self.originals, self.memory = self._thinned(known), ReferenceMemo()
         self.first, self.rest = self.open_session(self.feeds), self.open_session([])
-        self.unchanged: list[int] = []
-        seen = self._seen({}, self.first)
-        self.unchanged = seen.digests
-        self.made[()] = self._judged({}, seen)
+        self.unharmed: dict[int, int] = {}  # digests of what inputs give with no mix at all
 
     def begin(self, mix: Mix) -> None:
         """Try the mildest mix there is, and everything else first on the input on which it does the most
@@ -551,7 +548,6 @@ class Trials:
         """Go on with the inputs at these places, in this order."""
         self.feeds = [self.feeds[place] for place in places]
         self.originals = [self.originals[place] for place in places]
-        self.unchanged = [self.unchanged[place] for place in places]
         self.first = self.open_session(self.feeds[:first])
         self.rest = self.open_session(self.feeds[first:])
         self.begun.clear()
@@ -605,7 +601,6 @@ class Trials:
             self.rest = self.open_session(self.feeds)
             self.feeds = [*self.first.feeds, *self.feeds]
             self.originals = [*self._thinned([outputs[number] for number in more]), *self.originals]
-            self.unchanged = [*self._seen({}, self.first).digests, *self.unchanged]
         self.made = {key: tried for key, tried in self.made.items() if not tried.holds}
         self.begun.clear()
         self.learned.append(refuting)
@@ -625,18 +620,37 @@ class Trials:
     def glance(self, mix: Mix) -> Tried:
         """Try a mix, plainly rounded, on the first input; where that moves nothing, on the others."""
         tried, seen = self._tried(mix, plain=True)
-        if not tried.moved:
-            tried, _ = self._tried(mix, seen, plain=True)
+        if not self._moved(seen, self.first):
+            tried, seen = self._tried(mix, seen, plain=True)
+            tried = replace(tried, moved=self._moved(seen, self.first, self.rest))
         self.alone[_key(mix)] = tried
         return tried
 
     def shows(self, name: str) -> bool:
         """Whether any output moves when a tensor is damaged for good."""
         damaged = dict(zip(self.inputs[name], self.shelf.damaged(name), strict=True))
-        digests = self._seen(damaged, self.first).digests
-        if digests != self.unchanged[: len(digests)]:
-            return True
-        return self._seen(damaged, self.rest).digests != self.unchanged[len(digests) :]
+        sessions = self.first, self.rest
+        return any(self._moved(self._seen(damaged, session), session) for session in sessions)
+
+    def _moved(self, seen: Glance, *sessions: WeightSwapSession) -> bool:
+        """Whether any bit of any output is another than with no mix, or a model did not run."""
+        unharmed: list[int] = []
+        for session in sessions:
+            numbers = [id(feeds) for feeds in session.feeds]
+            if any(number not in self.unharmed for number in numbers):
+                self._know(session, self._seen({}, session).digests)
+            unharmed += [self.unharmed[number] for number in numbers]
+        return seen.digests != unharmed
+
+    def _know(self, session: WeightSwapSession, digests: Sequence[int]) -> None:
+        self.unharmed.update(zip(map(id, session.feeds), digests, strict=True))
+
+    def unharmed_holds(self) -> bool:
+        """Whether outputs hold before any weight is rounded, on the first inputs."""
+        tried, seen = self._begun({})
+        if seen.digests:
+            self._know(self.first, seen.digests)
+        return tried.holds
 
     def reaching(self, names: Sequence[str], feeds: Sequence[Feeds]) -> list[Feeds]:
         """Of other inputs a few on which an output moves when these tensors are damaged together."""
@@ -662,7 +676,7 @@ class Trials:
         except RunFailed as error:
             worst = vars(NOTHING_IN_COMMON)
             failed = OutputDelta(name="all", exact=False, problem=error.message, **worst)
-            return Tried(mix, (failed,), FAILED, moved=True), Glance([], [])
+            return Tried(mix, (failed,), FAILED), Glance([], [])
         seen = known.followed_by(seen) if known else seen
         return self._judged(mix, seen), seen
 
@@ -679,7 +693,7 @@ class Trials:
             if complete:  # what a proof begins with has to hold too, but needs no room to spare
                 deltas = worse_of(deltas, self._as_proven(self.own, outputs))
             safe = noise <= self.room and not any(delta.problem for delta in deltas)
-            return Tried(mix, deltas, noise, moved=seen.digests != self.unchanged[:count], safe=safe)
+            return Tried(mix, deltas, noise, safe=safe)
 
     def _compared(self, outputs: ArrayOutputs) -> tuple[OutputDelta, ...]:
         return self._between(self.reference, self.originals, outputs)

@@ -107,10 +107,14 @@ def test_trials_begin_with_the_input_that_shows_most() -> None:
 def test_what_the_first_input_does_not_show_is_looked_for_on_the_others() -> None:
     trials = trials_on(reference(0.0, 2.0))
     trials.begin({})
+    assert trials.unharmed_holds()
     Session.ran.clear()
     tried = trials.glance({"w": 1})
     assert tried.moved
     assert tried.noise > 0
+    assert Session.ran == [0.0, 2.0, 2.0]  # the last without a mix, which nobody had asked for yet
+    Session.ran.clear()
+    assert trials.glance({"w": 2}).moved
     assert Session.ran == [0.0, 2.0]
 
 
