@@ -15,6 +15,7 @@ import numpy as np
 from onnx import numpy_helper
 
 from onnx_ci.methods.drop_unused import drop_unused
+from onnx_ci.methods.fold_constants import UNREAD
 from onnx_ci.methods.options import NoOptions
 from onnx_ci.model.dtypes import BITS
 from onnx_ci.model.graph import (
@@ -26,6 +27,7 @@ from onnx_ci.model.graph import (
     constant_value,
     defined_twice,
     nested,
+    output_names,
     short_constant,
     stored_in,
     tensors,
@@ -233,10 +235,15 @@ def changed_tensors(before: Model, after: Model) -> list[StoredTensor]:
 
     Numbers that are no weights (shapes, axes, indices) are never rounded, only computed with in advance or
     stored in another type: they count where their name stands for other values. So do tensors of a few
-    numbers, unless their name is gone for good: they were part of the graph, an epsilon or a bound.
+    numbers, unless their name is gone for good: they were part of the graph, an epsilon or a bound. What was
+    only measured, and is gone, is such a number too: its shape.
     """
-    held = _Held(after)
-    changed = [item for item in stored_tensors(before) if not held.holds(before, item)]
+    held, measured = _Held(after), _only_measured(before)
+    changed = [
+        item
+        for item in stored_tensors(before)
+        if not held.holds(before, item) and (item.name in held.names or item.name not in measured)
+    ]
     return [replace(item, part=held.changed_part(before, item)) for item in changed]
 
 
@@ -327,10 +334,12 @@ def rebuilt_tensors(
     folder: Path,
     least_sqnr: float,
 ) -> Rebuilt:
-    """Return which of these tensors of `before` the other model computes from what it stores, or holds.
+    """Return which of these tensors of `before` the other model computes from what it stores, or holds. Of a
+    tensor that is only measured, the shape is all that has to be kept.
 
     onnxruntime computes them, as it does when a session starts; no input has to reach them for that."""
     rebuilt = Rebuilt()
+    measured = _only_measured(before)
     root = Scope(after.proto.graph)
     unclear = defined_twice(root)
     for scope in root.nested():
@@ -345,12 +354,25 @@ def rebuilt_tensors(
             if values is None:
                 continue
             own = before.array(item.tensor)
-            if identical(own, values):
+            if identical(own, values) or (item.name in measured and own.shape == values.shape):
                 rebuilt.keys.add(item.key)
                 rebuilt.parts.update(site.name for site in stored_in(Scope(graph)))
             elif not _is_near(own, values, least_sqnr):
                 rebuilt.far.add(item.key)
     return rebuilt
+
+
+def _only_measured(model: Model) -> set[str]:
+    """Return the names that nothing but `Shape` and `Size` reads: no output depends on what numbers these
+    are."""
+    measured: set[str] = set()
+    read: set[str] = set()
+    for body in _bodies(model):
+        read.update(output_names(body))
+        for node in body.node:
+            is_measure = node.op_type in UNREAD and node.domain in STANDARD_DOMAINS
+            (measured if is_measure else read).update(node.input)
+    return measured - read
 
 
 def _is_near(one: Array, two: Array, least_sqnr: float) -> bool:

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from onnx_ci import compare
 from onnx_ci.methods.edit import probe
 from onnx_ci.model.load import open_model
 from onnx_ci.model.save import write_model
@@ -189,6 +190,31 @@ def test_what_no_output_needs_is_never_missed(tmp_path: Path) -> None:
     before = two(a=weight(64, 64, seed=1))
     before.graph.initializer.append(numpy_helper.from_array(weight(64, 64, seed=2), "dead"))
     assert names_changed(tmp_path, before, two(a=weight(64, 64, seed=1))) == []
+
+
+MEASURED = (
+    '<ir_version: 10, opset_import: ["": 21]> g (float[2,16] x) => (float[16,2] y)'
+    " <float[2,16] w = {%s}, %s> {%s z = Mul(x, w) y = Reshape(z, s) }"
+)
+STORED = {
+    "as it is": ("float[16,2] m = {%s}", " s = Shape (m)"),
+    "in another type": ("double[16,2] h = {%s}", " m = Cast <to = 1> (h) s = Shape (m)"),
+    "folded": ("int64[2] s = {16,2}", ""),
+}
+
+
+@pytest.mark.parametrize("form", STORED)
+def test_a_tensor_of_which_only_the_shape_is_asked_for_may_hold_anything(tmp_path: Path, form: str) -> None:
+    numbers = ",".join(f"{number}.5" for number in range(32))
+    for name, (stored, read), values in (
+        ("a", STORED["as it is"], ",".join(["1.5"] * 32)),
+        ("b", STORED[form], ",".join(["0.5"] * 32)),
+    ):
+        tensor = stored % values if "%s" in stored else stored
+        proto = onnx.parser.parse_model(MEASURED % (numbers, tensor, read))
+        onnx.save(proto, tmp_path / f"{name}.onnx")
+    found = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", tolerance={"cosine": 0.999})
+    assert found.verdict == "ok", found.verification.reason
 
 
 def test_integers_in_another_type_are_the_same(tmp_path: Path) -> None:
