@@ -92,14 +92,20 @@ class SizeSearch:
             self._add(attempt, [*self._named(attempt, named), *self._larger(attempt)])
 
     def _named(self, attempt: Attempt, numbers: list[int]) -> Iterator[Sizes]:
-        """Yield sizes that are named, multiples of these, and such that differ as two of these do; first of
-        all for axes whose own size is named."""
+        """Yield sizes that are named, multiples of these, and such that differ as two of these do, or as a
+        quotient does: what is reshaped to rows of 1060 from 10 channels has 106 columns. First of all for
+        axes whose own size is named."""
         sizes = self.deriver.open_sizes(attempt)
         axes = sorted(sizes, key=lambda axis: sizes[axis] not in numbers or sizes[axis] == 1)
         numbers = sorted(numbers, key=lambda number: number == 1)
         for axis in axes:
             yield from ({axis: number} for number in numbers)
             yield from ({axis: -(-sizes[axis] // number) * number} for number in numbers if number > 1)
+        parts = {one // other for one, other in permutations(numbers, 2) if other > 1 and one % other == 0}
+        yield from sorted(
+            ({axis: sizes[axis] + part - other} for axis in axes for part in parts for other in numbers),
+            key=lambda change: prod({**sizes, **change}.values()),
+        )
         for axis in axes:
             for one, other in permutations(numbers, 2):
                 yield {axis: sizes[axis] + one - other}

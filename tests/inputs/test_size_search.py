@@ -137,6 +137,15 @@ def test_names_of_nodes_and_lines_of_source_are_no_sizes(search: SizeSearch) -> 
     assert not heights & {777, 778, 779}
 
 
+def test_columns_are_what_channels_leave_of_a_row(search: SizeSearch) -> None:
+    """Of rows of 1060 from 10 channels, where 224 columns have become 186."""
+    attempts = iter(search)
+    first = next(attempts)
+    search.failed(first, "can't be reshaped. Input shape:{6,10,186}, requested shape:{-1,1060}")
+    widths = {shape(search, attempt)[3] for attempt in attempts}
+    assert 224 - 186 + 1060 // 10 in widths
+
+
 def test_what_is_always_empty_is_kept_as_it_was_first(tmp_path: Path) -> None:
     proto = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17]> g (float[N,4] x) => (float y)'
