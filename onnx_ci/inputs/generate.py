@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -191,6 +192,9 @@ def deriver_of(
     `graph` is its own, where that was read already."""
     graph = graph or UseDef(proto)
     inputs = dims.with_equal_dims(graph, [read_input(value) for value in fed_inputs(proto)], spec.dims)
+    required = dims.required_sizes(graph, inputs)
+    symbols = Counter(dim for i in inputs for dim in i.dims if isinstance(dim, str))
+    inputs = [_with_channels(model_input, required, symbols) for model_input in inputs]
     roles = roles_of(graph, [model_input.name for model_input in inputs])
     inputs = [replace(i, numbers_rows=roles[i.name].below is not None) for i in inputs]
     for model_input in inputs:
@@ -200,9 +204,20 @@ def deriver_of(
         inputs=inputs,
         graph=graph,
         roles=roles,
-        required=dims.required_sizes(graph, inputs),
+        required=required,
         spec=spec,
     )
+
+
+def _with_channels(model_input: Input, required: Mapping[Axis, int], symbols: Counter[str]) -> Input:
+    """Return an input with the number of channels that weights ask for: one or two over time are sound,
+    though the model calls them by a letter. One that other sizes share is left to them."""
+    channels = required.get((model_input.name, 1))
+    if len(model_input.dims) != 3 or channels not in (1, 2):
+        return model_input
+    first, called, last = model_input.dims
+    shared = isinstance(called, str) and symbols[called] > 1
+    return model_input if shared else replace(model_input, dims=(first, channels, last))
 
 
 def too_large(inputs: Sequence[Input], shapes: Mapping[str, Shape]) -> ModelError | None:

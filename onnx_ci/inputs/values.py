@@ -349,6 +349,8 @@ def _integer_guess(request: ValueRequest) -> Drawn | None:
         return Drawn(patterns.mask(shape, sample.row_lengths(shape)), "used as a mask")
     if role.size:
         return Drawn(np.ones(shape), "used as a size")
+    if request.dtype == np.int16 and _is_sound(request):
+        return Drawn(high * _sound(request), "speech, music and noise, by its name or shape")
     if _is_picture(shape) and high >= 255:
         return Drawn(_picture(request, (BYTES,)), "a picture, by its shape")
     if high <= 255:

@@ -136,3 +136,27 @@ def test_text_stays_in_its_table(vocabulary: int, width: int, index: int) -> Non
     drawn = patterns.text(np.random.default_rng(index), np.full(2, width), width, vocabulary, index)
     assert drawn.shape == (2, width)
     assert 0 <= drawn.min() <= drawn.max() < vocabulary
+
+
+def test_one_channel_is_sound_whatever_its_size_is_called() -> None:
+    """How many channels there are, the first convolution says."""
+    text = "g (float[B,C,T] x) => (float[B,4,F] y) <float[4,%d,3] k = {%s}> { y = Conv<strides=[2]>(x, k) }"
+    reasons, lengths = [], []
+    for channels in (1, 64):
+        proto = model(text % (channels, ",".join("1" * 12 * channels)))
+        deriver = deriver_of(proto, InputSpec())
+        reasons.append(deriver.reasons(FIRST)["x"])
+        lengths.append(deriver.shapes(FIRST)[0]["x"])
+    assert reasons[0] == "speech, music and noise, by its name or shape"
+    assert lengths[0] == (1, 1, 16000)
+    assert lengths[1][1] == 64
+    assert reasons[1] != reasons[0]
+
+
+def test_sound_may_come_as_integers_of_16_bits() -> None:
+    proto = model("g (int16[1,1,audio_len] x) => (int16[1,1,audio_len] y) { y = Identity(x) }")
+    sound = first(proto)[0]["x"]
+    assert sound.dtype == np.int16
+    assert sound.shape == (1, 1, 16000)
+    assert 500 < np.abs(sound.astype(np.int64)).max() <= 32767
+    assert sound.min() < 0
