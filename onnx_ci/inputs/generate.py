@@ -75,6 +75,7 @@ class Deriver:
     roles: Mapping[str, Role]
     required: Mapping[Axis, int]
     spec: InputSpec
+    own: Sequence[Feeds] = ()  # the user's samples, where others are to stand beside them
 
     def feeds(self, attempt: Attempt) -> list[dict[str, Value]]:
         """Make the samples of one attempt."""
@@ -182,6 +183,7 @@ class Deriver:
             inferred=SampleShapes(self.graph, self.inputs, shapes),
             weighted=self.required.keys(),
             masked=any(names.words(i.name) & names.MASK and is_integer(i.dtype) for i in self.inputs),
+            own=self.own,
         )
 
 

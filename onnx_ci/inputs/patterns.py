@@ -6,6 +6,7 @@ come in another manner with each sample (`index`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ _SIZES = (1.0, 0.5, 0.25, 0.75)  # of the numbers that a normalization leaves
 _WANDERING = 5.0  # steps that make up one; long rows go no further than about 4
 _SHORTEST = 4  # a shorter row is not padded
 _CELLS = 7  # blobs across a picture
+_FEWEST_PLACES = 8  # of the user's samples that differ: fewer in another order are these samples once more
+_LOOKED_AT = 1000  # such places, to tell whether they differ
 
 
 def ids(rng: np.random.Generator, shape: Shape, low: int, below: int, index: int) -> Array:
@@ -75,6 +78,31 @@ def hidden(rng: np.random.Generator, shape: Shape, index: int) -> Array:
     drawn *= np.exp(_UNEVEN * rng.standard_normal(shape[-1]))
     size = np.sqrt(np.square(drawn).mean(axis=-1, keepdims=True))
     return np.asarray(_SIZES[index % len(_SIZES)] * drawn / np.where(size > 0, size, 1.0))
+
+
+def pieces(
+    rng: np.random.Generator, shape: Shape, features: Sequence[int], given: Sequence[Array]
+) -> Array | None:
+    """Draw what stands side by side along the axes of `features` from any place in what was given; where that
+    is all, each number from any of these. None where these are too few to say what there is."""
+    order = [axis for axis in range(len(shape)) if axis not in features] + list(features)
+    width = tuple(shape[axis] for axis in features)
+    rows = [
+        array.transpose(order).reshape(-1, *width)
+        for array in given
+        if tuple(array.shape[axis] for axis in features) == width
+    ]
+    pool = np.concatenate(rows) if rows else np.zeros((0, *width))
+    some = pool[:: 1 + len(pool) // _LOOKED_AT].reshape(-1, max(1, int(np.prod(width))))
+    if len(np.unique(some, axis=0)) < _FEWEST_PLACES:
+        return None
+    outer = tuple(shape[axis] for axis in order[: -len(width)])
+    if np.prod(outer, dtype=np.int64) > 1:
+        drawn = pool[rng.integers(len(pool), size=outer)]
+    else:
+        drawn = np.take_along_axis(pool, rng.integers(len(pool), size=(1, *width)), axis=0)
+        drawn = drawn.reshape(*outer, *width)
+    return np.asarray(drawn.transpose(np.argsort(order)))
 
 
 def padding(rng: np.random.Generator, shape: Shape) -> Array:

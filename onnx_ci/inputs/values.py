@@ -58,6 +58,7 @@ class Sample:
     inferred: SampleShapes
     weighted: Collection[tuple[str, int]] = ()  # axes along which there are weights: features
     masked: bool = False  # a mask says where rows end
+    own: Sequence[Mapping[str, Any]] = ()  # samples of the user's own, beside which this one stands
 
     def row_lengths(self, shape: Shape) -> Array:
         """Return how long each row is: the same for masks and for what they mask."""
@@ -359,7 +360,7 @@ def _integer_guess(request: ValueRequest) -> Drawn | None:
 
 
 def _float_guess(request: ValueRequest) -> Drawn:
-    """A picture, spectra or a sound by its shape, else numbers."""
+    """A picture, spectra or a sound by its shape, else pieces of the user's samples, or numbers."""
     shape, rng, index = request.shape, request.rng, request.sample.index
     if _is_sound(request):
         return Drawn(_sound(request), "speech, music and noise, by its name or shape")
@@ -377,8 +378,29 @@ def _float_guess(request: ValueRequest) -> Drawn:
         if not ranges:
             why = "a picture, by its shape"
         return Drawn(_picture(request, ranges or (SIGNED, UNIT)), why)
+    drawn = _pieces(request)
+    if drawn is not None:
+        return Drawn(drawn, "rows of the samples given, in another order")
     wide = request.sample.wide and not request.words & _BOUNDED
     return Drawn(patterns.numbers(rng, shape, index, wide=wide), "noise")
+
+
+def _pieces(request: ValueRequest) -> Array | None:
+    """Draw from the user's samples what nothing else is known of. Other numbers may be none that the model is
+    ever fed: what is one-hot or normalized in the samples stays so."""
+    name, shape, sample = request.input.name, request.shape, request.sample
+    given = [one[name] for one in sample.own if isinstance(one.get(name), np.ndarray)]
+    given = [array for array in given if array.ndim == len(shape) and array.size]
+    if not given or not shape or not element_count(shape):
+        return None
+    features = [
+        axis
+        for axis, dim in enumerate(request.input.dims)
+        if axis and (isinstance(dim, int) or (name, axis) in sample.weighted)
+    ]
+    if not features or element_count(shape) == math.prod(shape[axis] for axis in features):
+        features = [len(shape) - 1]
+    return patterns.pieces(request.rng, shape, features, given)
 
 
 def _is_sound(request: ValueRequest) -> bool:

@@ -92,6 +92,7 @@ class Reference:
     stored: Feeds = field(default_factory=dict)  # inputs that belong to the model itself, kept beside it
     like: Reference | None = None  # one for the same original, so that its noise is measured once
     given: Sequence[Feeds] | None = None  # inputs found elsewhere, so that none are searched for
+    own: Sequence[Feeds] = ()  # the user's samples, where what is made up stands beside them
 
     def __post_init__(self) -> None:
         self.seeding = Seeding(self.proto, self.spec.seed)
@@ -117,7 +118,9 @@ class Reference:
         """Return the same original on other inputs, so many at least, made up from another seed: as they
         come, or chosen from more."""
         spec = replace(self.spec, samples=(), count=max(count, self.spec.count), seed=seed)
-        return replace(self, spec=spec, like=self, given=None, wide=wide, spare=self.spare if chosen else 0)
+        own = self.own or (self.feeds() if self.spec.samples else ())
+        spare = self.spare if chosen else 0
+        return replace(self, spec=spec, like=self, given=None, own=own, wide=wide, spare=spare)
 
     def on_more(self, count: int) -> Reference:
         """Return the same original on more of the inputs that its own were chosen from: so many at least."""
@@ -139,7 +142,7 @@ class Reference:
         """Return the same original on the user's samples and on inputs that are made up, if it runs there."""
         try:
             made_up = self.on(count=count, seed=self.spec.seed, chosen=True)
-            both = replace(self, like=self, given=[*self.feeds(), *made_up.feeds()])
+            both = replace(self, like=self, own=self.feeds(), given=[*self.feeds(), *made_up.feeds()])
             both._outputs = [*self.outputs(), *made_up.outputs()]
             both._found, both._states = made_up._found, made_up._states
         except Unrunnable:
@@ -368,6 +371,7 @@ class Reference:
         else:
             graph = None if self.stored else self.graph
             deriver = deriver_of(self.proto_to_feed(), pool, self.read, graph)
+        deriver = replace(deriver, own=self.own)
         search = SizeSearch(deriver, wide=wide)
         first = [replace(known[1], wide=wide)] if known else []
         failures: list[RunFailed] = []

@@ -88,3 +88,38 @@ def test_what_stands_beside_samples_is_chosen_as_without_them(tmp_path: Path) ->
     assert [np.asarray(one["x"]).tolist() for one in beside] == [
         np.asarray(one["x"]).tolist() for one in alone
     ]
+
+
+def test_beside_samples_stands_what_they_have_in_another_order(tmp_path: Path) -> None:
+    """What is one-hot in every sample is never fed in any other way."""
+    proto = network()
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    proto.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    onnx.save(proto, tmp_path / "m.onnx")
+    np.savez(tmp_path / "sample.npz", x=np.eye(16, dtype=np.float32))
+    rule = Rule(pattern="m.onnx", inputs=InputSpec(samples=("sample.npz",), count=4))
+    with open_model(tmp_path / "m.onnx") as model, Runner() as runner:
+        beside = Prover(rule, model, runner, tmp_path, home=tmp_path).planning.feeds()[1:]
+    assert beside
+    for sample in beside:
+        rows = np.asarray(sample["x"])
+        assert rows.shape[1:] == (16,)
+        if len(rows) > 1:
+            assert sorted(np.unique(rows)) == [0, 1]
+            assert (rows.sum(axis=1) == 1).all()
+
+
+def test_one_place_is_drawn_number_by_number(tmp_path: Path) -> None:
+    """A row of a table gets each number from one of the samples, at its place."""
+    onnx.save(network(), tmp_path / "m.onnx")
+    columns = np.arange(16, dtype=np.float32)
+    for number in range(8):
+        np.savez(tmp_path / f"sample-{number}.npz", x=(columns + number / 10)[None])
+    rule = Rule(pattern="m.onnx", inputs=InputSpec(samples=("sample-*.npz",), count=4))
+    with open_model(tmp_path / "m.onnx") as model, Runner() as runner:
+        beside = Prover(rule, model, runner, tmp_path, home=tmp_path).planning.feeds()[8:]
+    assert beside
+    for sample in beside:
+        row = np.asarray(sample["x"])[0]
+        assert (np.floor(row) == columns).all()
+        assert len(np.unique(np.round(row - columns, 1))) > 1
