@@ -467,6 +467,7 @@ def _compare(
     bounded = next((view.of for view in views if view.of.is_bounded), None)
     least = _least_energy(pairs, bounded, _OF_RANGE if few else _LITTLE)
     energy = max(_energy(pairs), least)
+    views = _judged_views(views, pairs, tolerance, energy)
     apart = _ALONE if together and len(pairs) > 1 else 1.0
     judged = [(view, *_behind(view, tolerance, apart, few=few)) for view in views if view.tells]
     # One answer in doubt moves a short output far, and which inputs leave a model in doubt is chance.
@@ -510,6 +511,27 @@ def _compare(
         problem="; ".join(dict.fromkeys(problem.words for problem in problems)),
         breaches=tuple(dict.fromkeys(problem.breach for problem in problems)),
     )
+
+
+def _judged_views(
+    views: Sequence[_View], pairs: Sequence[Pair], tolerance: Tolerance, energy: float
+) -> Sequence[_View]:
+    """Return what is judged behind an output. What is added to an input that is handed on is judged by itself
+    only where the tolerance would not miss it: behind what squashes it, where anything does."""
+    added = [view for view in views if view.of.added]
+    if not added:
+        return views
+    others = [view for view in views if not view.of.added]
+    without = [
+        (before, before - part.reshape(before.shape))
+        for (before, _), (part, _) in zip(pairs, added[0].pairs, strict=True)
+        if before is not None and before.size == part.size
+    ]
+    if len(without) < len(pairs):
+        return others
+    distances, problems = _measured(without, tolerance, energy, 1.0, batched=False)
+    seen = tolerance.exact or problems or any(outside(_worst(distances), tolerance))
+    return others if seen else [*others, *(added[1:] or added)]
 
 
 def _measured(

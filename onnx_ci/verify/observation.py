@@ -3,7 +3,7 @@
 Behind an output are the values that its last function squashes into a bounded range, or picks from. A sigmoid
 that is sure of its answer shows nothing of the weights, and one near zero shows rounding as if it were an
 error. What such a function is given shows both as they are, so it is made an output too, in a copy of the
-model that is run only to be compared.
+model that is run only to be compared. So is what a model adds to an input that it hands on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
@@ -77,11 +77,13 @@ class Observation:
     axis: int | None = None  # along which a Softmax adds up to 1, or one is picked; None: from the second on
     plain: bool = False  # the output is what the function gives, in another shape at most
     number: int = 0
+    added: bool = False  # it is, or is behind, what the model adds to an input that it hands on
 
     @property
     def name(self) -> str:
         """What the value is called where it is an output itself; `observation_of` reads it."""
-        return _PREFIX + json.dumps([self.number, self.squash, self.axis, self.plain, self.output])
+        kind = [self.number, self.squash, self.axis, self.plain, self.added, self.output]
+        return _PREFIX + json.dumps(kind)
 
     @property
     def is_bounded(self) -> bool:
@@ -108,8 +110,8 @@ def observation_of(name: str) -> Observation | None:
     """Return what an output of an observed model is; None where it is one of the model's own."""
     if not name.startswith(_PREFIX):
         return None
-    number, squash, axis, plain, output = json.loads(name.removeprefix(_PREFIX))
-    return Observation(output=output, squash=squash, axis=axis, plain=plain, number=number)
+    number, squash, axis, plain, added, output = json.loads(name.removeprefix(_PREFIX))
+    return Observation(output=output, squash=squash, axis=axis, plain=plain, number=number, added=added)
 
 
 def observed(model: Model, graph: UseDef | None = None) -> Model:
@@ -124,10 +126,12 @@ def observed(model: Model, graph: UseDef | None = None) -> Model:
     graph = graph or UseDef(proto)
     found: dict[str, str] = {}
     for output in proto.graph.output:
-        for number, (op, value, plain) in zip(range(_MOST), _behind(graph, output.name), strict=False):
+        for number, (op, value, how) in zip(range(_MOST), _behind(graph, output.name), strict=False):
             squash = "Softmax" if op.type == "Div" else op.type
             axis = _axis(graph, op, opset(proto)) if squash in ("Softmax", *PICKS) else None
-            one = Observation(output=output.name, squash=squash, axis=axis, plain=plain, number=number)
+            one = Observation(
+                output=output.name, squash=squash, axis=axis, number=number, plain=how.plain, added=how.added
+            )
             found[one.name] = value
     if not found or not all_names(proto).isdisjoint(found):
         return model
@@ -138,30 +142,63 @@ def observed(model: Model, graph: UseDef | None = None) -> Model:
     return copy
 
 
-def _behind(graph: UseDef, output: str) -> Iterator[tuple[Op, str, bool]]:
-    """Walk back from an output to the functions that squash: what they are given, and whether only the shape
-    changed since."""
+class _Way(NamedTuple):
+    """How a value becomes an output."""
+
+    plain: bool = True  # only its shape changed
+    added: bool = False  # it is added to an input that is handed on
+
+
+def _behind(graph: UseDef, output: str) -> Iterator[tuple[Op, str, _Way]]:
+    """Walk back from an output to the functions that squash: what they are given, and how it becomes the
+    output; and to what is added to an input that is handed on."""
     picks = False
-    waiting, seen = [(output, True)], {output}
+    waiting, seen = [(output, _Way())], {output}
     while waiting and len(seen) < _MOST_STEPS:
-        name, plain = waiting.pop(0)
+        name, way = waiting.pop(0)
         op = graph.producer.get(name)
         sources = list(graph.origins.get(name, []))
         if op is not None and op.node.domain in STANDARD_DOMAINS:
             value = _squashed(graph, op)
             if value is not None and "\0" not in value and value not in graph.tensors:
                 picks = picks or op.type in PICKS
-                yield op, value, plain
+                yield op, value, way
                 continue
-            sources += _sources(graph, op)
-            plain = plain and op.type in _SAME_VALUES
-        waiting += [(source, plain) for source in sources if source and source not in seen]
+            if way.plain and (part := _added(graph, op)):
+                yield op, part, way._replace(added=True)
+                way, sources = way._replace(added=True), [part]
+            elif not way.added or op.type != "Concat":  # all of what is added, or none
+                sources += _sources(graph, op)
+            way = way._replace(plain=way.plain and op.type in _SAME_VALUES)
+        waiting += [(source, way) for source in sources if source and source not in seen]
         seen.update(sources)
     if not picks:
         yield from _choices(graph, output)
 
 
-def _choices(graph: UseDef, output: str) -> Iterator[tuple[Op, str, bool]]:
+def _added(graph: UseDef, op: Op) -> str:
+    """Return what a node adds to an input of the model, or takes from it; nothing where it does not."""
+    if op.type not in ("Add", "Sub") or len(op.inputs) != 2 or "\0" in "".join(op.inputs):
+        return ""
+    computed = [name for name in op.inputs if not _is_handed_on(graph, name)]
+    return computed[0] if len(computed) == 1 and graph.source(computed[0]) not in graph.tensors else ""
+
+
+def _is_handed_on(graph: UseDef, name: str) -> bool:
+    """Whether a value is made of inputs of the model alone."""
+    waiting, seen = [name], {name}
+    while waiting:
+        name = waiting.pop()
+        op = graph.producer.get(name)
+        sources = _sources(graph, op) if op and op.node.domain in STANDARD_DOMAINS else []
+        if name in graph.tensors or (op and not sources) or len(seen) > _MOST_STEPS:
+            return False
+        waiting += [source for source in sources if source not in seen]
+        seen.update(sources)
+    return True
+
+
+def _choices(graph: UseDef, output: str) -> Iterator[tuple[Op, str, _Way]]:
     """Walk back to the choices that decide which values an output has, without weights in between."""
     waiting, seen = [output], {output}
     while waiting and len(seen) < _MOST_STEPS:
@@ -169,7 +206,7 @@ def _choices(graph: UseDef, output: str) -> Iterator[tuple[Op, str, bool]]:
         if op is None or op.node.domain not in STANDARD_DOMAINS:
             continue
         if op.type in PICKS and "\0" not in op.input(0) and op.attribute("largest", 1):
-            yield op, op.input(0), False
+            yield op, op.input(0), _Way(plain=False)
         elif op.type in _COMPUTED:
             waiting += [name for name in op.inputs if name and name not in seen]
             seen.update(op.inputs)

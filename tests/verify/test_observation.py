@@ -59,6 +59,17 @@ def behind(text: str, tmp_path: Path) -> list[tuple[str, int | None, bool]]:
             " t = ReduceSum<keepdims = 1>(e, a) y = Div(e, t) }",
             [("Softmax", -1, True)],
         ),
+        (
+            "g (float[2,4] x) => (float[2,4] y) { t = Relu(x) y = Add(x, t) }",
+            [("Add", None, True)],
+        ),
+        (
+            "g (float[2,4] x) => (float[4,2] y) { t = Tanh(x) h = Constant<value_float = 0.5>()"
+            " s = Mul(t, h) d = Sub(x, s) c = Clip(d) y = Transpose(c) }",
+            [("Sub", None, True), ("Tanh", None, False)],
+        ),
+        ("g (float[2,4] x) => (float[2,4] y) { r = Relu(x) y = Add(r, r) }", []),
+        ("g (float[2,4] x) => (float[2,4] y) { h = Constant<value_float = 0.5>() y = Add(x, h) }", []),
         ("g (float[2,4] x) => (float[2,4] y) { s = Sigmoid(x) y = Mul(s, x) }", []),
         ("g (float[2,4] x) => (float[2,4] y) { s = Sigmoid(x) y = Relu(s) }", []),
         ("g (float[2,4] x) => (float[2,4] y) { y = Relu(x) }", []),

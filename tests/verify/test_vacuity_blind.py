@@ -23,6 +23,12 @@ BARE_HEADS = HEADS.replace("s = Sigmoid(l)", "s = Identity(l)")
 OFFSET = """g (float[N,16] x) => (float[N,16] y) <float[16,16] w, float[16] far> {
     m = MatMul(x, w)
     y = Add(m, far) }"""
+MARK = """g (float[N,16] x) => (float[N,16] y) <float[16,16] w> {
+    m = MatMul(x, w)
+    t = Tanh(m)
+    little = Constant<value_float = 0.01>()
+    p = Mul(t, little)
+    y = Add(x, p) }"""
 TABLE = """g (int64[N,S] ids) => (float[N,S,8] y) <float[64,8] table> {
     few = Constant<value_int = 7>()
     i = Mod(ids, few)
@@ -59,6 +65,25 @@ def test_scores_that_nothing_squashes_can_be_anything_and_that_is_said() -> None
     assert found.verdict == "unverified"
     assert known(found.verification.coverage).blind == ("classes",)
     assert "whatever is done to 'classes'" in found.verification.reason
+
+
+def marked(change: float = 1.0, text: str = MARK) -> onnx.ModelProto:
+    weights = np.random.default_rng(0).standard_normal((16, 16))
+    return filled(text, w=weights * np.where(weights < 0.5, change, 1.0))
+
+
+@pytest.mark.parametrize("text", [MARK, MARK.replace("Tanh", "Identity")])
+def test_what_is_added_to_an_input_is_judged_where_the_sum_hides_it(text: str) -> None:
+    """A writer of watermarks hands on a picture that is far stronger than what it adds."""
+    assert compare(marked(text=text), marked(0.999, text)).verdict == "ok"
+    assert compare(marked(text=text), marked(0.5, text)).verdict == "outputs_changed"
+
+
+def test_what_is_added_to_an_input_is_judged_with_it_where_that_tells() -> None:
+    """A denoiser that takes a third of its input away may be off by more than its output."""
+    loud = MARK.replace("0.01", "0.3")
+    found = compare(marked(text=loud), marked(0.95, loud))
+    assert (found.verdict, found.verification.outputs[0].behind) == ("ok", "")
 
 
 def test_what_is_near_to_what_it_was_needs_no_output_to_say_so() -> None:
