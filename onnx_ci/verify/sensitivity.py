@@ -6,9 +6,10 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -34,6 +35,7 @@ from onnx_ci.verify.compare import kind_of, least_sqnr, leaves, same_outputs
 from onnx_ci.verify.damage import (
     DAMAGES,
     Damage,
+    Rebuilt,
     StoredTensor,
     TensorKey,
     blur,
@@ -165,19 +167,19 @@ class Sensitivity:
         items = [item for item in changed if item.name not in (settled or ())]
         if not items:
             return replace(passed, coverage=Coverage(changed=0)), ()
-        try:
-            states = tensor_coverage.ask(items, tolerance)
-        except RunFailed as error:
-            reason = f"whether it shows anything could not be found out: {error.message}"
-            return _unsure(passed, reason, ""), ()
-        rebuilt = rebuilt_tensors(
+        find_rebuilt = partial(
+            rebuilt_tensors,
             tensor_coverage.model,
-            [item for item in items if states[item.key] != "noticed"],
-            other,
+            after=other,
             reference=self.verifier.reference,
             folder=self.scratch / "decoded",
             least_sqnr=least_sqnr(tolerance) + SPARE,
         )
+        try:
+            states, rebuilt = tensor_coverage.ask(items, tolerance, find_rebuilt)
+        except RunFailed as error:
+            reason = f"whether it shows anything could not be found out: {error.message}"
+            return _unsure(passed, reason, ""), ()
         items = [item for item in items if item.key not in rebuilt.keys]
         coverage = tensor_coverage.described(items, states, rebuilt.far)
         passed = replace(passed, coverage=coverage)
@@ -279,6 +281,8 @@ class TensorCoverage:
     verifier: Verifier
     folder: Path
     states: TensorStates = field(default_factory=dict)
+    open: set[TensorKey] = field(default_factory=set)  # not noticed with one sample, and asked no further
+    moved: set[TensorKey] = field(default_factory=set)  # of these, what moved an output by itself
     runs: int = 0
     alone: bool = True
     ready: Probe | None = None
@@ -291,21 +295,33 @@ class TensorCoverage:
         self.states.update(dict.fromkeys(found, "noticed"))
         self.alone = self.alone and alone
 
-    def ask(self, items: Sequence[StoredTensor], tolerance: Tolerance) -> TensorStates:
-        """Return the state of each tensor; or of the part of it that changed, which is not kept."""
+    def ask(
+        self,
+        items: Sequence[StoredTensor],
+        tolerance: Tolerance,
+        find_rebuilt: Callable[[Sequence[StoredTensor]], Rebuilt],
+    ) -> tuple[TensorStates, Rebuilt]:
+        """Return the state of each tensor, or of the part of it that changed, which is not kept; and which
+        of those that were not noticed are there in another form."""
         new = [item for item in items if item.part is not None or item.key not in self.states]
-        if new:
-            with ExitStack() as stack:
-                stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-                reference = self.verifier.reference
-                runs = DamagedRuns(self.model, new, reference, self.folder, tolerance, stack, self.ready)
-                self._ask(runs, new)
-                self.runs += runs.count
+        with ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            reference = self.verifier.reference
+            runs = DamagedRuns(self.model, items, reference, self.folder, tolerance, stack, self.ready)
+            if new:
+                self._look(runs, new)
+            left = [item for item in items if self.states[item.key] != "noticed"]
+            rebuilt = find_rebuilt(left)
+            asked = [item for item in left if item.key in self.open - rebuilt.keys]
+            self._look_closer(runs, asked, rebuilt.far)
+            self.runs += runs.count
         states = {item.key: self.states[item.key] for item in items}
         for item in items:
             if item.part is not None:
                 self.states.pop(item.key, None)
-        return states
+                self.open.discard(item.key)
+                self.moved.discard(item.key)
+        return states, rebuilt
 
     def described(
         self, items: Sequence[StoredTensor], states: TensorStates, far: Collection[TensorKey]
@@ -325,18 +341,33 @@ class TensorCoverage:
             alone=self.alone,
         )
 
-    def _ask(self, runs: DamagedRuns, items: Sequence[StoredTensor]) -> None:
-        """First with one sample; what that leaves open with all there are, and with other damage."""
-        feeds = self.verifier.reference.feeds()
-        runs.begin(feeds[:1])
+    def _look(self, runs: DamagedRuns, items: Sequence[StoredTensor]) -> None:
+        """Damage all of them once, with one sample."""
+        runs.begin(self.verifier.reference.feeds()[:1])
         # The same for a model wherever it is asked, so that a slow machine finds what a fast one does.
         affordable = max(LEAST, min(MOST, WORK // lay_out(self.model).size))
         for group in grouped(items, affordable):
             self._note(group, runs.state(group, scramble))
             self.alone = self.alone and len(group) == 1
-        left = [item for item in items if self.states[item.key] != "noticed"]
+        self.open |= {item.key for item in items if self.states[item.key] != "noticed"}
+
+    def _look_closer(
+        self, runs: DamagedRuns, items: Sequence[StoredTensor], far: Collection[TensorKey]
+    ) -> None:
+        """What is near what it was has to move an output, and no more: one sample may tell. All there are,
+        and other damage, are for what is far from it, and for what that one does not reach."""
+        feeds = self.verifier.reference.feeds()
+        near = [item for item in items if item.key not in far and item.key not in self.moved]
+        if near:
+            runs.begin(feeds[:1])
+            self._note(near, "unseen")
+            for group in grouped(near, 1):
+                self._settle(runs, group, scramble)
+            self.moved |= {item.key for item in near if self.states[item.key] != "unseen"}
+        left = [item for item in items if item.key in far or item.key not in self.moved]
         if not left:
             return
+        self.open -= {item.key for item in left}
         runs.begin([*feeds, *self.verifier.further_feeds])
         for how in (scramble, randomize):
             for group in grouped(left, 1):
@@ -378,12 +409,14 @@ class DamagedRuns:
         self.count = self.deaths = 0
         self.cost = 0.0
         self._tested = False  # whether it takes weights as inputs, what a run costs, if runs are all alike
-        self.folder.mkdir(parents=True)
         self.path = self.folder / "probe.onnx"
-        self.inputs = self._exchangeable()
+        self.inputs: Mapping[TensorKey, str] = {}
 
     def begin(self, feeds: Sequence[Feeds]) -> None:
         """Run the model unharmed on these inputs: all that follow are compared with that."""
+        if not self._tested:
+            self.folder.mkdir(parents=True)
+            self.inputs = self._exchangeable()
         session = self.reference.session(self.path, feeds, extra=values_beside(self.model))
         self.session = self.stack.enter_context(session)
         if not self._tested and not self._takes_weights():

@@ -18,7 +18,7 @@ from onnx_ci.model.save import write_model
 from onnx_ci.policy.schema import InputSpec, Limits, Tolerance
 from onnx_ci.sandbox.runner import Runner
 from onnx_ci.verify import damage
-from onnx_ci.verify.damage import StoredTensor, changed_tensors, plain_copy, stored_tensors
+from onnx_ci.verify.damage import Rebuilt, StoredTensor, changed_tensors, plain_copy, stored_tensors
 from onnx_ci.verify.reference import Reference
 from onnx_ci.verify.sensitivity import TensorCoverage, grouped
 from onnx_ci.verify.verifier import Verifier
@@ -71,7 +71,9 @@ def states(runner: Runner, tmp_path: Path) -> Callable[..., dict[str, str]]:
                 write_model(made, tmp_path / "probe.onnx")
                 whole.ready = tmp_path / "probe.onnx", inputs
             items = [item for item in stored_tensors(plain) if item.name in names]
-            told = whole.ask(items, Tolerance(cosine=0.999))
+            told, _ = whole.ask(
+                items, Tolerance(cosine=0.999), lambda left: Rebuilt(far={i.key for i in left})
+            )
             return {item.name: told[item.key] for item in items}
 
     return states
@@ -128,6 +130,33 @@ def test_a_small_part_of_an_output_is_seen_if_only_faintly(states: Callable[...,
     text = """g (float[2,4] x) => (float[2,4] y) <float[4] w = {1,2,3,4}, float z = {0.0000001}> {
         b = Mul(x, w) c = Mul(b, z) y = Add(x, c) }"""
     assert states(onnx.parser.parse_model(HEAD % 10 + text), "w") == {"w": "faint"}
+
+
+def test_what_is_near_need_not_be_noticed_and_what_is_far_is_asked_again(
+    runner: Runner, tmp_path: Path
+) -> None:
+    """All inputs and other damage are for what is far from what it was."""
+    text = """g (float[2,4] x) => (float[2,4] y)
+        <float[4] w = {1,2,3,4}, float[4] v = {1,2,3,4}, float z = {0.0000001}> {
+        a = Mul(x, v) b = Mul(a, w) c = Mul(b, z) y = Add(x, c) }"""
+    onnx.save(onnx.parser.parse_model(HEAD % 10 + text), tmp_path / "m.onnx")
+    with open_model(tmp_path / "m.onnx") as found:
+        reference = Reference(
+            runner, found.path, found.proto, spec=InputSpec(), limits=Limits(), root=tmp_path
+        )
+        whole = TensorCoverage(plain_copy(found), Verifier(reference), tmp_path / "scratch")
+        items = [item for item in stored_tensors(whole.model) if item.name in "wv"]
+        keys = {item.key for item in items}
+
+        def runs_for(rebuilt: Rebuilt) -> int:
+            done = whole.runs
+            told, _ = whole.ask(items, Tolerance(cosine=0.999), lambda _: rebuilt)
+            assert set(told.values()) == {"faint"}
+            return whole.runs - done
+
+        near, far = Rebuilt(), Rebuilt(far=keys)
+        runs = [runs_for(rebuilt) for rebuilt in (near, near, far, far, Rebuilt(keys=keys))]
+    assert runs == [5, 0, 6, 0, 0]
 
 
 def test_groups_never_span_two_graphs() -> None:
