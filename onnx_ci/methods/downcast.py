@@ -266,7 +266,7 @@ def inferred(proto: ModelProto) -> dict[str, int]:
     from onnx import shape_inference
 
     try:
-        done = shape_inference.infer_shapes(_without_values(proto), check_type=True, strict_mode=True)
+        done = shape_inference.infer_shapes(without_values(proto), check_type=True, strict_mode=True)
     except (shape_inference.InferenceError, onnx.checker.ValidationError, ValueError) as error:
         raise TypesDoNotFit(str(error).strip().splitlines()[0]) from None
     values = (*done.graph.input, *done.graph.value_info, *done.graph.output)
@@ -275,7 +275,7 @@ def inferred(proto: ModelProto) -> dict[str, int]:
     return {**{name: kind for name, kind in kinds.items() if kind}, **stored}
 
 
-def _without_values(proto: ModelProto) -> ModelProto:
+def without_values(proto: ModelProto) -> ModelProto:
     """A copy in which large tensors are inputs: inference must not look for values that are not there."""
     copy = ModelProto()
     copy.CopyFrom(proto)

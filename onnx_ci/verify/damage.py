@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from math import prod
 from pathlib import Path
 
 import numpy as np
-from onnx import numpy_helper
+from onnx import numpy_helper, shape_inference
 
+from onnx_ci.methods.downcast import without_values
 from onnx_ci.methods.drop_unused import drop_unused
 from onnx_ci.methods.fold_constants import UNREAD
 from onnx_ci.methods.options import NoOptions
@@ -360,6 +362,47 @@ def rebuilt_tensors(
             elif not _is_near(own, values, least_sqnr):
                 rebuilt.far.add(item.key)
     return rebuilt
+
+
+def multiplications(proto: ModelProto, shapes: Mapping[str, Sequence[int]]) -> int:
+    """Return how many numbers a run multiplies, about, on inputs of these shapes; 0 where onnx can't infer
+    what comes of them."""
+    copy = without_values(proto)
+    for value in copy.graph.input:
+        if value.name in shapes and value.type.HasField("tensor_type"):
+            dims = value.type.tensor_type.shape.dim
+            del dims[:]
+            for size in shapes[value.name]:
+                dims.add(dim_value=size)
+    copy.graph.ClearField("value_info")
+    try:
+        done = shape_inference.infer_shapes(copy, data_prop=True)
+    except (shape_inference.InferenceError, ValueError):
+        return 0
+    shape_of: dict[str, list[int]] = {}
+    total = 0
+    for body in nested(done.graph):
+        shape_of.update((tensor.name, list(tensor.dims)) for tensor in body.initializer)
+        for value in (*body.input, *body.value_info, *body.output):
+            shape_of[value.name] = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        total += sum(_products(node, shape_of) for node in body.node)
+    return total
+
+
+def _products(node: NodeProto, shape_of: Mapping[str, Sequence[int]]) -> int:
+    shapes = [shape_of.get(name, ()) for name in (*node.input[:2], *node.output[:1])]
+    if len(shapes) < 3 or not all(shapes):
+        return 0
+    one, other, made = shapes
+    if node.op_type == "Conv":
+        return made[0] * prod(made[2:]) * prod(other)
+    if node.op_type == "ConvTranspose":
+        return one[0] * prod(one[2:]) * prod(other)
+    if node.op_type == "MatMul":
+        return prod(made) * one[-1]
+    if node.op_type == "Gemm":
+        return made[-1] * prod(one)
+    return 2 * prod(one[:2]) * prod(other) if node.op_type in ("LSTM", "GRU", "RNN") else 0
 
 
 def _only_measured(model: Model) -> set[str]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -41,6 +41,7 @@ from onnx_ci.verify.damage import (
     blur,
     changed_tensors,
     damaged,
+    multiplications,
     plain_copy,
     put,
     randomize,
@@ -57,7 +58,8 @@ SHOWN = 3  # names in a reason
 SPARE = 6.0  # dB by which a weight that no output notices has to be nearer to what it was than outputs
 MOST = 32  # runs with a single sample; where there are more tensors, some are damaged with their neighbours
 LEAST = 12  # such runs, however large the model is
-WORK = 2 * 10**9  # bytes that all such runs together may read of the model: a number, not a clock, decides
+WORK = 2 * 10**9  # bytes that all such runs together may read of the model: a number, not a clock, decides,
+PRODUCTS = 20 * 10**9  # and numbers that they may multiply
 DEATHS = 3  # damaged models that hang or crash, before it is given up
 _STRICTER = (
     "add a limit in the output's own units, " + set_tolerance("max_abs", "...") + ", or give other inputs"
@@ -345,11 +347,17 @@ class TensorCoverage:
         """Damage all of them once, with one sample."""
         runs.begin(self.verifier.reference.feeds()[:1])
         # The same for a model wherever it is asked, so that a slow machine finds what a fast one does.
-        affordable = max(LEAST, min(MOST, WORK // lay_out(self.model).size))
+        affordable = max(LEAST, min(MOST, WORK // lay_out(self.model).size, PRODUCTS // self._products))
         for group in grouped(items, affordable):
             self._note(group, runs.state(group, scramble))
             self.alone = self.alone and len(group) == 1
         self.open |= {item.key for item in items if self.states[item.key] != "noticed"}
+
+    @cached_property
+    def _products(self) -> int:
+        first = self.verifier.reference.feeds()[0]
+        shapes = {name: value.shape for name, value in first.items() if isinstance(value, np.ndarray)}
+        return max(1, multiplications(self.model.proto, shapes))
 
     def _look_closer(
         self, runs: DamagedRuns, items: Sequence[StoredTensor], far: Collection[TensorKey]

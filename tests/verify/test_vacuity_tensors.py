@@ -50,6 +50,67 @@ FORMS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("g (float[B,3,8,8] x, float[4,3,3,3] w) => (float[B,4,6,6] y) { y = Conv(x, w) }", 2 * 36 * 108),
+        (
+            "g (float[B,3,8,8] x, float[3,4,2,2] w) => (float[B,4,9,9] y) { y = ConvTranspose(x, w) }",
+            2 * 64 * 48,
+        ),
+        ("g (float[B,5,8] x, float[8,7] w) => (float[B,5,7] y) { y = MatMul(x, w) }", 2 * 5 * 8 * 7),
+        ("g (float[B,8] x, float[7,8] w) => (float[B,7] y) { y = Gemm <transB = 1> (x, w) }", 2 * 8 * 7),
+        ("g (float[B,8] x, float[8] w) => (float[B,8] y) { y = Mul(x, w) }", 0),
+    ],
+)
+def test_multiplications_of_a_run_are_counted(text: str, expected: int) -> None:
+    proto = onnx.parser.parse_model(HEAD % 10 + text)
+    shapes = {
+        value.name: [dim.dim_value or 2 for dim in value.type.tensor_type.shape.dim]
+        for value in proto.graph.input
+    }
+    assert damage.multiplications(proto, shapes) == expected
+
+
+def test_tensors_of_a_model_that_multiplies_much_are_damaged_with_their_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"w{number}" for number in range(16)]
+    nodes = [
+        helper.make_node("MatMul", [before, name], [after])
+        for before, name, after in zip(
+            ["x", *[f"h{number}" for number in range(15)]],
+            names,
+            [*[f"h{number}" for number in range(15)], "y"],
+            strict=True,
+        )
+    ]
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(np.linalg.qr(rng.standard_normal((8, 8)))[0].astype(np.float32), name)
+        for name in names
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in "xy"]
+    before = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:], weights), ir_version=10)
+    before.opset_import[0].version = 21
+    after = onnx.ModelProto()
+    after.CopyFrom(before)
+    for tensor in after.graph.initializer:
+        values = numpy_helper.to_array(tensor) * np.float32(1 + 1e-6)
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    for name, proto in (("a", before), ("b", after)):
+        onnx.save(proto, tmp_path / f"{name}.onnx")
+    found = []
+    for products in (10**12, 1):
+        monkeypatch.setattr("onnx_ci.verify.sensitivity.PRODUCTS", products)
+        verification = compare(tmp_path / "a.onnx", tmp_path / "b.onnx").verification
+        coverage = verification.coverage
+        assert coverage is not None, verification.reason
+        assert coverage.noticed == coverage.changed == 32
+        found.append((coverage.runs, coverage.alone))
+    assert found == [(32, True), (24, False)]
+
+
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
     with Runner() as runner:
