@@ -71,10 +71,9 @@ def numbers(rng: np.random.Generator, shape: Shape, index: int, *, wide: bool = 
 
 def hidden(rng: np.random.Generator, shape: Shape, index: int) -> Array:
     """Draw rows as a network leaves them after a normalization, of a size that differs from sample to sample:
-    each like the one before it, all with a part in common, and some channels larger than others."""
+    each like the one before it, and some channels larger than others."""
     drawn = rng.standard_normal(shape)
     drawn[..., 1:, :] += drawn[..., :-1, :]
-    drawn += rng.standard_normal(shape[-1])
     drawn *= np.exp(_UNEVEN * rng.standard_normal(shape[-1]))
     size = np.sqrt(np.square(drawn).mean(axis=-1, keepdims=True))
     return np.asarray(_SIZES[index % len(_SIZES)] * drawn / np.where(size > 0, size, 1.0))

@@ -54,7 +54,7 @@ def test_what_another_model_computed_is_as_large_as_a_normalization_leaves_it(in
     assert sizes.min() == pytest.approx(sizes.max())
     assert 0.2 <= sizes.max() < 1.1
     rows = drawn[0] / sizes[0, 0]
-    assert (rows[1:] * rows[:-1]).mean() > (rows[8:] * rows[:-8]).mean() > 0.0
+    assert (rows[1:] * rows[:-1]).mean() > 0.3 > abs((rows[8:] * rows[:-8]).mean())
 
 
 def test_frequencies_have_an_order() -> None:
