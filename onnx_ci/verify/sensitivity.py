@@ -367,7 +367,8 @@ class TensorCoverage:
         feeds = self.verifier.reference.feeds()
         near = [item for item in items if item.key not in far and item.key not in self.moved]
         if near:
-            runs.begin(feeds[:1])
+            if not runs.has_begun:
+                runs.begin(feeds[:1])
             self._note(near, "unseen")
             for group in grouped(near, 1):
                 self._settle(runs, group, scramble)
@@ -416,28 +417,28 @@ class DamagedRuns:
     def __post_init__(self) -> None:
         self.count = self.deaths = 0
         self.cost = 0.0
-        self._tested = False  # whether it takes weights as inputs, what a run costs, if runs are all alike
+        self.has_begun = False  # then it is known how the model takes weights, and what a run costs
         self.path = self.folder / "probe.onnx"
         self.inputs: Mapping[TensorKey, str] = {}
 
     def begin(self, feeds: Sequence[Feeds]) -> None:
         """Run the model unharmed on these inputs: all that follow are compared with that."""
-        if not self._tested:
+        if not self.has_begun:
             self.folder.mkdir(parents=True)
             self.inputs = self._exchangeable()
         session = self.reference.session(self.path, feeds, extra=values_beside(self.model))
         self.session = self.stack.enter_context(session)
-        if not self._tested and not self._takes_weights():
+        if not self.has_begun and not self._takes_weights():
             # Some operators want their weights to be constants: then each trial is a model of its own.
             self.inputs, self.path = {}, self.folder / "plain.onnx"
             write_runnable(observed(self.model), self.path)
         began = time.monotonic()
         self.before = session.run({}, self.path)
-        if not self._tested:
+        if not self.has_begun:
             self.cost = (time.monotonic() - began) / len(feeds)
             exact = all(delta.exact for delta in self.reference.noise)
             self.steady = exact or same_outputs(self.before, session.run({}, self.path))
-            self._tested = True
+            self.has_begun = True
         # A damaged model that does not come to an end is not waited for.
         limits = session.limits
         session.limits = replace(limits, seconds=min(limits.seconds, LONG + 10 * self.cost * len(feeds)))
