@@ -142,35 +142,35 @@ def observed(model: Model, graph: UseDef | None = None) -> Model:
     return copy
 
 
-class _Way(NamedTuple):
+class _Route(NamedTuple):
     """How a value becomes an output."""
 
     plain: bool = True  # only its shape changed
     added: bool = False  # it is added to an input that is handed on
 
 
-def _behind(graph: UseDef, output: str) -> Iterator[tuple[Op, str, _Way]]:
+def _behind(graph: UseDef, output: str) -> Iterator[tuple[Op, str, _Route]]:
     """Walk back from an output to the functions that squash: what they are given, and how it becomes the
     output; and to what is added to an input that is handed on."""
     picks = False
-    waiting, seen = [(output, _Way())], {output}
+    waiting, seen = [(output, _Route())], {output}
     while waiting and len(seen) < _MOST_STEPS:
-        name, way = waiting.pop(0)
+        name, route = waiting.pop(0)
         op = graph.producer.get(name)
         sources = list(graph.origins.get(name, []))
         if op is not None and op.node.domain in STANDARD_DOMAINS:
             value = _squashed(graph, op)
             if value is not None and "\0" not in value and value not in graph.tensors:
                 picks = picks or op.type in PICKS
-                yield op, value, way
+                yield op, value, route
                 continue
-            if way.plain and (part := _added(graph, op)):
-                yield op, part, way._replace(added=True)
-                way, sources = way._replace(added=True), [part]
-            elif not way.added or op.type != "Concat":  # all of what is added, or none
+            if route.plain and (part := _added(graph, op)):
+                yield op, part, route._replace(added=True)
+                route, sources = route._replace(added=True), [part]
+            elif not route.added or op.type != "Concat":  # all of what is added, or none
                 sources += _sources(graph, op)
-            way = way._replace(plain=way.plain and op.type in _SAME_VALUES)
-        waiting += [(source, way) for source in sources if source and source not in seen]
+            route = route._replace(plain=route.plain and op.type in _SAME_VALUES)
+        waiting += [(source, route) for source in sources if source and source not in seen]
         seen.update(sources)
     if not picks:
         yield from _choices(graph, output)
@@ -198,7 +198,7 @@ def _is_handed_on(graph: UseDef, name: str) -> bool:
     return True
 
 
-def _choices(graph: UseDef, output: str) -> Iterator[tuple[Op, str, _Way]]:
+def _choices(graph: UseDef, output: str) -> Iterator[tuple[Op, str, _Route]]:
     """Walk back to the choices that decide which values an output has, without weights in between."""
     waiting, seen = [output], {output}
     while waiting and len(seen) < _MOST_STEPS:
@@ -206,7 +206,7 @@ def _choices(graph: UseDef, output: str) -> Iterator[tuple[Op, str, _Way]]:
         if op is None or op.node.domain not in STANDARD_DOMAINS:
             continue
         if op.type in PICKS and "\0" not in op.input(0) and op.attribute("largest", 1):
-            yield op, op.input(0), _Way(plain=False)
+            yield op, op.input(0), _Route(plain=False)
         elif op.type in _COMPUTED:
             waiting += [name for name in op.inputs if name and name not in seen]
             seen.update(op.inputs)
